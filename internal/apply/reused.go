@@ -96,7 +96,7 @@ func (d *draft) given(ctx context.Context, h *threads.Head, before uint64) (g gi
 		return g, err
 	}
 	all := events.Thread{Session: d.st.Key.Session, Name: events.EveryThread}
-	g.all, err = d.w.Given(ctx, all, d.e.Producer, d.e.Epoch, d.begins(), before)
+	g.all, err = d.w.Given(ctx, all, d.e.Producer, d.e.Epoch, max(h.Began, d.begins()), before)
 	return g, err
 }
 

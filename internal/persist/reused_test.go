@@ -401,6 +401,31 @@ func TestReplayedReused(t *testing.T) {
 	r.wantEntries(id, 3)
 }
 
+// The beginning of EVENTS was trimmed, before the thread began: what it had under a name that it has no more is found all the same.
+func TestReusedUnderAFormerNameBehindTheTrimmed(t *testing.T) {
+	r := newRig(t)
+	r.entry(thread(0), 1, 0)
+	s := must.Get(r.conn.JetStream().Stream(t.Context(), events.EventsStream))(t)
+	must.Do(t, s.Purge(t.Context()))
+	p, _ := r.looking()
+	id, other := thread(1), events.Thread{Session: thread(1).Session, Name: "other"}
+	r.entry(id, 1, 0)
+	r.entry(id, 2, 1)
+	r.control(id, "mv", renameTo("other"))
+	r.entry(other, 1, 91)
+	r.entry(other, 3, 2)
+	r.entry(other, 2, 92)
+	r.entry(other, 1, 0) // a repeat
+	r.entry(id, 2, 93)
+	r.control(other, "back", renameTo(id.Name))
+	r.entry(id, 3, 94)
+	last := r.lastSeq(events.EventsStream)
+	r.give(p, 2, last)
+	r.through(p, int64(last)-1)
+	r.wantReused("e00091", "e00092", "e00093", "e00094")
+	r.wantEntries(id, 3)
+}
+
 // What says the same as an entry that another thread of the session has is no repeat of that one: whether that one is stored yet
 // makes no difference, nor that its thread has ended.
 func TestReusedAsInAnotherThread(t *testing.T) {
