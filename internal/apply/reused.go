@@ -122,43 +122,46 @@ func (d *draft) before(ctx context.Context, g given) (bool, error) {
 	return false, nil
 }
 
+// others reports whether what came for a name is another thread's than this one. A name that a thread left by a rename leads to its
+// present one, and is taken by nobody else.
+func (d *draft) others(ctx context.Context, name events.Thread) (bool, error) {
+	own := d.st.Key
+	if d.renamed() {
+		own.Name = d.Left.To
+	}
+	own, known, err := d.present(ctx, own)
+	if err != nil || !known {
+		return false, err
+	}
+	present, known, err := d.present(ctx, name)
+	return known && present != own, err
+}
+
 // mostNames is how many names of a thread are followed.
 const mostNames = 16
 
-// others reports whether what came for a name is another thread's than this one: of that which has the name, also if it has ended, or of
-// one that had it. A name that a thread left by a rename is nobody's but its own.
-func (d *draft) others(ctx context.Context, t events.Thread) (bool, error) {
-	if err := d.w.Settle(ctx, t); err != nil {
-		return false, err
-	}
-	rs, err := d.w.Records(ctx, events.HeadKey(t))
-	if err != nil {
-		return false, err
-	}
-	r, err := Ended(ctx, d.w, t, rs[0])
-	if err != nil {
-		return false, err
-	}
-	if r.Exists() {
-		h, err := threads.DecodeHead(r.Value)
-		return err == nil && h.Duplicate(d.e.Producer, d.e.Epoch, d.e.Event.Seq), nil
-	}
+// present is the name that the thread has now, or had last, which had a name.
+func (d *draft) present(ctx context.Context, t events.Thread) (now events.Thread, known bool, err error) {
 	for range mostNames {
-		left, err := ReadLeft(ctx, d.w, t)
-		if err != nil && Passing(err) {
-			return false, err
+		if t == d.st.Key && !d.renamed() {
+			break
 		}
+		if err := d.w.Settle(ctx, t); err != nil {
+			return t, false, err
+		}
+		left, err := ReadLeft(ctx, d.w, t)
 		if err != nil {
-			return false, nil
+			if Passing(err) {
+				return t, false, err
+			}
+			return t, false, nil // nobody knows
 		}
 		if left == nil || left.To == "" {
 			break
 		}
-		if t.Name = left.To; t == d.st.Key {
-			return false, nil
-		}
+		t.Name = left.To
 	}
-	return true, nil
+	return t, true, nil
 }
 
 // lives is where in EVENTS the life of a thread begins.

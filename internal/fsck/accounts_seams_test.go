@@ -711,3 +711,21 @@ func TestAccountSeamRepeatUnderTheNameOfARemoved(t *testing.T) {
 func renaming(to string) events.Control {
 	return events.Control{Op: events.OpRename, Rename: &events.Rename{To: to}}
 }
+
+// An operation of an epoch that ended in a trimmed stream, and what its producer gave the same sequence to: a dead letter.
+func TestAccountSeamUnknownThenReused(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	w.raw(entryOf(thO, "p", 1, 0, "zero"))
+	w.raw(entryOf(thA, "q", 1, 0, "one"))
+	w.raw(opOf(thA, "q", 3, 0, endOp()))
+	w.raw(entryOf(thA, "q", 3, 0, "two"))
+	w.raw(opOf(thA, "q", 3, 0, endOp()))
+	late := entryOf(thA, "q", 6, 0, "three")
+	late.Epoch = 1
+	w.raw(late)
+	w.settle()
+	s := must.Get(w.conn.JetStream().Stream(w.Context(), events.EventsStream))(w)
+	must.Do(w, s.DeleteMsg(w.Context(), 1))
+	w.wantNoFinding()
+}

@@ -75,6 +75,7 @@ func (b *book) judge(p *posting) (why string) {
 		return "it is of an epoch of its producer that had ended, and was taken for a repeat"
 	case b.replaced(p):
 		b.a.accounts.Unknown++
+		b.first[p.name()] = p // else a dead letter behind it would have its sequence
 		return ""
 	case p.seq < b.last[c] && p.seq < b.least[c] && b.forgot(): // what it repeats can be forgotten
 		b.a.accounts.Unknown++

@@ -426,10 +426,30 @@ func TestReusedUnderAFormerNameBehindTheTrimmed(t *testing.T) {
 	r.wantEntries(id, 3)
 }
 
+// What a thread had under one name is a repeat under any other one that it had.
+func TestRepeatedUnderAnotherName(t *testing.T) {
+	r := newRig(t)
+	p, _ := r.looking()
+	a, b := events.Thread{Session: "s", Name: "a"}, events.Thread{Session: "s", Name: "b"}
+	r.entry(a, 1, 0)
+	r.control(a, "there", renameTo(b.Name))
+	r.entry(b, 2, 1)
+	r.control(b, "back", renameTo(a.Name))
+	r.control(a, "again", renameTo(b.Name))
+	r.entry(a, 2, 1)
+	r.entry(b, 1, 0)
+	r.entry(a, 1, 91)
+	last := r.lastSeq(events.EventsStream)
+	r.give(p, 1, last)
+	r.through(p, int64(last))
+	r.wantReused("e00091")
+	r.wantEntries(b, 2)
+}
+
 // What says the same as an entry that another thread of the session has is no repeat of that one: whether that one is stored yet
 // makes no difference, nor that its thread has ended.
 func TestReusedAsInAnotherThread(t *testing.T) {
-	for _, how := range []string{"committed before", "in one commit", "ended", "renamed", "renamed in one commit", "removed", "removed in one commit"} {
+	for _, how := range []string{"committed before", "in one commit", "ended", "renamed", "renamed in one commit", "removed", "removed in one commit", "begun anew"} {
 		t.Run(how, func(t *testing.T) {
 			r := newRig(t)
 			p, _ := r.looking()
@@ -448,8 +468,11 @@ func TestReusedAsInAnotherThread(t *testing.T) {
 				r.control(other, "op", events.Control{Op: events.OpEnd, End: &events.End{}})
 			case "renamed", "renamed in one commit":
 				r.control(other, "op", renameTo("another"))
-			case "removed", "removed in one commit":
+			case "removed", "removed in one commit", "begun anew":
 				r.control(other, "op", removal())
+				if how == "begun anew" {
+					r.entry(other, 5, 5)
+				}
 			}
 			r.entry(here, 1, 91)
 			give(false)
