@@ -18,11 +18,17 @@ type Delete struct {
 }
 
 // delete decides whether an event deletes its session: it does unless that was done, was refused before, or is refused
-// now.
+// now. It was done also where another one deleted the session since: what is there now came behind both.
 func (d *draft) delete(ctx context.Context, op events.Delete) (Verdict, error) {
 	was := d.st.Session.Deleted
 	again := was.Is(&d.e.Event) && was.Seq == d.e.At && was.State != record.Done
-	if !again && (was.Is(&d.e.Event) || d.past()) {
+	by, known := was.Knows(d.e.Producer, d.e.Epoch, d.e.Event.Seq)
+	switch {
+	case again:
+	case known && !d.past() && d.e.At != was.Seq && (by.Force != op.Force || by.Erase != op.Erase):
+		d.Doubt = true // nothing notes it: its sequence is another deletion's
+		return Refused(fmt.Errorf("%w: event %d of the producer %s", ErrReused, d.e.Event.Seq, d.e.Producer)), nil
+	case known, d.past():
 		return Verdict{Is: Repeated}, nil
 	}
 	if !again {
@@ -48,7 +54,7 @@ func (d *draft) delete(ctx context.Context, op events.Delete) (Verdict, error) {
 	}
 	d.Delete = &Delete{Rec: record.Deleted{
 		Seq: d.e.At, Stored: d.e.Stored, Producer: d.e.Producer, Epoch: d.e.Epoch, Event: d.e.Event.Seq, At: d.e.when(),
-		Delete: op,
+		Delete: op, Earlier: was.All(),
 	}}
 	return Verdict{}, nil
 }

@@ -96,12 +96,12 @@ func (d *draft) given(ctx context.Context, h *threads.Head, before uint64) (g gi
 		return g, err
 	}
 	all := events.Thread{Session: d.st.Key.Session, Name: events.EveryThread}
-	g.all, err = d.w.Given(ctx, all, d.e.Producer, d.e.Epoch, d.begins(), before)
+	g.all, err = d.w.Given(ctx, all, d.e.Producer, d.e.Epoch, max(h.Began, d.begins()), before)
 	return g, err
 }
 
-// before reports whether the event's sequence was given to the same before. What a thread has that is there now, under a name of its own,
-// is that one's.
+// before reports whether the event's sequence was given to the same before: to this thread, under any name that it had. What came under
+// the name of another thread is that one's.
 func (d *draft) before(ctx context.Context, g given) (bool, error) {
 	seq, is := d.e.Event.Seq, d.e.came()
 	if g.own.Before(seq, is, d.e.At) {
@@ -114,16 +114,54 @@ func (d *draft) before(ctx context.Context, g given) (bool, error) {
 		if name == d.st.Key.Name { // of an earlier life
 			continue
 		}
-		rs, err := d.w.Records(ctx, events.HeadKey(events.Thread{Session: d.st.Key.Session, Name: name}))
-		if err != nil {
-			return false, err
-		}
-		h, err := threads.DecodeHead(rs[0].Value)
-		if !rs[0].Exists() || err != nil || !h.Duplicate(d.e.Producer, d.e.Epoch, seq) {
-			return true, nil
+		other, err := d.others(ctx, events.Thread{Session: d.st.Key.Session, Name: name})
+		if err != nil || !other {
+			return err == nil, err
 		}
 	}
 	return false, nil
+}
+
+// others reports whether what came for a name is another thread's than this one. A name that a thread left by a rename leads to its
+// present one, and is taken by nobody else.
+func (d *draft) others(ctx context.Context, name events.Thread) (bool, error) {
+	own := d.st.Key
+	if d.renamed() {
+		own.Name = d.Left.To
+	}
+	own, known, err := d.present(ctx, own)
+	if err != nil || !known {
+		return false, err
+	}
+	present, known, err := d.present(ctx, name)
+	return known && present != own, err
+}
+
+// mostNames is how many names of a thread are followed.
+const mostNames = 16
+
+// present is the name that the thread has now, or had last, which had a name.
+func (d *draft) present(ctx context.Context, t events.Thread) (now events.Thread, known bool, err error) {
+	for range mostNames {
+		if t == d.st.Key && !d.renamed() {
+			break
+		}
+		if err := d.w.Settle(ctx, t); err != nil {
+			return t, false, err
+		}
+		left, err := ReadLeft(ctx, d.w, t)
+		if err != nil {
+			if Passing(err) {
+				return t, false, err
+			}
+			return t, false, nil // nobody knows
+		}
+		if left == nil || left.To == "" {
+			break
+		}
+		t.Name = left.To
+	}
+	return t, true, nil
 }
 
 // lives is where in EVENTS the life of a thread begins.

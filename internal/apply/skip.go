@@ -165,10 +165,20 @@ func (d *draft) lookBack(ctx context.Context) (events.Standing, error) {
 			past.Links = past.Links[:n-1] // itself, and what is behind it in its message
 		}
 		standing := events.Stand(d.e.Prev, d.saw, past, since)
+		if standing == events.Superseded && d.tookLinks() {
+			return events.Unlinked, nil
+		}
 		if standing != events.Unlinked || past.From > from || from <= max(since, floor) || look >= mostLook {
 			return standing, nil
 		}
 	}
+}
+
+// tookLinks reports whether the deletion of its session can have taken what an event is linked to: the thread knows a later event of its
+// producer, and so what came before is nowhere.
+func (d *draft) tookLinks() bool {
+	last, known := d.Head.Last(d.e.Producer)
+	return d.begins() > 1 && known && last.Epoch == d.e.Epoch && d.e.Prev < last.Seq
 }
 
 // since is the first sequence of EVENTS at which an event can have been stored that the thread does not know, of the

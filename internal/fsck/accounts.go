@@ -294,6 +294,7 @@ type whereabouts struct {
 	removed uint64         // events up to this sequence went with their thread or their session
 	deleted uint64         // those of before its session's deletion, which was there, are not in SPOOL_EVENTS any more
 	left    *threads.Head  // what the thread had seen that was renamed
+	session record.Deleted // how the name's session was deleted last
 }
 
 func (a *accountant) whereabouts(ctx context.Context, t events.Thread) (w whereabouts, err error) {
@@ -312,7 +313,7 @@ func (a *accountant) whereabouts(ctx context.Context, t events.Thread) (w wherea
 		}
 	}
 	if d, err := record.DecodeDeleted(rs[3].Value); rs[3].Exists() && err == nil {
-		w.removed, w.deleted = d.Seq, d.Seq
+		w.removed, w.deleted, w.session = d.Seq, d.Seq, d
 	}
 	left, err := apply.DecodeLeft(rs[2].Value)
 	if !rs[2].Exists() || err != nil {
@@ -363,6 +364,12 @@ func joins(names []events.Thread, where []whereabouts, at map[events.Thread][]in
 
 // own reports whether a thread has the name now.
 func (w *whereabouts) own(t events.Thread) bool { return len(w.heads) > 0 && w.heads[0].of == t }
+
+// deletedBy reports whether the name's session was deleted by an event.
+func (w *whereabouts) deletedBy(p *posting) bool {
+	_, known := w.session.Knows(p.producer, p.epoch, p.seq)
+	return known
+}
 
 // had reports whether the name's thread says that it had an event.
 func (w *whereabouts) had(p *posting) bool {

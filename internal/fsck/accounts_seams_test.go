@@ -30,6 +30,18 @@ func endOp() events.Control {
 	return events.Control{Op: events.OpEnd, End: &events.End{Summary: "done"}}
 }
 
+func deleteOp() events.Control {
+	return events.Control{Op: events.OpDelete, Delete: &events.Delete{}}
+}
+
+func removeOp() events.Control {
+	return events.Control{Op: events.OpRemove, Remove: &events.Remove{}}
+}
+
+func renameOp(to string) events.Control {
+	return events.Control{Op: events.OpRename, Rename: &events.Rename{To: to}}
+}
+
 func inEpoch(epoch uint64, e events.Event) events.Event {
 	e.Epoch = epoch
 	return e
@@ -68,6 +80,14 @@ func removes(t events.Thread) func(*world) {
 
 func deletesSession(w *world) {
 	must.Get(w.cl.DeleteSession(w.Context(), "s", client.Deletion{}))(w)
+}
+
+// settles waits for what came before.
+func settles(*world) {}
+
+func trimsTheFirst(w *world) {
+	s := must.Get(w.conn.JetStream().Stream(w.Context(), events.EventsStream))(w)
+	must.Do(w, s.DeleteMsg(w.Context(), 1))
 }
 
 // dropsLetters removes the dead letters, having published them again or not.
@@ -142,10 +162,7 @@ func TestAccountNamesWhatIsLost(t *testing.T) {
 			entryOf(thA, "p", 2, 0, "late"),
 		},
 		"linked to what EVENTS has no more": {
-			[]any{entryOf(thA, "p", 1, 0, "one"), entryOf(thO, "p", 1, 0, "one"), func(w *world) {
-				s := must.Get(w.conn.JetStream().Stream(w.Context(), events.EventsStream))(w)
-				must.Do(w, s.DeleteMsg(w.Context(), 1))
-			}},
+			[]any{entryOf(thA, "p", 1, 0, "one"), entryOf(thO, "p", 1, 0, "one"), trimsTheFirst},
 			entryOf(thA, "p", 2, 1, "two"),
 		},
 		"says what an operation has made": {
@@ -162,6 +179,21 @@ func TestAccountNamesWhatIsLost(t *testing.T) {
 				entryOf(thA, "p", 2, 1, "two"), deletesSession,
 			},
 			entryOf(thA, "p", 3, 2, "three"),
+		},
+		"behind deletions that are sent again, whichever deleted the session last": {
+			[]any{
+				entryOf(thO, "p", 1, 0, "one"), settles, opOf(thO, "alice", 1, 0, deleteOp()), settles,
+				entryOf(thO, "p", 1, 0, "one"), settles, opOf(thO, "bob", 1, 0, deleteOp()), settles,
+				entryOf(thO, "p", 1, 0, "one"), opOf(thO, "alice", 1, 0, deleteOp()), opOf(thO, "bob", 1, 0, deleteOp()),
+			},
+			entryOf(thO, "p", 2, 0, "two"),
+		},
+		"behind a repeat under the old name of a removed thread": {
+			[]any{
+				entryOf(thO, "p", 1, 0, "one"), opOf(thO, "p", 2, 0, renameOp("a")), opOf(thA, "q", 1, 0, removeOp()),
+				entryOf(thO, "p", 1, 0, "one"), entryOf(thA, "p", 3, 0, "another"), opOf(thA, "r", 1, 0, renameOp("o")),
+			},
+			entryOf(thO, "p", 4, 0, "two"),
 		},
 		"late in a session that began anew": {
 			[]any{entryOf(thA, "p", 1, 0, "one"), deletesSession, entryOf(thA, "p", 9, 0, "nine")},
@@ -254,6 +286,12 @@ func TestAccountNamesNothingElse(t *testing.T) {
 				entryOf(thA, "p", 2, 1, "two"), deletesSession, entryOf(thA, "p", 3, 2, "three"),
 			}, 1,
 		},
+		"an operation of an epoch that ended where EVENTS was trimmed, and an entry under its sequence": {
+			[]any{
+				entryOf(thO, "p", 1, 0, "zero"), entryOf(thA, "q", 1, 0, "one"), opOf(thA, "q", 3, 0, endOp()), entryOf(thA, "q", 3, 0, "two"),
+				opOf(thA, "q", 3, 0, endOp()), inEpoch(1, entryOf(thA, "q", 6, 0, "three")), trimsTheFirst,
+			}, 2,
+		},
 		// What is no repeat, and in no thread, has a letter.
 		"an end under the sequence of an entry": {[]any{entryOf(thA, "p", 1, 0, "one"), opOf(thA, "p", 1, 0, endOp())}, 1},
 		"an end under the sequence of an entry, behind a rename": {
@@ -268,7 +306,7 @@ func TestAccountNamesNothingElse(t *testing.T) {
 		"a removal under a sequence that the removed thread had": {
 			[]any{
 				entryOf(thA, "p", 1, 0, "one"), removes(thA), entryOf(thA, "q", 1, 0, "anew"),
-				opOf(thA, "p", 1, 0, events.Control{Op: events.OpRemove, Remove: &events.Remove{}}),
+				opOf(thA, "p", 1, 0, removeOp()),
 			}, 1,
 		},
 		"of an epoch that ended, behind a rename": {

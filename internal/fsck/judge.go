@@ -54,7 +54,9 @@ func (b *book) judge(p *posting) (why string) {
 	case again && (first.means == p.means || letter):
 	case gone && (p.op == events.OpRemove || p.op == events.OpRename): // what takes a thread from its name is done once
 		n = &b.a.accounts.Noted
+	case p.op == events.OpDelete && b.w.deletedBy(p): // so is what deletes a session
 	case gone && b.w.left != nil && !b.w.own(b.t) && b.w.left.Duplicate(p.producer, p.epoch, p.seq):
+	case gone && b.w.own(b.t) && p.at < b.w.heads[0].Life: // nobody had the name: it was that of a thread elsewhere
 	case former && b.knownBefore(p):
 	case gone && b.behindJoined(p), p.seq < b.last[c] && (letter || gone) && !b.applied[p.name()]:
 	case p.seq < b.last[c] && p.op == events.OpTail && !again: // the later one says all that it does
@@ -73,6 +75,7 @@ func (b *book) judge(p *posting) (why string) {
 		return "it is of an epoch of its producer that had ended, and was taken for a repeat"
 	case b.replaced(p):
 		b.a.accounts.Unknown++
+		b.first[p.name()] = p // else a dead letter behind it would have its sequence
 		return ""
 	case p.seq < b.last[c] && p.seq < b.least[c] && b.forgot(): // what it repeats can be forgotten
 		b.a.accounts.Unknown++

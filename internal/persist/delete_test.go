@@ -12,6 +12,7 @@ import (
 
 	"github.com/nats-io/nats.go/jetstream"
 
+	"spool/internal/apply"
 	"spool/internal/jsonscan"
 	"spool/internal/must"
 	"spool/internal/natsadmin"
@@ -492,5 +493,41 @@ func TestDeletionIsAtomicForReaders(t *testing.T) {
 		if n != 0 && n != each {
 			t.Errorf("a listing had %d threads of %d", n, each)
 		}
+	}
+}
+
+// A deletion that is sent again is done once: also when the session was deleted by another one since, and is there anew. Another deletion
+// under its sequence is a dead letter.
+func TestDeletionThatComesAgain(t *testing.T) {
+	r := newRig(t)
+	r.start(nil)
+	ctx, id := t.Context(), events.Thread{Session: "s", Name: "main"}
+	op := func(producer string, how events.Delete) {
+		t.Helper()
+		pub := r.Publisher(client.PublisherConfig{Producer: producer})
+		must.Do(t, pub.Control(ctx, id, 1, events.Control{Op: events.OpDelete, Delete: &how}))
+	}
+	life := func(producer string) {
+		t.Helper()
+		r.steps(id, r.Publisher(client.PublisherConfig{Producer: producer}), 1, 3)
+	}
+	life("first")
+	op("alice", events.Delete{})
+	life("second")
+	op("alice", events.Delete{})
+	op("bob", events.Delete{})
+	life("third")
+	op("alice", events.Delete{})
+	op("bob", events.Delete{})
+	op("bob", events.Delete{Erase: true})
+	op("alice", events.Delete{Erase: true})
+	r.applied("s")
+	h := must.Get(r.Thread(ctx, id))(t)
+	if _, there := h.Last("third"); !there || h.Entries != 2 {
+		t.Errorf("the thread has %d entries, want the 2 of its third life", h.Entries)
+	}
+	letters := must.Get(r.DeadLetters(ctx, "s"))(t)
+	if len(letters) != 2 || !strings.Contains(letters[0].Reason, apply.ErrReused.Error()) {
+		t.Errorf("dead letters %+v, want the two erasures under the sequences of deletions", letters)
 	}
 }

@@ -124,6 +124,30 @@ func TestLinkedOverADeletion(t *testing.T) {
 	r.await(id, "p", 5)
 }
 
+// The same where the thread has seen a later event of the producer since: that one says nothing of what the deletion took.
+func TestLinkedOverADeletionInASuccessor(t *testing.T) {
+	for _, renamed := range []bool{false, true} {
+		r := newRig(t)
+		p := r.deaf()
+		id, other := events.Thread{Session: "s", Name: "b"}, events.Thread{Session: "s", Name: "c"}
+		r.linked(id, 1, 0)
+		r.control(id, "q", deletion())
+		if renamed {
+			r.linked(other, 2, 0)
+			r.control(other, "mv", renameTo(id.Name))
+		} else {
+			r.linked(id, 2, 0)
+		}
+		r.linked(id, 3, 1)
+		last := r.lastSeq(events.EventsStream)
+		r.give(p, 1, last)
+		r.through(p, int64(last))
+		if why := r.whyDead(); len(why) != 1 || !strings.Contains(why[0], apply.ErrUnlinked.Error()) {
+			t.Errorf("renamed %v: dead letters %q, want one that says %q", renamed, why, apply.ErrUnlinked)
+		}
+	}
+}
+
 // An event of a thread that was removed, and whose name was taken again, is not applied to the new one when it comes again.
 func TestNothingOfAFormerLife(t *testing.T) {
 	r := newRig(t)

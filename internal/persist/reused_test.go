@@ -400,3 +400,85 @@ func TestReplayedReused(t *testing.T) {
 	r.wantReused("e00001", "e00002", "e00003")
 	r.wantEntries(id, 3)
 }
+
+// The beginning of EVENTS was trimmed, before the thread began: what it had under a name that it has no more is found all the same.
+func TestReusedUnderAFormerNameBehindTheTrimmed(t *testing.T) {
+	r := newRig(t)
+	r.entry(thread(0), 1, 0)
+	s := must.Get(r.conn.JetStream().Stream(t.Context(), events.EventsStream))(t)
+	must.Do(t, s.Purge(t.Context()))
+	p, _ := r.looking()
+	id, other := thread(1), events.Thread{Session: thread(1).Session, Name: "other"}
+	r.entry(id, 1, 0)
+	r.entry(id, 2, 1)
+	r.control(id, "mv", renameTo("other"))
+	r.entry(other, 1, 91)
+	r.entry(other, 3, 2)
+	r.entry(other, 2, 92)
+	r.entry(other, 1, 0) // a repeat
+	r.entry(id, 2, 93)
+	r.control(other, "back", renameTo(id.Name))
+	r.entry(id, 3, 94)
+	last := r.lastSeq(events.EventsStream)
+	r.give(p, 2, last)
+	r.through(p, int64(last)-1)
+	r.wantReused("e00091", "e00092", "e00093", "e00094")
+	r.wantEntries(id, 3)
+}
+
+// What a thread had under one name is a repeat under any other one that it had.
+func TestRepeatedUnderAnotherName(t *testing.T) {
+	r := newRig(t)
+	p, _ := r.looking()
+	a, b := events.Thread{Session: "s", Name: "a"}, events.Thread{Session: "s", Name: "b"}
+	r.entry(a, 1, 0)
+	r.control(a, "there", renameTo(b.Name))
+	r.entry(b, 2, 1)
+	r.control(b, "back", renameTo(a.Name))
+	r.control(a, "again", renameTo(b.Name))
+	r.entry(a, 2, 1)
+	r.entry(b, 1, 0)
+	r.entry(a, 1, 91)
+	last := r.lastSeq(events.EventsStream)
+	r.give(p, 1, last)
+	r.through(p, int64(last))
+	r.wantReused("e00091")
+	r.wantEntries(b, 2)
+}
+
+// What says the same as an entry that another thread of the session has is no repeat of that one: whether that one is stored yet
+// makes no difference, nor that its thread has ended.
+func TestReusedAsInAnotherThread(t *testing.T) {
+	for _, how := range []string{"committed before", "in one commit", "ended", "renamed", "renamed in one commit", "removed", "removed in one commit", "begun anew"} {
+		t.Run(how, func(t *testing.T) {
+			r := newRig(t)
+			p, _ := r.looking()
+			here, other := events.Thread{Session: "s", Name: "here"}, events.Thread{Session: "s", Name: "other"}
+			given := uint64(1)
+			give := func(always bool) {
+				if last := r.lastSeq(events.EventsStream); always || !strings.Contains(how, "in one commit") {
+					r.give(p, given, last)
+					r.through(p, int64(last))
+					given = last + 1
+				}
+			}
+			r.entry(other, 1, 0)
+			switch how {
+			case "ended":
+				r.control(other, "op", events.Control{Op: events.OpEnd, End: &events.End{}})
+			case "renamed", "renamed in one commit":
+				r.control(other, "op", renameTo("another"))
+			case "removed", "removed in one commit", "begun anew":
+				r.control(other, "op", removal())
+				if how == "begun anew" {
+					r.entry(other, 5, 5)
+				}
+			}
+			r.entry(here, 1, 91)
+			give(false)
+			r.entry(here, 1, 0)
+			give(true)
+			r.wantReused("e00000")
+		})
+	}
+}

@@ -1,6 +1,8 @@
 package record
 
 import (
+	"fmt"
+	"slices"
 	"time"
 
 	"spool/pkg/artifacts"
@@ -26,7 +28,19 @@ type Deleted struct {
 	// Erase, written over.
 	Items, Dead uint64
 	Erased      bool // and that they hold nothing of it any more
+
+	Earlier []DeletedBy // the events of the deletions before it, oldest first: the stream has them no more
 }
+
+// DeletedBy is an event that deleted a session before, with what it asked for.
+type DeletedBy struct {
+	Producer     string
+	Epoch, Event uint64
+	Force, Erase bool
+}
+
+// MostEarlier is how many earlier deletions are remembered.
+const MostEarlier = 16
 
 // DeletedState is how far a deletion is.
 type DeletedState int
@@ -57,6 +71,25 @@ func (d *Deleted) Is(e *events.Event) bool {
 	return d != nil && d.Producer == e.Producer && d.Epoch == e.Epoch && d.Event == e.Seq
 }
 
+// All is all events that deleted the session, as far as they are remembered, oldest first.
+func (d *Deleted) All() []DeletedBy {
+	if d == nil {
+		return nil
+	}
+	all := append(slices.Clone(d.Earlier), DeletedBy{d.Producer, d.Epoch, d.Event, d.Force, d.Erase})
+	return all[max(0, len(all)-MostEarlier):]
+}
+
+// Knows is the newest deletion under the identity of an event.
+func (d *Deleted) Knows(producer string, epoch, seq uint64) (by DeletedBy, known bool) {
+	for _, by := range slices.Backward(d.All()) {
+		if by.Producer == producer && by.Epoch == epoch && by.Event == seq {
+			return by, true
+		}
+	}
+	return by, false
+}
+
 // Before reports whether an event at that place in EVENTS was published before the session was deleted. A stream that was made
 // anew counts from 1 again: what it stores is later all the same. stored 0 is unknown.
 func (d *Deleted) Before(seq uint64, stored int64) bool {
@@ -69,10 +102,14 @@ func (d Deleted) Encode() []byte {
 	for i, b := range d.Free {
 		free[i] = b
 	}
+	earlier := make([]any, len(d.Earlier))
+	for i, b := range d.Earlier {
+		earlier[i] = []any{b.Producer, b.Epoch, b.Event, b.Force, b.Erase}
+	}
 	g := d.Gone
 	return encode(version, int(d.State), d.Seq, d.Stored, d.Producer, d.Epoch, d.Event, d.At, d.Force, d.Erase, d.By,
 		[]any{g.Records, g.Threads, g.Entries, g.Items, g.Bytes, g.Artifacts, g.ArtifactBytes, g.Runs, g.Outputs, g.Prompts},
-		free, d.Items, d.Dead, d.Erased)
+		free, d.Items, d.Dead, d.Erased, earlier)
 }
 
 // DecodeDeleted reads the value of such a record.
@@ -96,6 +133,17 @@ func DecodeDeleted(b []byte) (d Deleted, err error) {
 		}
 	}
 	d.Items, d.Dead, d.Erased = uint64(r.int()), uint64(r.int()), r.bool()
+	if r.members > 16 { // a former version wrote none
+		for range read(r, r.dec.DecodeArrayLen) {
+			if n := read(r, r.dec.DecodeArrayLen); r.err == nil && n != 5 {
+				r.fail(fmt.Errorf("an earlier deletion of %d members, want 5", n))
+			}
+			d.Earlier = append(d.Earlier, DeletedBy{r.string(), uint64(r.int()), uint64(r.int()), r.bool(), r.bool()})
+			if r.err != nil {
+				break
+			}
+		}
+	}
 	return d, r.err
 }
 
