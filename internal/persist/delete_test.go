@@ -526,8 +526,12 @@ func TestDeletionThatComesAgain(t *testing.T) {
 	if _, there := h.Last("third"); !there || h.Entries != 2 {
 		t.Errorf("the thread has %d entries, want the 2 of its third life", h.Entries)
 	}
-	letters := must.Get(r.DeadLetters(ctx, "s"))(t)
-	if len(letters) != 2 || !strings.Contains(letters[0].Reason, apply.ErrReused.Error()) {
-		t.Errorf("dead letters %+v, want the two erasures under the sequences of deletions", letters)
+	var letters []client.DeadLetter
+	r.until("the two erasures under the sequences of deletions are dead letters", func() bool {
+		letters = must.Get(r.DeadLetters(ctx, "s"))(t)
+		return len(letters) == 2
+	})
+	if !strings.Contains(letters[0].Reason, apply.ErrReused.Error()) {
+		t.Errorf("dead letters %+v, want why", letters)
 	}
 }
