@@ -136,7 +136,8 @@ func (c *fsckCmd) account(a *app, conn *natsio.Conn) error {
 		err = writeAccounts(a.out, acc)
 	}
 	if err == nil && len(acc.Findings) > 0 {
-		err = fmt.Errorf("%d events are unaccounted for", len(acc.Findings))
+		err = fmt.Errorf("%d of %d events are unaccounted for: spool fsck says whether something is lost of what is stored, "+
+			"and spool fsck --repair makes it again", acc.Unaccounted, acc.Events)
 	}
 	return err
 }
@@ -155,11 +156,12 @@ func writeAccounts(out io.Writer, acc *fsck.Accounts) error {
 		{"applied", acc.Applied, "entries are in their threads, byte for byte"},
 		{"noted", acc.Noted, "operations and pieces of outputs that their threads have had"},
 		{"repeated", acc.Repeated, "the same again"},
-		{"refused", acc.Refused, "in the dead letters: see spool dead"},
+		{"refused", acc.Refused, "became dead letters: spool dead ls has those that nobody removed or published again"},
 		{"superseded", acc.Superseded, "their producers were told that they were not stored whole"},
 		{"fenced", acc.Fenced, "of an epoch of their producer that had ended"},
 		{"removed", acc.Removed, "with their thread or session"},
 		{"unknown", acc.Unknown, "what they are linked to, or repeat, may have been before the oldest event that is kept"},
+		{"unaccounted", acc.Unaccounted, "nobody knows: see above"},
 		{"waiting", acc.Waiting, "not applied yet, and not judged"},
 	} {
 		if row.n > 0 || row.name == "events" {

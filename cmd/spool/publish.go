@@ -57,8 +57,9 @@ func (c *publishCmd) Run(a *app) error {
 		return nil
 	}
 	if len(came) > 0 {
-		return fmt.Errorf("%d became dead letters (spool dead ls %s), the first because: %s; for lines behind those that %s has published give --start-seq",
-			len(came), c.Session, printable(came[0].Reason), c.Producer)
+		return fmt.Errorf("%d became dead letters meanwhile of what came under the name %s (spool dead ls %s), the first because: %s; "+
+			"for lines behind those that it has published give --start-seq, to another program a --producer of its own",
+			len(came), c.Producer, c.Session, printable(came[0].Reason))
 	}
 	return nil
 }

@@ -17,11 +17,14 @@
 //
 // A refused event is noted in its thread's head, so that what is linked to it is taken (refuse).
 //
-//	apply.go    the way of an event         skip.go      repeated, superseded: what is not applied
+//	apply.go    the way of an event         verdict.go   fates, and what can be wrong with an event
+//	intake.go   what staging it needs       skip.go      repeated, superseded: what is not applied
 //	                                            reused.go    what is no repeat though its sequence is known
 //	state.go    State, Staged, World        change.go    Change, and the draft that it is made in
 //	step.go     an entry becomes a step     tree.go, thread.go, fork.go, run.go, prompt.go: control operations
-//	output.go   streaming outputs           delete.go    may a session be deleted?
+//	control.go  which operation it is       inherit.go   what a fork into another session gets of its artifacts
+//	output.go, outputstate.go, outputresult.go: streaming outputs
+//	result.go   large results               delete.go    may a session be deleted?
 //	refs.go     what an entry refers to     left.go      names that threads had before
-//	quota.go    what a session may have
+//	places.go   where entries are, by id    quota.go     what a session may have
 package apply

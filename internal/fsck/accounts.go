@@ -35,14 +35,17 @@ type Accounts struct {
 	Applied    int64 `json:"applied"`    // entries that are in their thread, byte for byte
 	Noted      int64 `json:"noted"`      // operations and pieces of outputs: their thread says that it had them
 	Repeated   int64 `json:"repeated"`   // the same under the same name as an event before
-	Refused    int64 `json:"refused"`    // in the dead letters
+	Refused    int64 `json:"refused"`    // became dead letters, which may be removed or published again since
 	Superseded int64 `json:"superseded"` // linked to an event that was never stored: their producer was told, and publishes both again
 	Fenced     int64 `json:"fenced"`     // of an epoch of their producer that had ended: nobody could tell that they were new
 	Removed    int64 `json:"removed"`    // with their thread or their session
 	Unknown    int64 `json:"unknown"`    // an event that SPOOL_EVENTS may have forgotten decided: what it is linked to, or what it repeats
-	Waiting    int64 `json:"waiting"`    // not applied yet; not judged
+	Waiting    int64 `json:"waiting"`    // not applied yet; not judged, and not one of Events
 
-	Findings []Finding `json:"findings"` // events of which nothing of all this is true
+	// Unaccounted are the events of which nothing of all this is true. All together are Events, but for those that wait.
+	Unaccounted int64 `json:"unaccounted"`
+
+	Findings []Finding `json:"findings"` // one for each that is unaccounted for, or one for a thread that cannot be read whole
 }
 
 // Unaccounted is the kind of finding of an event that was acked and is nowhere.
@@ -273,8 +276,11 @@ func (a *accountant) thread(t events.Thread, w whereabouts, joined []join, has m
 	}
 	for i := range ps {
 		p := &ps[i]
-		if why := b.judge(p); why != "" && unreadable == nil {
-			b.find(p, why)
+		if why := b.judge(p); why != "" {
+			a.accounts.Unaccounted++
+			if unreadable == nil {
+				b.find(p, why)
+			}
 		}
 		c := chain{p.producer, p.epoch}
 		b.links[c] = append(b.links[c], events.Linked{Seq: p.seq, Prev: p.prev, At: p.at})

@@ -2,6 +2,7 @@ package fsck_test
 
 import (
 	"fmt"
+	"strconv"
 	"strings"
 	"testing"
 
@@ -50,8 +51,19 @@ func step(text string) []byte {
 // same compares what is counted.
 func same(t *testing.T, got *fsck.Accounts, want fsck.Accounts) {
 	t.Helper()
-	if d := cmp.Diff(want, *got, cmpopts.IgnoreFields(fsck.Accounts{}, "Findings")); d != "" {
+	if d := cmp.Diff(want, *got, cmpopts.IgnoreFields(fsck.Accounts{}, "Findings", "Unaccounted")); d != "" {
 		t.Errorf("accounts differ (-want +got):\n%s%v", d, got.Findings)
+	}
+	addsUp(t, got)
+}
+
+// addsUp fails unless each event counts as one thing.
+func addsUp(t *testing.T, a *fsck.Accounts) {
+	t.Helper()
+	sum := a.Applied + a.Noted + a.Repeated + a.Refused + a.Superseded + a.Fenced + a.Removed + a.Unknown + a.Unaccounted
+	if sum != a.Events || a.Unaccounted < int64(len(a.Findings)) {
+		t.Errorf("Account() = %+v, want counts that add up to %d events, not to %d, and no more findings than events that are unaccounted for",
+			a, a.Events, sum)
 	}
 }
 
@@ -268,6 +280,25 @@ func TestAccountLeavesWhatWaits(t *testing.T) {
 	w.raw(events.Event{Thread: id, Producer: "p", Seq: 2, Body: step("two")})
 	a := must.Get(fsck.Account(w.Context(), natsadmin.Of(w.conn), w.cl.Source()))(w)
 	same(t, a, fsck.Accounts{Events: 1, Applied: 1, Waiting: 1})
+}
+
+// The entries of a thread that cannot be read whole are named once, and each of them counts.
+func TestAccountOfAThreadThatCannotBeRead(t *testing.T) {
+	w := newWorld(t)
+	id := events.Thread{Session: "s", Name: "main"}
+	for i := range 3 {
+		w.raw(events.Event{Thread: id, Producer: "p", Seq: uint64(i + 1), Body: step(strconv.Itoa(i))})
+	}
+	w.settle()
+	w.stop()
+	nodes := must.Get(w.conn.JetStream().Stream(w.Context(), "OBJ_spool_nodes"))(w)
+	must.Do(w, nodes.Purge(w.Context()))
+	a := must.Get(fsck.Account(w.Context(), natsadmin.Of(w.conn), w.cl.Source()))(w)
+	same(t, a, fsck.Accounts{Events: 3})
+	w.finds(a, "SPOOL_EVENTS", "s/main: the thread cannot be read whole")
+	if a.Unaccounted != 3 || len(a.Findings) != 1 {
+		t.Errorf("Account() = %+v, want one finding, and 3 events unaccounted for", a)
+	}
 }
 
 // finds fails unless one finding is of that record and says that.

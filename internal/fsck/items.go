@@ -145,7 +145,8 @@ func (c *checker) compareItems(ctx context.Context, h *head, it *held) error {
 	case wrong == itemsAhead:
 		return note(Inconsistent, "%s holds its items up to %d, it counts %d, and has not seen events that were applied: it is older than they are", events.ItemsStream, it.last, h.N)
 	case wrong == itemsGap:
-		return note(Missing, "%s holds its items up to %d, and not %d nor %d others; who reads the thread is given them from its nodes", events.ItemsStream, it.last, it.gap(), len(it.missing)-1)
+		return note(Missing, "%s holds its items up to %d, but for %d of them, the first %d; who reads the thread is given them from its nodes",
+			events.ItemsStream, it.last, len(it.missing), it.gap())
 	case wrong == itemsBehind:
 		return note(Missing, "%s holds its items up to %d, it counts %d", events.ItemsStream, it.last, h.N)
 	}

@@ -52,7 +52,7 @@ func TestItemsAgainstHeads(t *testing.T) {
 		want string
 	}{
 		"the newest":    {func(n int64) bool { return n > 16 }, "up to 16, it counts 20"},
-		"in the middle": {func(n int64) bool { return n == 7 || n == 8 }, "and not 7"},
+		"in the middle": {func(n int64) bool { return n == 7 || n == 8 }, "but for 2 of them, the first 7"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			w := newWorld(t)
@@ -259,7 +259,7 @@ func TestItemsOfAThreadThatComesBack(t *testing.T) {
 	w.stop()
 	w.wantClean()
 	w.dropItems(other, func(n int64) bool { return n == 2 })
-	if f := w.found(events.HeadKey(id)); len(f) != 1 || f[0].Kind != fsck.Missing || !strings.Contains(f[0].Detail, "and not 5") {
+	if f := w.found(events.HeadKey(id)); len(f) != 1 || f[0].Kind != fsck.Missing || !strings.Contains(f[0].Detail, "but for 1 of them, the first 5") {
 		t.Errorf("findings = %v, want that 5 is missing", f)
 	}
 }

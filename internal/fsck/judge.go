@@ -215,14 +215,17 @@ func (b *book) standing(p *posting) events.Standing {
 }
 
 func (b *book) find(p *posting, why string) {
-	detail := fmt.Sprintf("%s: %s", b.t, why)
-	if _, given := b.first[p.name()]; b.a.lost != nil && !given { // else what its sequence names is there
+	record, detail := events.EventsStream, fmt.Sprintf("%s: %s", b.t, why) // of all of the thread's events
+	if _, given := b.first[p.name()]; b.a.lost != nil && !given {          // else what its sequence names is there
 		b.a.lost[p.name()] = true
+	}
+	if p.at != 0 {
+		record = fmt.Sprintf("%s %d", record, p.at)
 	}
 	if p.producer != "" {
 		detail = fmt.Sprintf("%s: %s of producer %s, epoch %d, seq %d: %s", b.t, p.kind, p.producer, p.epoch, p.seq, why)
 	}
 	b.a.accounts.Findings = append(b.a.accounts.Findings, Finding{
-		Kind: Unaccounted, Record: fmt.Sprintf("%s %d", events.EventsStream, p.at), Detail: detail,
+		Kind: Unaccounted, Record: record, Detail: detail,
 	})
 }

@@ -1,10 +1,13 @@
 package main
 
 import (
+	"bufio"
 	"bytes"
 	"context"
+	"errors"
 	"flag"
 	"fmt"
+	"io"
 	"os"
 	"path/filepath"
 	"strings"
@@ -37,8 +40,34 @@ func replay(dir string) error {
 	}
 	args := append([]string{"-test.v", "-seed", fmt.Sprint(*seed), "-about", *about}, flag.Args()...)
 	cmd := exact(context.Background(), bin, "^TestSeed$", args...)
-	cmd.Stdout, cmd.Stderr = os.Stdout, os.Stderr
-	return cmd.Run()
+	cmd.Stderr = os.Stderr
+	out, err := cmd.StdoutPipe()
+	if err != nil {
+		return err
+	}
+	if err := cmd.Start(); err != nil {
+		return err
+	}
+	return errors.Join(withoutTests(os.Stdout, out), cmd.Wait())
+}
+
+// withoutTests copies what a test prints without the two lines of each of its subtests: to shrink a program runs hundreds.
+func withoutTests(to io.Writer, from io.Reader) error {
+	lines := bufio.NewReader(from)
+	for {
+		line, err := lines.ReadString('\n')
+		if s := strings.TrimLeft(line, " "); !strings.HasPrefix(s, "=== ") && !strings.HasPrefix(s, "--- PASS: TestSeed/") {
+			if _, err := io.WriteString(to, line); err != nil {
+				return err
+			}
+		}
+		if err == io.EOF {
+			return nil
+		}
+		if err != nil {
+			return err
+		}
+	}
 }
 
 // replayAll runs schedules twice in each of two processes. The same must happen, to the byte.
