@@ -3,6 +3,7 @@ package fsck
 import (
 	"cmp"
 	"context"
+	"math"
 	"slices"
 	"strings"
 	"time"
@@ -17,10 +18,11 @@ import (
 // counts where the event before was not stored ahead of the first (SPEC P2): its producer was told, and published both
 // again. Until it has, the event is in no thread.
 func (f *fixer) events(ctx context.Context, t events.Thread) ([]replayed, error) {
-	stored, err := f.w.ThreadEvents(ctx, t)
-	if err == nil {
-		err = f.c.readLetters(ctx)
+	err := f.c.readLetters(ctx)
+	if err != nil {
+		return nil, err
 	}
+	stored, err := f.underAllNames(ctx, t)
 	if err != nil {
 		return nil, err
 	}
@@ -52,7 +54,63 @@ func (f *fixer) events(ctx context.Context, t events.Thread) ([]replayed, error)
 		seen.Saw(e.Producer, e.Epoch, e.Event.Seq, e.Seq)
 		return false
 	})
-	return f.c.ledger.markRefused(stored), nil
+	evs := f.c.ledger.markRefused(stored)
+	for i := range evs {
+		evs[i].Thread = t
+	}
+	return evs, nil
+}
+
+// underAllNames are the stored events of a thread under each name that it had, in order, without those that renamed it.
+func (f *fixer) underAllNames(ctx context.Context, t events.Thread) (all []record.StoredEvent, err error) {
+	lefts, err := f.c.s.List(ctx, events.LeftKey(events.Thread{Session: t.Session, Name: "*"}))
+	if err != nil {
+		return nil, err
+	}
+	of := map[string][]record.StoredEvent{}
+	load := func(name string) error {
+		if _, done := of[name]; done {
+			return nil
+		}
+		of[name], err = f.w.ThreadEvents(ctx, events.Thread{Session: t.Session, Name: name})
+		return err
+	}
+	if err := load(t.Name); err != nil {
+		return nil, err
+	}
+	name, before := t.Name, uint64(math.MaxUint64)
+	for {
+		for _, r := range lefts {
+			was, ok := events.ParseLeftKey(r.Key)
+			if left, err := record.DecodeLeft(r.Value); !ok || err != nil || left.To != name {
+				continue
+			}
+			if err := load(was.Name); err != nil {
+				return nil, err
+			}
+		}
+		from, at := f.renamed(of, name, before)
+		all = slices.Concat(slices.DeleteFunc(slices.Clone(of[name]), func(e record.StoredEvent) bool { return e.Seq <= at || e.Seq >= before }), all)
+		if at == 0 {
+			return all, nil
+		}
+		name, before = from, at
+	}
+}
+
+// renamed finds the last rename to a name before a sequence among the events of names: from which one.
+func (f *fixer) renamed(of map[string][]record.StoredEvent, to string, before uint64) (from string, at uint64) {
+	for name, evs := range of {
+		for i := range evs {
+			e := &evs[i]
+			op, err := events.ParseControl(e.Body)
+			if e.Kind == events.KindControl && err == nil && op.Op == events.OpRename && op.Rename.To == to &&
+				e.Seq > at && e.Seq < before && !slices.Contains(f.c.ledger.letters[e.Seq], nameOf(&e.Event)) {
+				from, at = name, e.Seq
+			}
+		}
+	}
+	return from, at
 }
 
 // markRefused tells those of a thread's events apart that are dead letters, or were. To publish these again is the

@@ -1,6 +1,7 @@
 package fsck_test
 
 import (
+	"strings"
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
@@ -56,4 +57,37 @@ func TestRecordOfASession(t *testing.T) {
 		}
 		w.wantClean()
 	}
+}
+
+// A thread that was renamed, and one that came back to its name, are made again from what SPOOL_EVENTS has under all their names.
+func TestRepairOfRenamedThreads(t *testing.T) {
+	w := newWorld(t)
+	ctx := t.Context()
+	a, b, c := events.Thread{Session: "s", Name: "a"}, events.Thread{Session: "s", Name: "b"}, events.Thread{Session: "s", Name: "c"}
+	w.steps(a, 1, 3)
+	must.Do(t, w.cl.Rename(ctx, a, "b"))
+	w.steps(b, 3, 5)
+	w.steps(c, 1, 3)
+	must.Do(t, w.cl.Rename(ctx, c, "d"))
+	d := events.Thread{Session: "s", Name: "d"}
+	w.steps(d, 3, 4)
+	must.Do(t, w.cl.Rename(ctx, d, "c"))
+	w.steps(c, 4, 6)
+	w.settle()
+	w.stop()
+	export := func(id events.Thread) string {
+		var out strings.Builder
+		must.Get(client.New(w.conn).Export(ctx, id, &out))(t)
+		return out.String()
+	}
+	want := map[events.Thread]string{b: export(b), c: export(c)}
+	nodes := must.Get(w.conn.JetStream().Stream(ctx, "OBJ_"+events.NodesBucket))(t)
+	must.Do(t, nodes.Purge(ctx))
+	rep := must.Get(fsck.Fix(ctx, natsadmin.Of(w.conn), natsadmin.Of(w.conn), w.conn.Store(0), fsck.Config{}))(w)
+	for id, was := range want {
+		if got := export(id); got != was {
+			t.Errorf("%s = %q, want %q; repairs %+v", id, got, was, rep.Repairs)
+		}
+	}
+	w.wantClean()
 }
