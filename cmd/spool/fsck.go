@@ -181,6 +181,8 @@ func writeFsck(out io.Writer, rep *fsck.Report) error {
 		switch {
 		case r.Name != "":
 			fmt.Fprintf(t, "repaired\t%s\t%s: %s\n", r.Record, r.Detail, r.Name)
+		case r.To == r.Record:
+			fmt.Fprintf(t, "repaired\t%s\t%s\n", r.Record, r.Detail)
 		case r.To == "":
 			fmt.Fprintf(t, "not repaired\t%s\t%s\n", r.Record, r.Detail)
 		case r.Items > 0:

@@ -101,12 +101,19 @@ func (a *attack) judge(tail *tail) {
 // digits is left out of a reason.
 var digits = regexp.MustCompile(`\d+`)
 
-// note gathers the operations that were not refused.
+// note gathers the operations that were not refused. What was refused is noted in its thread, where that was there, and its copy, sent
+// again for want of an answer, is a repeat.
 func (v *verdicts) note() {
 	seen := map[name]bool{}
 	for _, s := range v.tail.all {
 		for _, o := range s.each {
-			if o.op == nil || seen[o.name] && o.op.Op != events.OpDelete || v.refused(s.at, o.name.seq) {
+			if o.op == nil || seen[o.name] && o.op.Op != events.OpDelete {
+				continue
+			}
+			if v.refused(s.at, o.name.seq) {
+				seen[o.name] = !slices.ContainsFunc(v.letters[s.at], func(d letter) bool {
+					return strings.Contains(d.reason, "there is no thread") || strings.Contains(d.reason, "thread was renamed")
+				})
 				continue
 			}
 			seen[o.name] = true

@@ -97,9 +97,7 @@ func (d *draft) settleSource(ctx context.Context, source events.Thread) error {
 func (d *draft) inherit(source string, from sessions.Info) {
 	info := d.st.Session.Info
 	if !d.st.Session.Stored {
-		info = from
-		info.ID, info.Parent, info.Origins, info.Created = d.st.Session.ID, "", "", d.Head.Created
-		info.Threads, info.Producers = 0, 0
+		info = from.Heir(d.st.Session.ID, d.Head.Created)
 	}
 	info.ForkOf(source, from)
 	d.info = info

@@ -175,6 +175,7 @@ type checker struct {
 	starts    map[casstore.Ref]bool
 	states    map[casstore.Ref]*state
 	sessions  map[string]bool
+	noRecord  []string            // keys of the records of sessions that have threads and no record
 	newest    map[string]artifact // of each session: the one with the highest number
 	low       []lowCounter
 
@@ -310,6 +311,7 @@ func (c *checker) checkOthers(ctx context.Context) error {
 			continue
 		}
 		c.sessions[h.id.Session] = true
+		c.noRecord = append(c.noRecord, events.SessionKey(h.id.Session))
 		f := Finding{Kind: Missing, Record: events.SessionKey(h.id.Session), Detail: "there is a thread of it: " + h.id.String()}
 		if err := c.find(ctx, 0, f); err != nil {
 			return err

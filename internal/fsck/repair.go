@@ -117,6 +117,9 @@ func Fix(ctx context.Context, s Store, w Writer, packs Packs, cfg Config) (*Repo
 	if err := f.fixNameless(ctx); err != nil {
 		return c.report, err
 	}
+	if err := f.fixSessions(ctx); err != nil {
+		return c.report, err
+	}
 	err = f.unreadable(ctx, false)
 	for _, found := range c.before {
 		if !slices.Contains(c.report.Findings, found) {

@@ -40,6 +40,8 @@ type Sessions interface {
 	// Both may be repeated, also once the session has begun anew.
 	FreeObjects(ctx context.Context, session string, objects []record.Object) error
 	PurgeSession(ctx context.Context, session string, how record.Deleted) error
+	// PurgeLate drops the items and dead letters that came behind a deletion of what it took; seq is the sequence of its event.
+	PurgeLate(ctx context.Context, session string, seq uint64) error
 	// SessionEnds is how far the streams of items and of dead letters are now.
 	SessionEnds(ctx context.Context) (items, dead uint64, err error)
 }

@@ -12,7 +12,9 @@ import (
 
 	"github.com/nats-io/nats.go/jetstream"
 
+	"spool/internal/jsonscan"
 	"spool/internal/must"
+	"spool/internal/natsadmin"
 	"spool/internal/persist"
 	"spool/internal/record"
 	"spool/pkg/artifacts"
@@ -304,7 +306,8 @@ func TestDeleteLargeSession(t *testing.T) {
 // Two persisters that both apply everything delete the session once, and neither takes the new life for the old one.
 func TestTwoPersistersDelete(t *testing.T) {
 	r := newRig(t)
-	a, b := r.deaf(), r.deaf()
+	late := func(_ *persist.Deps, c *persist.Config) { c.Late = time.Nanosecond } // each has the partition while the other one stands still
+	a, b := r.deaf(late), r.deaf(late)
 	ctx := t.Context()
 	id := events.Thread{Session: "s", Name: "main"}
 	say := func(p *client.Publisher, from, to uint64) {
@@ -327,6 +330,14 @@ func TestTwoPersistersDelete(t *testing.T) {
 		t.Errorf("%d entries, %d items, want the 30 behind the last deletion", h.Entries, h.N)
 	}
 	r.intact(id)
+	r.until("what came late of the deleted lives is gone", func() bool {
+		nodes := map[string]bool{} // an item may be there twice
+		must.Do(t, natsadmin.New(r.conn).Messages(ctx, events.ItemsStream, 1, func(_ uint64, _ string, data []byte) error {
+			nodes[string(jsonscan.Get(data, "node"))] = true
+			return nil
+		}))
+		return len(nodes) == 30
+	})
 	r.items(id, 30)
 }
 

@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"spool/internal/must"
+	"spool/internal/natsadmin"
 	"spool/internal/persist"
 	"spool/internal/record"
 	"spool/pkg/client"
@@ -136,5 +137,63 @@ func TestItemsOfAnEarlierLifeWithALostAnswer(t *testing.T) {
 	}
 	if want := []string{`1 of life ""`, `1 of life "3"`, `2 of life "3"`}; !slices.Equal(got, want) {
 		t.Errorf("ITEMS holds %v, want %v", got, want)
+	}
+}
+
+// A session is deleted while the persister that committed its entries stands still before their items, or their dead letters, are out:
+// what comes late is gone again, and what the session has anew stays.
+func TestWhatComesLateOfADeletedSession(t *testing.T) {
+	for _, step := range []persist.Step{persist.StepLetters, persist.StepItems} {
+		t.Run(string(step), func(t *testing.T) {
+			t.Parallel()
+			r := newRig(t)
+			ctx := t.Context()
+			id := events.Thread{Session: "s", Name: "main"}
+			var hits atomic.Int64
+			at, goOn := make(chan struct{}), make(chan struct{})
+			first := r.start(func(d *persist.Deps, c *persist.Config) {
+				c.Late = time.Nanosecond
+				d.At = func(s persist.Step) error {
+					if s == step && hits.Add(1) == 1 {
+						close(at)
+						<-goOn
+					}
+					return nil
+				}
+			})
+			publish := func(producer string, from, to int) {
+				t.Helper()
+				p := r.Publisher(client.PublisherConfig{Producer: producer})
+				for n := from; n <= to; n++ {
+					must.Do(t, p.Publish(ctx, stepEntry(id, uint64(n), fmt.Sprint(producer, n))))
+				}
+			}
+			r.store(&events.Event{Producer: "bad", Seq: 1, Kind: events.KindEntry, Dialect: "step", Thread: id, Time: 1, Body: []byte("{")})
+			publish("old", 1, 3)
+			<-at
+			stopped := make(chan error, 1)
+			go func() { stopped <- first.stop() }()
+			r.start(nil)
+			r.await(id, "old", 3)
+			must.Get(r.DeleteSession(ctx, "s", client.Deletion{}))(t)
+			publish("new", 1, 2)
+			r.await(id, "new", 2)
+			close(goOn)
+			t.Logf("first persister: %v", <-stopped)
+			if n := r.items(id, 2); n != 2 {
+				t.Errorf("%d items, want 2", n)
+			}
+			var stored []string
+			must.Do(t, natsadmin.New(r.conn).Messages(ctx, events.ItemsStream, 1, func(_ uint64, _ string, data []byte) error {
+				stored = append(stored, string(data))
+				return nil
+			}))
+			if len(stored) != 2 {
+				t.Errorf("items %q, want those of the new life", stored)
+			}
+			if letters := must.Get(r.DeadLetters(ctx, ""))(t); len(letters) > 0 {
+				t.Errorf("dead letters %v, want none", letters)
+			}
+		})
 	}
 }

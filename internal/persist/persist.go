@@ -157,6 +157,9 @@ type Config struct {
 	// tried so again: what kills processes at their beginning does not meet it. 0 = 2 s
 	TrialPause time.Duration
 
+	// Late is how old a commit is for which another process may have its partition by the time it has told of it; 0 = 4 s
+	Late time.Duration
+
 	Head threads.HeadRoom // what a head itself names, before nodes do; the zero value is good
 
 	Limits apply.Limits // what a session may have, and a user; of each 0 = apply.DefaultLimits, negative = any number
@@ -174,6 +177,9 @@ func (c Config) withDefaults() Config {
 	set(&c.OutputBytes, 32<<20)
 	if c.TrialPause <= 0 {
 		c.TrialPause = 2 * time.Second
+	}
+	if c.Late <= 0 {
+		c.Late = 4 * time.Second // half of what a server waits before it gives a partition away
 	}
 	if c.OutputLease <= 0 {
 		c.OutputLease = 10 * time.Minute

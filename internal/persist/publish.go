@@ -36,6 +36,9 @@ func (p *Persister) publish(ctx context.Context, c *commit) error {
 	if err := p.publishItems(ctx, c); err != nil {
 		return err
 	}
+	if err := p.retry(ctx, "late items", func() error { return p.takeBack(ctx, c) }); err != nil {
+		return err
+	}
 	p.publishLive(c)
 	c.items = nil
 	c.room.Release()
@@ -188,6 +191,38 @@ func (p *Persister) deletedBehind(ctx context.Context, c *commit, session string
 	}
 	rec, err := record.DecodeDeleted(rs[0].Value)
 	return err == nil && rec.Before(c.events[i].msg.Seq, c.events[i].msg.Stored), nil //nolint:nilerr // fsck names what cannot be read
+}
+
+// takeBack removes what a commit has told of sessions that were deleted behind its events: whoever had its partition, while this process
+// stood still, purged them before that came. A crash before this leaves it; deleting the session again takes it.
+func (p *Persister) takeBack(ctx context.Context, c *commit) error {
+	if time.Since(c.now) < p.cfg.Late || c.deletion != nil {
+		return nil
+	}
+	var keys []string
+	first := map[string]*staged{}
+	for _, s := range c.events {
+		if session := s.event.Thread.Session; first[session] == nil {
+			first[session] = s
+			keys = append(keys, events.DeletedKey(session))
+		}
+	}
+	rs, err := p.Records.Records(ctx, keys...)
+	if err != nil {
+		return err
+	}
+	for session, s := range first {
+		i := slices.Index(keys, events.DeletedKey(session))
+		rec, err := record.DecodeDeleted(rs[i].Value)
+		if !rs[i].Exists() || err != nil || !rec.Before(s.msg.Seq, s.msg.Stored) { // fsck names what cannot be read
+			continue
+		}
+		p.Log.Info("what was told late of a deleted session is removed", "session", session)
+		if err := p.Sessions.PurgeLate(ctx, session, rec.Seq); err != nil {
+			return err
+		}
+	}
+	return nil
 }
 
 // reconcile publishes the items of a thread that are committed and not in ITEMS, made again from its nodes. They can be on

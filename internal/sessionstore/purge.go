@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"slices"
+	"strconv"
 
 	"github.com/nats-io/nats.go/jetstream"
 	"golang.org/x/sync/errgroup"
@@ -54,6 +55,37 @@ func (st *Store) PurgeSession(ctx context.Context, session string, how record.De
 		}
 		if err != nil {
 			return fmt.Errorf("purge session %s: purge %s: %w", session, p.stream, natsio.WrapErr(err))
+		}
+	}
+	return nil
+}
+
+// PurgeLate drops the items and dead letters of what a deletion took that came behind it: of lives that had begun before, of events before
+// its own, whose sequence this is. Doing it again changes nothing.
+func (st *Store) PurgeLate(ctx context.Context, session string, seq uint64) error {
+	for _, p := range []struct{ stream, filter, header string }{
+		{events.ItemsStream, events.ItemsOfSession(session), events.HeaderLife},
+		{events.DeadStream, events.DeadFilter(session), natsio.HeaderEventSeq},
+	} {
+		s, err := natsio.MessagesOf(ctx, st.streams, p.stream)
+		if err != nil {
+			return natsio.WrapErr(err)
+		}
+		var seqs []uint64
+		err = st.streams.Each(ctx, p.stream, jetstream.OrderedConsumerConfig{
+			FilterSubjects: []string{p.filter}, DeliverPolicy: jetstream.DeliverAllPolicy, HeadersOnly: true,
+		}, func(m jetstream.Msg, meta *jetstream.MsgMetadata) error {
+			if of, _ := strconv.ParseUint(m.Headers().Get(p.header), 10, 64); of < seq {
+				seqs = append(seqs, meta.Sequence.Stream)
+			}
+			return nil
+		})
+		if err != nil {
+			return fmt.Errorf("purge what came late of session %s: %w", session, err)
+		}
+		slices.Reverse(seqs)
+		if err := removeMessages(ctx, s, seqs, 1); err != nil {
+			return fmt.Errorf("purge what came late of session %s: %w", session, err)
 		}
 	}
 	return nil

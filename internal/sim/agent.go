@@ -358,6 +358,14 @@ func (n *numbered) put(ctx context.Context, seqs ...uint64) error {
 	return err
 }
 
+// title publishes an operation that gives the session a title, under a sequence.
+func (n *numbered) title(ctx context.Context, seq uint64, title string) error {
+	op := events.Control{Op: events.OpName, Name: &events.Name{Title: title}}
+	e := events.Event{Producer: n.producer, Seq: seq, Kind: events.KindControl, Thread: n.thread, Body: op.Encode()}
+	n.sent = append(n.sent, natsadmin.StoredMessage{Subject: events.EventSubject(n.thread, e.Kind), Data: e.Encode()})
+	return n.again(ctx, len(n.sent)-1)
+}
+
 // again publishes what was published, from one entry on, as whoever got no answer does.
 func (n *numbered) again(ctx context.Context, from int) error {
 	return natsadmin.New(n.conn).PutMessages(ctx, n.sent[from:])
@@ -390,7 +398,14 @@ func (c *call) countAgain(ctx context.Context) error {
 	}
 	more := []uint64{1, 2, 3}
 	if err == nil {
-		err = n.put(ctx, more[:2+c.op.Kind/2]...)
+		err = n.put(ctx, more[:2+c.op.Kind/2%2]...)
+	}
+	if c.op.Kind >= 4 { // operations too: under the sequence of an entry, of none, of another one, of itself
+		for i, title := range []string{"a", "b", "c", "b"} {
+			if err == nil {
+				err = n.title(ctx, []uint64{2, 4, 4, 4}[i], title)
+			}
+		}
 	}
 	if err == nil && c.op.Kind%2 == 1 {
 		err = n.again(ctx, 0)

@@ -210,7 +210,7 @@ func (p *Program) op(r *rand.Rand, v Verb) Op {
 	case Poison, PoisonOp:
 		o.N, o.Kind = 1+r.IntN(3), r.IntN(3)
 	case Skip, Reuse:
-		o.N, o.Again, o.Kind = []int{0, 50, 500, 5000}[r.IntN(4)], r.IntN(2) == 0, r.IntN(4)
+		o.N, o.Again, o.Kind = []int{0, 50, 500, 5000}[r.IntN(4)], r.IntN(2) == 0, r.IntN(6)
 	case Output:
 		o.N, o.Kind = 1+r.IntN(5), r.IntN(2)*r.IntN(5)
 		if r.IntN(3) == 0 {

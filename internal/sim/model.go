@@ -210,6 +210,9 @@ func cutTo(s string) string {
 func (m *model) one(e *events.Event, at uint64) {
 	reason, letter := m.letters[place{at, e.Seq}]
 	mark := markOf(e.Body)
+	if mark == "" && countsAgain(e) { // an operation
+		mark = e.Producer + says(e)
+	}
 	if e.Ref != nil { // its body is in the inbox
 		mark = m.ledger.bySum[e.Ref.Sum]
 	}
@@ -240,7 +243,7 @@ func (m *model) one(e *events.Event, at uint64) {
 	case t == nil && gone != nil && gone.to != "":
 		m.bury(e, mark, at, letter, reason, "its thread was renamed", true)
 		m.refused(e, nil)
-	case t != nil && t.ended && (op == nil || op.Op != events.OpRemove) && !aborts(e):
+	case t != nil && t.ended && (op == nil || op.Op != events.OpRemove && op.Op != events.OpName) && !aborts(e):
 		m.bury(e, mark, at, letter, reason, "its thread has ended", true)
 		m.note(e, t)
 	case op != nil && !m.valid(e, mark):
@@ -360,7 +363,7 @@ func (m *model) late(e *events.Event, t *life, gone *left) bool {
 func (m *model) reused(e *events.Event, t *life, gone *left) bool {
 	other := func(noted map[identity]string) bool {
 		was := noted[inLife(e)]
-		return e.Kind == events.KindEntry && was != "" && was != says(e)
+		return e.Kind != events.KindChunk && was != "" && was != says(e)
 	}
 	return t != nil && other(t.noted) || gone != nil && other(gone.noted)
 }

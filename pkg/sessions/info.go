@@ -111,6 +111,14 @@ func (i *Info) Move(cwd string) error {
 // maxOrigins bounds the sessions that one has entries of, in bytes.
 const maxOrigins = 4096
 
+// Heir is the record that a session begins with which goes on from another one: what that one's says, but for what is its own.
+func (i *Info) Heir(id string, created int64) Info {
+	heir := *i
+	heir.ID, heir.Parent, heir.Origins, heir.Created, heir.User = id, "", "", created, ""
+	heir.Threads, heir.Producers = 0, 0
+	return heir
+}
+
 // ForkOf notes that a thread was forked from one of another session: this one has entries of that, and of those that that
 // has entries of. Those that it has the longest are forgotten where they are too many.
 func (i *Info) ForkOf(source string, of Info) {

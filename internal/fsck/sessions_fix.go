@@ -1,0 +1,111 @@
+package fsck
+
+import (
+	"cmp"
+	"context"
+	"fmt"
+	"slices"
+	"strings"
+
+	"spool/internal/apply"
+	"spool/internal/project"
+	"spool/internal/record"
+	"spool/pkg/dialect"
+	"spool/pkg/events"
+	"spool/pkg/sessions"
+	"spool/pkg/threads"
+)
+
+// fixSessions makes the records of sessions again that have threads and no record: from what their entries said, as persisters learned it
+// from them, and from what operations said of it, as far as SPOOL_EVENTS has them. The agent's machine is nowhere else.
+func (f *fixer) fixSessions(ctx context.Context) error {
+	for _, key := range f.c.noRecord {
+		rs, err := f.c.s.Records(ctx, key)
+		if err != nil {
+			return err
+		}
+		if rs[0].Exists() { // a persister wrote it meanwhile, or fixItems
+			continue
+		}
+		info, err := f.session(ctx, strings.TrimPrefix(key, "session."))
+		if err != nil {
+			return fmt.Errorf("repair %s: %w", key, err)
+		}
+		fence, err := f.w.Fence(ctx, 0)
+		if err == nil {
+			_, err = f.w.Commit(ctx, fence, []record.Put{{Key: key, Value: info.Encode(), Expect: rs[0].Seq}})
+		}
+		if err != nil {
+			return fmt.Errorf("repair %s: %w", key, err)
+		}
+		f.c.report.Repairs = append(f.c.report.Repairs, Repair{Record: key, To: key,
+			Detail: fmt.Sprintf("it was made again from its %d threads and what %s has", info.Threads, events.EventsStream)})
+	}
+	return nil
+}
+
+// session is what the threads of a session say of it.
+func (f *fixer) session(ctx context.Context, id string) (info sessions.Info, err error) {
+	var heads []*head
+	producers := map[string]bool{}
+	for i := range f.c.heads {
+		h := &f.c.heads[i]
+		if h.id.Session != id {
+			continue
+		}
+		heads = append(heads, h)
+		for _, p := range h.Producers {
+			if !strings.HasPrefix(p.ID, threads.Ephemeral) {
+				producers[p.ID] = true
+			}
+		}
+	}
+	slices.SortStableFunc(heads, func(a, b *head) int { return cmp.Compare(a.Created, b.Created) })
+	main := heads[max(slices.IndexFunc(heads, func(h *head) bool { return h.id.Name == events.MainThread }), 0)]
+	info, err = project.Relearn(ctx, f.r, main.id, main.Head, func(source string) (sessions.Info, error) {
+		rs, err := f.c.s.Records(ctx, events.SessionKey(source))
+		if err != nil || !rs[0].Exists() {
+			return sessions.Info{ID: source}, err
+		}
+		info, _ := sessions.DecodeInfo(rs[0].Value) // one that cannot be read is told elsewhere
+		return info, nil
+	})
+	if err != nil {
+		return info, err
+	}
+	info.Threads, info.Producers = int64(len(heads)), int64(len(producers))
+	if info.Harness == "" && dialect.IsJSON(main.Dialect) {
+		info.Harness = main.Dialect
+	}
+	for _, h := range heads {
+		if err := f.said(ctx, h, &info); err != nil {
+			return info, err
+		}
+	}
+	return info, nil
+}
+
+// said takes in what operations on a thread said of its session.
+func (f *fixer) said(ctx context.Context, h *head, info *sessions.Info) error {
+	stored, err := f.w.ThreadEvents(ctx, h.id)
+	if err != nil {
+		return err
+	}
+	for _, e := range stored {
+		op, err := events.ParseControl(e.Body)
+		if e.Kind != events.KindControl || err != nil || e.Seq > h.Applied {
+			continue
+		}
+		switch op.Op {
+		case events.OpName:
+			_ = info.Name(op.Name.Title, apply.TitleSource(*op.Name)) // one that was refused says nothing
+		case events.OpMove:
+			_ = info.Move(op.Move.Cwd)
+		case events.OpFork:
+			if from := op.Fork.Session; from != info.ID && !slices.Contains(strings.Fields(info.Origins), from) {
+				info.ForkOf(from, sessions.Info{})
+			}
+		}
+	}
+	return nil
+}

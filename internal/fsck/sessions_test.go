@@ -1,0 +1,59 @@
+package fsck_test
+
+import (
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+	"github.com/google/go-cmp/cmp/cmpopts"
+
+	"spool/internal/fsck"
+	"spool/internal/must"
+	"spool/internal/natsadmin"
+	"spool/internal/record"
+	"spool/pkg/client"
+	"spool/pkg/events"
+	"spool/pkg/sessions"
+)
+
+// TestRecordOfASession: the record of a session that is gone is made again, as its entries and operations made it.
+func TestRecordOfASession(t *testing.T) {
+	w := newWorld(t)
+	ctx := t.Context()
+	main := events.Thread{Session: "s", Name: events.MainThread}
+	p := w.cl.Publisher(client.PublisherConfig{Producer: "agent", User: "mira"})
+	for i, line := range []string{
+		`{"type":"session","version":3,"id":"s","timestamp":"2026-11-01T10:00:00.000Z","cwd":"/w"}`,
+		`{"type":"message","id":"1","timestamp":"2026-11-01T10:00:01.000Z","message":{"role":"user","content":[{"type":"text","text":"Fix the build"}]}}`,
+		`{"type":"message","id":"2","parentId":"1","timestamp":"2026-11-01T10:00:02.000Z","message":{"role":"assistant","content":[{"type":"text","text":"Done"}]}}`,
+	} {
+		must.Do(t, p.Publish(ctx, client.Entry{Thread: main, Dialect: "omp", Body: []byte(line), Seq: uint64(i + 1)}))
+	}
+	must.Do(t, w.cl.Settled(ctx, main))
+	must.Do(t, w.cl.StartThread(ctx, events.Thread{Session: "s", Name: "side"}, events.Start{Prompt: "Look"}))
+	must.Do(t, w.cl.NameSession(ctx, "s", "The build", false))
+	must.Do(t, w.cl.MoveSession(ctx, "s", "/elsewhere"))
+	fork := events.Thread{Session: "s2", Name: events.MainThread}
+	must.Do(t, w.cl.Fork(ctx, fork, events.Fork{Session: "s", Thread: events.MainThread, Whole: true}))
+	w.settle()
+	w.stop()
+	w.wantClean()
+	read := func(session string) (info sessions.Info) {
+		return must.Get(sessions.DecodeInfo(must.Get(w.conn.Records().Records(ctx, events.SessionKey(session)))(w)[0].Value))(w)
+	}
+	for _, session := range []string{"s", "s2"} {
+		was := read(session)
+		rs := must.Get(w.conn.Records().Records(ctx, events.SessionKey(session)))(w)
+		must.Get(w.conn.Records().Write(ctx, record.Put{Key: events.SessionKey(session), Expect: rs[0].Seq}))(w)
+		if f := w.found(events.SessionKey(session)); len(f) != 1 || f[0].Kind != fsck.Missing {
+			t.Fatalf("findings = %v, want that the record is missing", f)
+		}
+		rep := must.Get(fsck.Fix(ctx, natsadmin.Of(w.conn), natsadmin.Of(w.conn), w.conn.Store(0), fsck.Config{}))(w)
+		if len(rep.Repairs) != 1 || rep.Repairs[0].Record != events.SessionKey(session) {
+			t.Errorf("repairs = %+v, want the record", rep.Repairs)
+		}
+		if d := cmp.Diff(was, read(session), cmpopts.IgnoreFields(sessions.Info{}, "Host")); d != "" {
+			t.Errorf("%s differs (-was +now):\n%s", session, d)
+		}
+		w.wantClean()
+	}
+}
