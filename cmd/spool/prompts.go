@@ -108,7 +108,8 @@ type promptsAskCmd struct {
 }
 
 func (c *promptsAskCmd) Help() string {
-	return "It prints the resolution as one line of JSON, and exits with 1 unless the prompt was answered or approved."
+	return "It prints the resolution as one line of JSON, and exits with 1 unless the prompt was answered or approved. " +
+		"A session or thread that is not there begins with the question."
 }
 
 func (c *promptsAskCmd) Run(a *app) error {

@@ -9,6 +9,7 @@ import (
 	"strings"
 
 	"spool/internal/project"
+	"spool/internal/rehydrate"
 	"spool/internal/service"
 	"spool/internal/text"
 	"spool/pkg/casstore"
@@ -153,7 +154,7 @@ func (l *logger) context(t events.Thread, head threads.Head) error {
 			return err
 		}
 	}
-	return l.list(t, append(c.Kept, c.Steps...))
+	return l.list(t, slices.DeleteFunc(append(c.Kept, c.Steps...), func(s threads.Step) bool { return !rehydrate.Said(head, s) }))
 }
 
 // graph draws a thread, its branches and the threads that share entries with it.

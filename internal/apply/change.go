@@ -309,8 +309,8 @@ func (d *draft) learn(e *dialect.Entry) {
 	if main && d.e.Host != "" {
 		info.Host = d.e.Host
 	}
-	if _, known := dialect.Lookup(d.e.Dialect); known && info.Harness == "" && dialect.IsJSON(d.e.Dialect) {
-		info.Harness = d.e.Dialect
+	if _, known := dialect.Lookup(d.e.Dialect); known && dialect.IsJSON(d.e.Dialect) {
+		info.Harness = dialect.Lead(info.Harness, d.e.Dialect)
 	}
 	info.Created = cmp.Or(info.Created, d.Head.Created)
 	if !s.Stored || info != *before {

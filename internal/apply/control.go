@@ -141,7 +141,7 @@ func (d *draft) branchPoint(ctx context.Context, head threads.Head, where dialec
 			if err != nil {
 				return nil, err
 			}
-			if step.State.Role == dialect.RoleUser && step.State.Entry.Count > 0 {
+			if e := step.State.Entry; step.State.Role == dialect.RoleUser && e.Count > 0 && e.Dialect == d.e.Dialect {
 				turns++
 			}
 			if turns == where.N {

@@ -98,7 +98,11 @@ func (d *draft) step(ctx context.Context, a addition) error {
 	d.attach(a.dialect, stamp, large)
 	d.post(stamp, e.Items, st.Entry.First)
 	d.prompts(a.dialect, &st, e.Items, others)
+	was := d.Head.Standing
 	d.account(&e)
+	if e.Role != dialect.RoleUser && dialect.IsNote(d.Head.Dialect, a.dialect.Name()) { // somebody ran it beside the agent
+		d.Head.Standing = was
+	}
 	d.stands(a, &e)
 	return nil
 }
@@ -135,10 +139,13 @@ func (d *draft) record(a addition, e *dialect.Entry, before dialect.Memory) thre
 	return r
 }
 
-// stands notes in the head what a step leaves the thread as.
+// stands notes in the head what a step leaves the thread as. One beside what the thread's agent says takes neither its
+// dialect nor its leaf.
 func (d *draft) stands(a addition, e *dialect.Entry) {
-	if !a.operation {
-		d.Head.Leaf, d.Head.Dialect = leafOf(a.dialect, e), a.dialect.Name()
+	switch name := a.dialect.Name(); {
+	case a.operation:
+	case !dialect.IsJSON(name) || !dialect.Beside(d.Head.Dialect, name):
+		d.Head.Leaf, d.Head.Dialect = leafOf(a.dialect, e), dialect.Lead(d.Head.Dialect, name)
 	}
 	if e.Role == threads.RoleEnd {
 		d.Head.Status, d.Head.Failure = threads.StatusCompleted, ""

@@ -109,7 +109,7 @@ func FindKept(ctx context.Context, r threads.Reader, t events.Thread, head threa
 		if err != nil {
 			return "", err
 		}
-		if id := step.Entry.ID; id == name || step.At.Ref.String() == name {
+		if id := step.Entry.ID; isEntry(head, step.Entry) && (id == name || step.At.Ref.String() == name) {
 			if head.Dialect == ompDialect {
 				return id, nil
 			}

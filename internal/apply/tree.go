@@ -212,7 +212,7 @@ func (d *draft) moved(ctx context.Context, to events.Branch) (threads.Head, erro
 func FindEntry(ctx context.Context, r threads.Reader, head threads.Head, to events.Branch) (threads.Step, error) {
 	if to.Node == "" {
 		step, err := r.Find(ctx, head, func(st threads.State) bool {
-			return to.Entry != "" && st.Entry.ID == to.Entry && isEntry(st.Entry)
+			return to.Entry != "" && st.Entry.ID == to.Entry && isEntry(head, st.Entry)
 		})
 		if errors.Is(err, threads.ErrNoStep) {
 			err = sessions.NotFound(to.Entry)
@@ -225,15 +225,15 @@ func FindEntry(ctx context.Context, r threads.Reader, head threads.Head, to even
 		return threads.Step{}, fmt.Errorf("%w: branch: %w", events.ErrControl, err)
 	}
 	step, err := r.FindNode(ctx, head, ref)
-	if err == nil && !isEntry(step.State.Entry) {
+	if err == nil && !isEntry(head, step.State.Entry) {
 		err = fmt.Errorf("%w: branch: %s is no entry", events.ErrControl, ref)
 	}
 	return step, err
 }
 
-// isEntry reports whether an agent wrote it, and it has a place in a tree.
-func isEntry(r threads.Record) bool {
-	return r.Dialect != "" && (r.Dialect != ompDialect || !isHeader(r.Type))
+// isEntry reports whether the thread's agent wrote it, and it has a place in a tree.
+func isEntry(head threads.Head, r threads.Record) bool {
+	return r.Dialect != "" && !dialect.Beside(head.Dialect, r.Dialect) && (r.Dialect != ompDialect || !isHeader(r.Type))
 }
 
 func isHeader(typ string) bool { return typ == sessions.TypeHeader || typ == sessions.TypeTitleSlot }

@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"spool/internal/record"
+	"spool/internal/rehydrate"
 	"spool/pkg/artifacts"
 	"spool/pkg/casstore"
 	"spool/pkg/events"
@@ -300,10 +301,13 @@ func (f *fixer) headAt(ctx context.Context, t events.Thread, ref casstore.Ref) (
 	if h.Start, err = step.Locate(step.Start); err != nil {
 		return now, step, err
 	}
+	if h.Dialect, err = (rehydrate.Source{Reader: f.r}).Dialect(ctx, step.At); err != nil {
+		return now, step, err
+	}
 	if now, err = f.back(ctx, h, step); err != nil {
 		return now, step, err
 	}
-	now.Sent, now.Dialect, now.Created = now.N, step.Entry.Dialect, now.Updated
+	now.Sent, now.Created = now.N, now.Updated
 	return now, step, nil
 }
 

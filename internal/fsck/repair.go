@@ -303,7 +303,10 @@ func (f *fixer) back(ctx context.Context, h *head, step threads.Step) (now threa
 		}
 	}
 	now.Sent = min(now.Sent, now.N)
-	now.Leaf, now.Status, now.Failure = step.Entry.ID, threads.StatusActive, ""
+	if now.Leaf = step.Entry.ID; dialect.Beside(now.Dialect, step.Entry.Dialect) {
+		now.Leaf = "" // it is looked up
+	}
+	now.Status, now.Failure = threads.StatusActive, ""
 	now.Updated, now.Claimed = 0, 0
 	if now.Date(step.Timestamp, events.Believed(step.Timestamp, time.Now().UnixMilli())); step.Role == threads.RoleEnd {
 		now.Status = threads.StatusCompleted

@@ -46,7 +46,7 @@ func (a *api) openOutputs(w http.ResponseWriter, r *http.Request, t events.Threa
 
 // putOutput takes what a tool prints, as it prints it: each chunk of the body is on its way to subscribers at once. The answer
 // comes when the result is in the thread. A body that breaks off leaves the output open; what arrived is durable, and the output
-// closes as aborted after its lease.
+// closes as aborted after its lease. So does one at once whose trailer is wrong.
 func (a *api) putOutput(w http.ResponseWriter, r *http.Request, t events.Thread) (err error) {
 	q := r.URL.Query()
 	cfg := client.OutputConfig{
@@ -92,8 +92,9 @@ func (a *api) putOutput(w http.ResponseWriter, r *http.Request, t events.Thread)
 		return fmt.Errorf("%w: output %s broke off after %d bytes; it closes as aborted after its lease: %w", ErrRequest, out.ID(), n, err)
 	}
 	end, err := outputEnd(r)
-	if err != nil {
-		return err
+	if err != nil { // behind the body: a lease would hold it open, and nobody can send the rest
+		why := fmt.Errorf("%w: output %s has ended as aborted, with the %d bytes that came", err, out.ID(), n)
+		return errors.Join(why, out.Abort(err.Error()), out.Wait(r.Context()))
 	}
 	end.DurationMS = time.Since(begun).Milliseconds()
 	if err := errors.Join(out.Close(end), out.Wait(r.Context())); err != nil {
@@ -149,7 +150,13 @@ func outputEnd(r *http.Request) (end events.OutputEnd, err error) {
 		return end, fmt.Errorf("%w: %s %.50q: want a whole number", ErrRequest, headerExit, code)
 	}
 	failed := cmp.Or(r.Trailer.Get(headerError), r.Header.Get(headerError))
-	end.IsError = failed == "true" || failed == "" && end.ExitCode != 0
+	if failed == "" {
+		end.IsError = end.ExitCode != 0
+		return end, nil
+	}
+	if end.IsError, err = strconv.ParseBool(failed); err != nil {
+		return end, fmt.Errorf("%w: %s %.50q: want true or false", ErrRequest, headerError, failed)
+	}
 	return end, nil
 }
 

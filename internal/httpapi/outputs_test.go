@@ -73,3 +73,44 @@ func TestTwoAttempts(t *testing.T) {
 		t.Errorf("item = %.300s, want what the first attempt sent", text)
 	}
 }
+
+// A trailer comes behind the body, when there is nothing to refuse any more: an output whose trailer says nothing of use is
+// ended with what came of it, and the answer says so.
+func TestWrongTrailer(t *testing.T) {
+	_, ctx, cl, url := worldOn(t, httpapi.Config{})
+	th := events.Thread{Session: "s", Name: "main"}
+	for id, trailer := range map[string][2]string{"code": {"Spool-Exit-Code", "two"}, "error": {"Spool-Is-Error", "perhaps"}} {
+		r, w := io.Pipe()
+		req := must.Get(http.NewRequestWithContext(ctx, "POST", url+"/v1/sessions/s/threads/main/outputs?tool=make&id="+id, r))(t)
+		req.Trailer = http.Header{trailer[0]: nil}
+		go func() {
+			_, _ = io.WriteString(w, "built by half\n")
+			req.Trailer.Set(trailer[0], trailer[1])
+			_ = w.Close()
+		}()
+		res := must.Get(http.DefaultClient.Do(req))(t)
+		body := must.Get(io.ReadAll(res.Body))(t)
+		must.Do(t, res.Body.Close())
+		text := string(body)
+		if res.StatusCode != http.StatusBadRequest || !strings.Contains(text, trailer[0]) || !strings.Contains(text, "aborted") {
+			t.Errorf("answer = %d %s, want 400, the trailer and what became of the output", res.StatusCode, text)
+		}
+		if open := must.Get(cl.OpenOutputs(ctx, th))(t); len(open) != 0 {
+			t.Errorf("%d outputs are open, want none", len(open))
+		}
+		header := map[string]string{trailer[0]: trailer[1]}
+		status, _, text := do(t, url, request{path: "/v1/sessions/s/threads/main/outputs?tool=make", body: "x", header: header})
+		if status != http.StatusBadRequest {
+			t.Errorf("as a header = %d %s, want 400", status, text)
+		}
+	}
+	for _, n := range []string{"1", "2"} {
+		_, _, text := get(t, url, "/v1/sessions/s/threads/main/items/"+n)
+		if !strings.Contains(text, "built by half") || !strings.Contains(text, `"aborted":"`) || !strings.Contains(text, "want") {
+			t.Errorf("item %s = %s, want what came and why it was aborted", n, text)
+		}
+	}
+	if _, err := cl.Thread(ctx, th); err != nil || len(must.Get(cl.DeadLetters(ctx, "s"))(t)) != 0 {
+		t.Errorf("thread: %v, or dead letters", err)
+	}
+}

@@ -204,6 +204,7 @@ func TestQuotaOfOtherRequests(t *testing.T) {
 	say(ctx, t, cl, events.Thread{Session: "s", Name: "main"}, "hello")
 	long := strings.Repeat("x", 5<<10)
 	for _, session := range []string{"known", "chunked"} {
+		must.Do(t, cl.NewSession(ctx, session, "/w", ""))
 		q := request{path: "/v1/sessions/" + session + "/artifacts?tool=make", kind: "text/plain", body: long}
 		if session == "chunked" {
 			begun := time.Now()

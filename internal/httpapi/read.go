@@ -127,9 +127,13 @@ func (a *api) blob(w http.ResponseWriter, r *http.Request) error {
 
 // putArtifact stores the body as an artifact, however long. A client that goes away in the middle leaves none.
 func (a *api) putArtifact(w http.ResponseWriter, r *http.Request) error {
+	session, err := a.standing(r)
+	if err != nil {
+		return err
+	}
 	q := r.URL.Query()
 	n := client.NewArtifact{Tool: q.Get("tool"), Number: artifacts.Seq(q.Get("number")), Record: artifacts.Record{
-		Session: r.PathValue("session"), Filename: q.Get("filename"), Agent: q.Get("agent"), Run: q.Get("run"), ToolCall: q.Get("tool_call"),
+		Session: session, Filename: q.Get("filename"), Agent: q.Get("agent"), Run: q.Get("run"), ToolCall: q.Get("tool_call"),
 		Summary: q.Get("summary"), Category: artifacts.Category(q.Get("category")), MIME: typeOf(r, q.Get("filename")),
 	}}
 	if n.Agent != "" && n.Tool == "" {

@@ -2,6 +2,7 @@ package httpapi
 
 import (
 	"cmp"
+	"errors"
 	"fmt"
 	"mime"
 	"net/http"
@@ -30,6 +31,18 @@ func onThread(
 func sessionOf(r *http.Request) (string, error) {
 	session := r.PathValue("session")
 	return session, events.CheckToken("session", session)
+}
+
+// standing is sessionOf a session that is there: what belongs to one begins none, so that a misspelt name is told.
+func (a *api) standing(r *http.Request) (string, error) {
+	session, err := sessionOf(r)
+	if err == nil {
+		err = a.cfg.Client.AwaitSession(r.Context(), session)
+	}
+	if errors.Is(err, client.ErrSessionNotFound) {
+		err = fmt.Errorf("%w: nothing is stored: publish something to it first, or begin it with POST /v1/sessions/%s", err, session)
+	}
+	return session, err
 }
 
 // asked is the session that the query names; "" for none.

@@ -148,7 +148,7 @@ func (a *api) moveSession(w http.ResponseWriter, r *http.Request) error {
 }
 
 func (a *api) agentID(w http.ResponseWriter, r *http.Request) error {
-	session, err := sessionOf(r)
+	session, err := a.standing(r)
 	if err != nil {
 		return err
 	}
@@ -183,7 +183,11 @@ func (a *api) artifactNumber(w http.ResponseWriter, r *http.Request) error {
 	if err := read(w, r, &in); err != nil {
 		return err
 	}
-	n, name, err := a.cfg.Client.ArtifactNumber(r.Context(), r.PathValue("session"), in.Tool)
+	session, err := a.standing(r)
+	if err != nil {
+		return err
+	}
+	n, name, err := a.cfg.Client.ArtifactNumber(r.Context(), session, in.Tool)
 	if err == nil {
 		answer(w, http.StatusCreated, map[string]any{"ok": true, "number": n, "filename": name})
 	}
@@ -260,8 +264,12 @@ func (a *api) register(w http.ResponseWriter, r *http.Request) error {
 	if g := access.From(r.Context()); !g.Everything() {
 		return fmt.Errorf("%w: %s is for some sessions only, and an object may be of any: post its bytes", errForbidden, g.Name)
 	}
+	session, err := a.standing(r)
+	if err != nil {
+		return err
+	}
 	rec, err := a.cfg.Client.RegisterObject(r.Context(), client.NewArtifact{Tool: in.Tool, Record: artifacts.Record{
-		Session: r.PathValue("session"), Filename: in.Filename, MIME: in.MIME, Agent: in.Agent, Run: in.Run,
+		Session: session, Filename: in.Filename, MIME: in.MIME, Agent: in.Agent, Run: in.Run,
 		ToolCall: in.ToolCall, Summary: in.Summary, Category: artifacts.Category(in.Category),
 	}}, in.Object)
 	if err == nil {
@@ -277,8 +285,11 @@ func (a *api) cleanup(w http.ResponseWriter, r *http.Request) error {
 		OlderThan  *string `json:"older_than"`
 		MaxBytes   *int64  `json:"max_bytes"`
 	}
-	session, err := sessionOf(r)
-	if err := errors.Join(err, read(w, r, &in)); err != nil {
+	if err := read(w, r, &in); err != nil {
+		return err
+	}
+	session, err := a.standing(r)
+	if err != nil {
 		return err
 	}
 	var than time.Time

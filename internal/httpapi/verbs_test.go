@@ -5,6 +5,7 @@ import (
 	"testing"
 
 	"spool/internal/httpapi"
+	"spool/internal/must"
 )
 
 // TestNewSession: a session begins once, with its directory and the session that it goes on from.
@@ -110,6 +111,30 @@ func TestForce(t *testing.T) {
 		status, _, text := do(t, url, request{method: step.method, path: thread + step.query, kind: js, body: step.body})
 		if status != step.want {
 			t.Errorf("%s %s = %d %s, want %d", step.method, step.query, status, text, step.want)
+		}
+	}
+}
+
+// What belongs to a session is refused where there is none of that name, and begins none: a misspelt name is told, and what
+// to do.
+func TestOfASessionThatIsNotThere(t *testing.T) {
+	_, _, cl, url := worldOn(t, httpapi.Config{})
+	for path, body := range map[string]string{
+		"artifacts?tool=make": "built", "artifacts/number": `{"tool":"make"}`, "agents": `{"name":"Review"}`,
+		"artifacts/register": `{"object":"a/b"}`, "artifacts/cleanup": `{}`,
+	} {
+		status, _, text := do(t, url, request{path: "/v1/sessions/mispelt/" + path, kind: "application/json", body: body})
+		if status != 404 || !strings.Contains(text, "session not found: mispelt") || !strings.Contains(text, "POST /v1/sessions/mispelt") {
+			t.Errorf("%s = %d %s, want 404 and what to do", path, status, text)
+		}
+	}
+	if all := must.Get(cl.Sessions(t.Context(), ""))(t); len(all) != 0 {
+		t.Errorf("%d sessions, want none", len(all))
+	}
+	for _, path := range []string{"", "/artifacts/number"} {
+		status, _, text := do(t, url, request{path: "/v1/sessions/mispelt" + path, kind: "application/json", body: `{"cwd":"/w"}`})
+		if status != 201 && path == "" || status == 404 {
+			t.Errorf("POST …%s = %d %s, want the session to be begun and taken", path, status, text)
 		}
 	}
 }

@@ -11,6 +11,7 @@ import (
 
 	"spool/internal/jsonscan"
 	"spool/pkg/casstore"
+	"spool/pkg/dialect"
 	"spool/pkg/events"
 	"spool/pkg/threads"
 	"spool/pkg/truncate"
@@ -121,7 +122,7 @@ func (s Source) storedTo(ctx context.Context, step threads.Step, w io.Writer) (o
 const partDialect = "part"
 
 // Export writes the entries of a thread, branches included, in the order in which they came, a line each. In the form Full
-// an imported transcript is the file, byte for byte.
+// an imported transcript is the file, byte for byte: without the notes that commands and users wrote beside its agent.
 func (s Source) Export(ctx context.Context, head threads.Head, form Form, w io.Writer) (entries int, err error) {
 	write := s.RawTo
 	if form == Stored {
@@ -140,7 +141,7 @@ func (s Source) Export(ctx context.Context, head threads.Head, form Form, w io.W
 			}
 			continue
 		}
-		if step.State.Entry.Dialect == "" {
+		if d := step.State.Entry.Dialect; d == "" || dialect.IsNote(head.Dialect, d) {
 			continue
 		}
 		part := step.State.Entry.Dialect == partDialect

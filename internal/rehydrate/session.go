@@ -7,7 +7,9 @@ import (
 	"slices"
 
 	"spool/internal/jsonscan"
+	"spool/internal/project"
 	"spool/pkg/casstore"
+	"spool/pkg/dialect"
 	"spool/pkg/events"
 	"spool/pkg/sessions"
 	"spool/pkg/threads"
@@ -45,7 +47,7 @@ func (s *Session) at(state casstore.Ref) sessions.Leaf {
 // a child of what was the leaf when it came, and one without an id has EntryID, or "#" and its index in a thread of another
 // dialect.
 func (s Source) Session(ctx context.Context, head threads.Head, form Form) (*Session, error) {
-	r := newPlacer(s, form)
+	r := newPlacer(s, head, form)
 	for step, err := range s.Reader.Entries(ctx, head) {
 		if err != nil {
 			return nil, err
@@ -76,21 +78,26 @@ func (s *Session) Tree() *sessions.Tree {
 // placer gives entries their places, in the order in which they came.
 type placer struct {
 	src     Source
+	dialect string // the thread's
 	form    Form
 	session Session
 	migrate *sessions.Migration // nil before the header
 	taken   map[string]bool
 }
 
-func newPlacer(s Source, form Form) *placer {
-	return &placer{src: s, form: form, session: Session{Leaf: sessions.Root, under: map[casstore.Ref]string{}}, taken: map[string]bool{}}
+func newPlacer(s Source, head threads.Head, form Form) *placer {
+	return &placer{
+		src: s, dialect: head.Dialect, form: form, taken: map[string]bool{},
+		session: Session{Leaf: sessions.Root, under: map[casstore.Ref]string{}},
+	}
 }
 
 func (r *placer) take(ctx context.Context, step threads.Step) error {
 	record := &step.State.Entry
 	parent := r.session.under[step.Parent]
 	r.session.under[step.At.Ref] = parent
-	if record.Dialect == "" || record.Dialect == rawDialect || record.Dialect == partDialect {
+	if record.Dialect == "" || record.Dialect == rawDialect || record.Dialect == partDialect ||
+		dialect.Beside(r.dialect, record.Dialect) {
 		return nil
 	}
 	raw, err := r.src.text(ctx, step, r.form)
@@ -191,7 +198,7 @@ func once(warn func(Missing)) func(Missing) {
 
 // FirstHeader is the header that the file of a thread begins with, and false if it has none: one state in eleven is read.
 func (s Source) FirstHeader(ctx context.Context, head threads.Head) (h sessions.Header, ok bool, err error) {
-	r := newPlacer(s, Stored)
+	r := newPlacer(s, head, Stored)
 	for step, err := range s.Reader.Entries(ctx, head) {
 		if err == nil {
 			err = r.take(ctx, step)
@@ -265,7 +272,7 @@ func (s Source) Path(ctx context.Context, head threads.Head, from casstore.Locat
 		}
 		steps = append(steps, step)
 	}
-	r := newPlacer(s, form)
+	r := newPlacer(s, head, form)
 	h, ok, err := s.FirstHeader(ctx, head)
 	if err != nil {
 		return nil, err
@@ -288,6 +295,28 @@ func (s Source) Path(ctx context.Context, head threads.Head, from casstore.Locat
 	}
 	r.session.Leaf = r.session.at(from.Ref)
 	return &r.session, nil
+}
+
+// Dialect is that of a thread which ends with a state.
+func (s Source) Dialect(ctx context.Context, at casstore.Located) (name string, err error) {
+	for step, err := range s.Reader.Walk(ctx, at) {
+		if err != nil {
+			return "", err
+		}
+		if was := step.State.Entry.Dialect; was != "" && dialect.Lead(was, name) == was { // it came before
+			name = was
+		}
+	}
+	return name, nil
+}
+
+// Said tells whether a step is one of its thread's agent, or of Spool about it: no note beside, and no result of an output.
+func Said(head threads.Head, step threads.Step) bool {
+	name := step.State.Entry.Dialect
+	if made, ok := project.Made(step.State.Entry.Projection); name == "" && ok {
+		name = made.Name()
+	}
+	return name == "" || !dialect.Beside(head.Dialect, name)
 }
 
 func ignore(err, harmless error) error {

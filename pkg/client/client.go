@@ -339,7 +339,11 @@ func (c *Client) ExportState(
 	}
 	src := c.Source()
 	src.Warn = warn
-	return src.Export(ctx, threads.Head{Recent: []casstore.Located{at}}, form, w)
+	name, err := src.Dialect(ctx, at)
+	if err != nil {
+		return 0, err
+	}
+	return src.Export(ctx, threads.Head{Recent: []casstore.Located{at}, Dialect: name}, form, w)
 }
 
 func (c *Client) exportHead(

@@ -64,7 +64,7 @@ type Output struct {
 
 	mu      sync.Mutex
 	pending []piece
-	closing *OutputEnd
+	closing *closing
 	seq     uint64 // number of the last piece; run's
 	last    uint64 // producer's sequence of the last event; run's
 	first   uint64 // producer's sequence of the start
@@ -74,6 +74,12 @@ type Output struct {
 type piece struct {
 	stream events.Stream
 	bytes  []byte
+}
+
+// closing is the last event of an output.
+type closing struct {
+	end    OutputEnd
+	reason string // why it is aborted; "": it has ended
 }
 
 const (
@@ -180,10 +186,16 @@ func (o *Output) signal() {
 
 // Close ends the output and returns when all of it is durable; the result is in the thread soon after: see Wait. Closing
 // again changes nothing.
-func (o *Output) Close(end OutputEnd) error {
+func (o *Output) Close(end OutputEnd) error { return o.close(closing{end: end}) }
+
+// Abort ends the output as Close does, for a reason for which nobody knows how its tool ended: its result holds what was
+// written, and says why it is aborted.
+func (o *Output) Abort(reason string) error { return o.close(closing{reason: reason}) }
+
+func (o *Output) close(last closing) error {
 	o.mu.Lock()
 	if o.closing == nil {
-		o.closing = &end
+		o.closing = &last
 		o.signal()
 	}
 	o.mu.Unlock()
@@ -334,20 +346,20 @@ func (o *Output) run() {
 			return
 		}
 		o.mu.Lock()
-		pieces, closing := o.pending, o.closing
+		pieces, last := o.pending, o.closing
 		o.pending = nil
 		o.mu.Unlock()
 		if len(pieces) == 0 && beat {
 			pieces = []piece{{stream: events.Stdout}}
 		}
-		if err := o.publish(pieces, closing); err != nil {
+		if err := o.publish(pieces, last); err != nil {
 			o.cancel(err)
 			return
 		}
 		for _, p := range pieces {
 			o.window.Release(int64(len(p.bytes)))
 		}
-		if closing != nil {
+		if last != nil {
 			o.cancel(errDone)
 			return
 		}
@@ -355,16 +367,19 @@ func (o *Output) run() {
 }
 
 // publish sends pieces, and the end behind them.
-func (o *Output) publish(pieces []piece, end *OutputEnd) error {
+func (o *Output) publish(pieces []piece, last *closing) error {
 	evs := make([]*events.Event, 0, len(pieces)+1)
 	for _, p := range pieces {
 		o.seq++
 		chunk := events.Chunk{Op: events.ChunkData, Output: o.cfg.ID, Attempt: o.attempt, Seq: o.seq, Stream: p.stream, Data: p.bytes}
 		evs = append(evs, o.event(events.KindChunk, chunk.Encode()))
 	}
-	if end != nil {
+	if last != nil {
 		o.seq++
-		chunk := events.Chunk{Op: events.ChunkEnd, Output: o.cfg.ID, Attempt: o.attempt, Seq: o.seq, End: *end}
+		chunk := events.Chunk{Op: events.ChunkEnd, Output: o.cfg.ID, Attempt: o.attempt, Seq: o.seq, End: last.end}
+		if last.reason != "" {
+			chunk = events.Chunk{Op: events.ChunkAbort, Output: o.cfg.ID, Seq: o.seq, Reason: last.reason}
+		}
 		evs = append(evs, o.event(events.KindChunk, chunk.Encode()))
 	}
 	if len(evs) == 0 {

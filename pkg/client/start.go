@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"spool/internal/jsonscan"
+	"spool/internal/rehydrate"
 	"spool/pkg/events"
 	"spool/pkg/sessions"
 	"spool/pkg/threads"
@@ -82,6 +83,9 @@ func (c *Client) StepContext(ctx context.Context, t events.Thread, leaf sessions
 	}
 	out.Summary = string(said.Summary.Text)
 	for _, s := range slices.Concat(said.Kept, said.Steps) {
+		if !rehydrate.Said(head, s) {
+			continue
+		}
 		content, err := s.ReadContent(ctx)
 		if err != nil {
 			return out, err

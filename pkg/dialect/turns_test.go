@@ -29,22 +29,78 @@ func TestTurnsThatPromptsEnd(t *testing.T) {
 			`"input_tokens":300,"input_tokens_cached":90,"output_tokens":12,"duration_ms":7000 /review the parser`,
 			`ok "input_tokens":3,"input_tokens_cached":0,"output_tokens":2,"duration_ms":5000`, ``, `last`},
 	} {
-		d, ok := dialect.Made("claude", version)
-		if !ok || d.Version() != version {
-			t.Fatalf("claude/%d is not there", version)
+		readTurns(t, "claude", version, turns, want)
+	}
+}
+
+// rollouts are turns of Codex that nothing but the next one ends: one that was killed, one whose tokens are told behind its
+// end, and as programs write them that tell no beginnings and ends.
+var rollouts = map[string]string{
+	"killed": `{"timestamp":"2026-11-20T12:00:00.000Z","type":"event_msg","payload":{"type":"task_started"}}
+{"timestamp":"2026-11-20T12:00:01.000Z","type":"response_item","payload":{"type":"message","role":"user","content":[{"type":"input_text","text":"one"}]}}
+{"timestamp":"2026-11-20T12:00:04.000Z","type":"event_msg","payload":{"type":"token_count","info":{"total_token_usage":{"total_tokens":12},"last_token_usage":{"input_tokens":10,"cached_input_tokens":4,"output_tokens":2}}}}
+{"timestamp":"2026-11-20T12:00:05.000Z","type":"response_item","payload":{"type":"message","role":"user","content":[{"type":"input_text","text":"steer"}]}}
+{"timestamp":"2026-11-20T13:00:00.000Z","type":"event_msg","payload":{"type":"task_started"}}
+{"timestamp":"2026-11-20T13:00:03.000Z","type":"token_usage_record","payload":{"response_id":"r","usage":{"input_tokens":30,"output_tokens":3}}}
+{"timestamp":"2026-11-20T13:00:04.000Z","type":"event_msg","payload":{"type":"task_complete"}}
+{"timestamp":"2026-11-20T13:00:05.000Z","type":"event_msg","payload":{"type":"token_count","info":{"total_token_usage":{"total_tokens":45},"last_token_usage":{"input_tokens":30,"output_tokens":3}}}}
+{"timestamp":"2026-11-20T14:00:00.000Z","type":"event_msg","payload":{"type":"task_started"}}`,
+	"late": `{"timestamp":"2026-11-20T12:00:00.000Z","type":"event_msg","payload":{"type":"task_started"}}
+{"timestamp":"2026-11-20T12:00:03.000Z","type":"event_msg","payload":{"type":"task_complete"}}
+{"timestamp":"2026-11-20T12:00:04.000Z","type":"event_msg","payload":{"type":"token_count","info":{"total_token_usage":{"total_tokens":12},"last_token_usage":{"input_tokens":10,"output_tokens":2}}}}
+{"timestamp":"2026-11-20T13:00:00.000Z","type":"event_msg","payload":{"type":"task_started"}}`,
+	"silent": `{"timestamp":"2026-11-20T12:00:00.000Z","type":"response_item","payload":{"type":"message","role":"user","content":[{"type":"input_text","text":"one"}]}}
+{"timestamp":"2026-11-20T12:00:02.000Z","type":"response_item","payload":{"type":"message","role":"assistant","content":[{"type":"output_text","text":"1"}]}}
+{"timestamp":"2026-11-20T12:00:04.000Z","type":"event_msg","payload":{"type":"token_count","info":{"total_token_usage":{"total_tokens":12},"last_token_usage":{"input_tokens":10,"output_tokens":2}}}}
+{"timestamp":"2026-11-20T13:00:00.000Z","type":"response_item","payload":{"type":"message","role":"user","content":[{"type":"input_text","text":"two"}]}}
+{"timestamp":"2026-11-20T13:00:01.000Z","type":"event_msg","payload":{"type":"token_count","info":{"total_token_usage":{"total_tokens":13},"last_token_usage":{"input_tokens":1,"output_tokens":0}}}}
+{"timestamp":"2026-11-20T13:10:00.000Z","type":"response_item","payload":{"type":"message","role":"user","content":[{"type":"input_text","text":"three"}]}}`,
+}
+
+// A turn of Codex ends with its tokens, also where nothing but what comes next tells of its end, and what stands behind an
+// end is told with the next one. The first version is as it was (SPEC I2, X7, DESIGN 8).
+func TestTurnsOfCodex(t *testing.T) {
+	const killed = `"input_tokens":10,"input_tokens_cached":4,"output_tokens":2,"duration_ms":4000`
+	for name, want := range map[string]map[int][]string{
+		"killed": {
+			1: {``, `one`, ``, `steer`, ``, ``, `"input_tokens":30,"input_tokens_cached":0,"output_tokens":3,"duration_ms":4000`, ``, ``},
+			2: {``, `one`, ``, `steer`, killed, ``, `"input_tokens":30,"input_tokens_cached":0,"output_tokens":3,"duration_ms":4000`, ``, ``},
+		},
+		"late": {
+			1: {``, `"input_tokens":0,"input_tokens_cached":0,"output_tokens":0,"duration_ms":3000`, ``, ``},
+			2: {``, `"input_tokens":0,"input_tokens_cached":0,"output_tokens":0,"duration_ms":3000`, ``,
+				`"input_tokens":10,"input_tokens_cached":0,"output_tokens":2,"duration_ms":0`},
+		},
+		"silent": {
+			1: {`one`, `1`, ``, `two`, ``, `three`},
+			2: {`one`, `1`, ``, `"input_tokens":10,"input_tokens_cached":0,"output_tokens":2,"duration_ms":4000 two`, ``,
+				`"input_tokens":1,"input_tokens_cached":0,"output_tokens":0,"duration_ms":1000 three`},
+		},
+	} {
+		for version, want := range want {
+			readTurns(t, "codex", version, rollouts[name], want)
 		}
-		var m dialect.Memory
-		for i, line := range strings.Split(turns, "\n") {
-			before := m.Encode()
-			e := must.Get(d.Read([]byte(line), &m))(t)
-			must.Same(t, said(e), want[i], "version %d, line %d: %q, want %q", version, i+1)
-			if !m.Used() {
-				before = nil
-			}
-			again := must.Get(dialect.DecodeMemory(before))(t)
-			if got := said(must.Get(d.Read([]byte(line), &again))(t)); got != said(e) {
-				t.Errorf("version %d, line %d is read again as %q, was %q", version, i+1, got, said(e))
-			}
+	}
+}
+
+// readTurns reads lines one after the other, and each again with the memory that stood before it.
+func readTurns(t *testing.T, name string, version int, text string, want []string) {
+	t.Helper()
+	d, ok := dialect.Made(name, version)
+	if !ok || d.Version() != version {
+		t.Fatalf("%s/%d is not there", name, version)
+	}
+	var m dialect.Memory
+	for i, line := range strings.Split(text, "\n") {
+		before := m.Encode()
+		e := must.Get(d.Read([]byte(line), &m))(t)
+		must.Same(t, said(e), want[i], "version %d, line %d: %q, want %q", version, i+1)
+		if !m.Used() {
+			before = nil
+		}
+		again := must.Get(dialect.DecodeMemory(before))(t)
+		if got := said(must.Get(d.Read([]byte(line), &again))(t)); got != said(e) {
+			t.Errorf("version %d, line %d is read again as %q, was %q", version, i+1, got, said(e))
 		}
 	}
 }

@@ -18,8 +18,9 @@ const (
 	ChunkStart ChunkOp = 1 // opens it
 	ChunkData  ChunkOp = 2 // a piece of it
 	ChunkEnd   ChunkOp = 3 // the tool has ended
-	// ChunkAbort closes an output whose agent was not heard of for its lease (SPEC O8). It does nothing when the output has
-	// ended, or a chunk came that whoever published it had not seen: the stream decides, and no clock.
+	// ChunkAbort closes an output of which nobody says how it ended: its agent was not heard of for its lease (SPEC O8), or
+	// says so. It does nothing when the output has ended, or a chunk came that whoever published it had not seen: the stream
+	// decides, and no clock.
 	ChunkAbort ChunkOp = 4
 )
 

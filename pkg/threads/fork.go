@@ -41,7 +41,10 @@ func Fork(ctx context.Context, r Reader, source Head, at Point) (Head, error) {
 	if h.Recent, err = point.recent(MaxRecent); err != nil {
 		return Head{}, err
 	}
-	h.Status, h.Leaf, h.Entries = StatusActive, point.Entry.ID, point.Entry.Index
+	h.Status, h.Entries = StatusActive, point.Entry.Index
+	if point.Entry.Dialect == source.Dialect { // else it is looked up
+		h.Leaf = point.Entry.ID
+	}
 	if h.N, err = r.lastItem(ctx, point.At); err != nil {
 		return Head{}, err
 	}

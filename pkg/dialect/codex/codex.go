@@ -10,13 +10,21 @@ import (
 )
 
 // Dialect is the dialect "codex".
-type Dialect struct{}
+type Dialect struct {
+	// First is its first version, in which a turn ended only where a line says so, with what was counted before that.
+	First bool
+}
 
 // Name is "codex".
 func (Dialect) Name() string { return "codex" }
 
 // Version is the version of the mapping.
-func (Dialect) Version() int { return 1 }
+func (d Dialect) Version() int {
+	if d.First {
+		return 1
+	}
+	return 2
+}
 
 // types are the envelope types that have a meaning here (SPEC X4).
 var types = parts.Names(
@@ -26,12 +34,12 @@ var types = parts.Names(
 )
 
 // Read takes one line of a rollout. It never fails.
-func (Dialect) Read(raw []byte, m *entry.Memory) (entry.Entry, error) {
+func (d Dialect) Read(raw []byte, m *entry.Memory) (entry.Entry, error) {
 	if m == nil {
 		m = new(entry.Memory)
 	}
 	m.Begin()
-	r := reader{m: m}
+	r := reader{m: m, first: d.First}
 	var typ, timestamp []byte
 	_ = jsonscan.Object(raw, func(key, value []byte) bool {
 		switch string(key) {
@@ -64,6 +72,7 @@ func (Dialect) Read(raw []byte, m *entry.Memory) (entry.Entry, error) {
 		if u, ok := usage(r.get("usage")); ok {
 			r.m.Activity(r.Time, 0)
 			r.m.Usage(entry.Key(r.get("response_id")), u)
+			r.works()
 		}
 	}
 	return r.Entry, nil
@@ -74,6 +83,8 @@ type reader struct {
 	entry.Entry
 	m   *entry.Memory
 	raw []byte
+
+	first bool // see Dialect
 }
 
 func (r *reader) get(path ...string) []byte { return jsonscan.Get(r.raw, path...) }
@@ -120,7 +131,11 @@ func (r *reader) event() {
 	r.Type, r.Known = "event_msg."+name, known
 	switch name {
 	case "task_started", "turn_started":
+		r.endBefore()
 		r.m.Prompt(r.Time)
+		if !r.first {
+			r.m.Tell()
+		}
 		r.add(events.Status("task_started", "", "Task started"))
 	case "task_complete", "turn_complete":
 		r.taskComplete()
@@ -170,6 +185,9 @@ func (r *reader) taskComplete() {
 
 func (r *reader) endTurn() {
 	stats, ok := r.m.End(r.Time, 0)
+	if !ok && !r.first {
+		stats, ok = r.m.EndLeft()
+	}
 	if !ok {
 		return
 	}
@@ -182,10 +200,28 @@ func (r *reader) endTurn() {
 	r.add(events.TurnEnd(stats))
 }
 
+// endBefore posts the end of what came before a turn, as far as no other line has told of it.
+func (r *reader) endBefore() {
+	if r.first {
+		return
+	}
+	if stats, ok := r.m.EndLeft(); ok {
+		r.add(events.TurnEnd(stats))
+	}
+}
+
+// works notes that the agent does.
+func (r *reader) works() {
+	if !r.first {
+		r.m.Worked(r.Time)
+	}
+}
+
 func (r *reader) tokenCount() {
 	u, ok := usage(r.get("info", "last_token_usage"))
 	if ok {
 		r.m.Count(parts.Tokens(r.get("info", "total_token_usage", "total_tokens")), u)
+		r.works()
 	}
 }
 

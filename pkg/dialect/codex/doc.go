@@ -32,6 +32,8 @@
 // metadata.tool.invocation_id. A command that completes without a call before it (the user ran
 // it) is a tool_call and its result.
 //
-// A turn is what task_complete or turn_aborted ends, once. Its usage is the sum of its token_usage_record lines, or else
+// A turn is what task_complete or turn_aborted ends, once; where neither came, task_started of the next one is the evidence,
+// or in rollouts without that the next prompt, and the turn ended with the agent's last sign of work. What is counted behind
+// an end is told with the next one. Its usage is the sum of its token_usage_record lines, or else
 // of token_count.last_token_usage, a repeated total counted once; input_tokens holds the cached ones already.
 package codex

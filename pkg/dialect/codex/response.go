@@ -92,6 +92,9 @@ func (r *reader) responseItem() {
 	if !known {
 		r.Role = entry.RoleSystem
 	}
+	if r.Role == entry.RoleAssistant || r.Role == entry.RoleTool {
+		r.works()
+	}
 }
 
 func (r *reader) message(p *payload) {
@@ -105,6 +108,10 @@ func (r *reader) message(p *payload) {
 	case parts.Is(p.role, "user"):
 		if text := said(p.content); !parts.Empty(text) {
 			r.Role = entry.RoleUser
+			if !r.first && !r.m.Tells() {
+				r.endBefore()
+				r.m.Prompt(r.Time)
+			}
 			r.add(events.User(text))
 		}
 	}

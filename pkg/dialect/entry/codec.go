@@ -18,19 +18,20 @@ const (
 	flagTree = 1 << iota
 	flagNumbered
 	flagBusy
+	flagTells
 )
 
 // Encode is the memory as bytes, the same for the same memory; nil when it is empty. Shape: a version byte, a byte of
 // flags, then unsigned varints: start (zigzag), sum, count, total (zigzag), the number of messages and each with its id
 // as 8 bytes, the number of calls and each as 8 bytes and flags; ended as 8 bytes stands before the messages. With flag 2
 // follow the place of the next entry and the session's id with its length before it. With flag 4 follows the
-// time of work.
+// time of work. Flag 8 is set where the source tells when turns begin.
 func (m *Memory) Encode() []byte {
 	messages := 0
 	for messages < maxSeen && m.seen[messages].id != 0 {
 		messages++
 	}
-	if len(m.calls) == 0 && !m.tree && m.place == 0 && !m.anything() {
+	if len(m.calls) == 0 && !m.tree && m.place == 0 && !m.tells && !m.anything() {
 		return nil
 	}
 	b := make([]byte, 0, 64+24*messages+9*len(m.calls))
@@ -43,6 +44,9 @@ func (m *Memory) Encode() []byte {
 	}
 	if m.busy > 0 {
 		b[1] |= flagBusy
+	}
+	if m.tells {
+		b[1] |= flagTells
 	}
 	b = binary.AppendVarint(b, m.start)
 	b = appendUsage(appendUsage(b, m.sum), m.count)
@@ -87,7 +91,7 @@ func DecodeMemory(b []byte) (Memory, error) {
 		return m, fmt.Errorf("%w: version %d; this program reads version %d", ErrMemory, v, memoryVersion)
 	}
 	flags := r.byte()
-	m.tree = flags&flagTree != 0
+	m.tree, m.tells = flags&flagTree != 0, flags&flagTells != 0
 	m.start = r.varint()
 	m.sum, m.count = r.usage(), r.usage()
 	m.total = r.varint()

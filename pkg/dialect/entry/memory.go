@@ -20,6 +20,7 @@ type Memory struct {
 	seen  [maxSeen]seen
 	calls []call // never written in place: copies share it
 	tree  bool   // an entry of a tree was placed
+	tells bool   // the source tells when turns begin
 
 	// Of a session whose entries have no ids (SPEC S5): its own id, and the place of its next entry, the header's being 0.
 	session string
@@ -118,6 +119,23 @@ func (m *Memory) EndWorked() (events.Stats, bool) {
 	if !m.Open() {
 		return events.Stats{}, false
 	}
+	return m.End(m.start+m.busy, 0)
+}
+
+// Tell notes that the source tells when a turn begins.
+func (m *Memory) Tell() { m.tells = true }
+
+// Tells reports whether the source ever told when a turn begins: then a prompt does not begin one.
+func (m *Memory) Tells() bool { return m.tells }
+
+// EndLeft ends what was counted and no end of a turn has told yet, at the last sign of the agent's work. Running counters
+// behind the end of a turn whose responses told their own usage say nothing new.
+func (m *Memory) EndLeft() (events.Stats, bool) {
+	repeats := m.ended != 0 && m.seen[0].id != 0
+	if m.sum == (Usage{}) && (m.count == Usage{} || repeats) {
+		return events.Stats{}, false
+	}
+	m.ended = 0
 	return m.End(m.start+m.busy, 0)
 }
 
