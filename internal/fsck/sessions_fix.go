@@ -74,8 +74,8 @@ func (f *fixer) session(ctx context.Context, id string) (info sessions.Info, err
 		return info, err
 	}
 	info.Threads, info.Producers = int64(len(heads)), int64(len(producers))
-	if info.Harness == "" && dialect.IsJSON(main.Dialect) {
-		info.Harness = main.Dialect
+	if dialect.IsJSON(main.Dialect) {
+		info.Harness = dialect.Lead(info.Harness, main.Dialect)
 	}
 	for _, h := range heads {
 		if err := f.said(ctx, h, &info); err != nil {
