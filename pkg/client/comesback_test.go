@@ -12,6 +12,41 @@ import (
 	"spool/pkg/events"
 )
 
+// TestItemsOfAThreadThatComesBackFromNow: also to a reader who came before it went, and was given nothing yet.
+func TestItemsOfAThreadThatComesBackFromNow(t *testing.T) {
+	r := newRig(t)
+	ctx, stop := context.WithTimeout(t.Context(), time.Minute)
+	defer stop()
+	main, other := thread("s"), events.Thread{Session: "s", Name: "other"}
+	write := func(th events.Thread, text string) {
+		t.Helper()
+		must.Do(t, r.Publisher(client.PublisherConfig{}).Publish(ctx, post(th, text)))
+		must.Do(t, r.Settled(ctx, th))
+	}
+	write(main, "1")
+	write(main, "2")
+	for _, err := range r.Subscribe(ctx, client.Filter{Session: "s"}, client.Position{All: true}) { // they are out
+		must.Do(t, err)
+		break
+	}
+	var got []int64
+	ready := func() {
+		must.Do(t, r.Rename(ctx, main, other.Name))
+		write(other, "3")
+		must.Do(t, r.Rename(ctx, other, main.Name))
+		write(main, "4")
+	}
+	for it, err := range r.SubscribeReady(ctx, client.Filter{Session: "s", Thread: main.Name}, client.Position{}, ready) {
+		must.Do(t, err)
+		if got = append(got, it.N); it.N == 4 {
+			break
+		}
+	}
+	if want := []int64{3, 4}; !slices.Equal(got, want) {
+		t.Errorf("items %v, want %v", got, want)
+	}
+}
+
 // TestItemsOfAThreadThatComesBack: who reads a thread by its name is given what it had under another one in between, once, from its
 // nodes; of another thread that takes the name he gets what is under it.
 func TestItemsOfAThreadThatComesBack(t *testing.T) {

@@ -12,6 +12,7 @@ import (
 
 	"spool/internal/jsonscan"
 	"spool/internal/natsio"
+	"spool/internal/record"
 	"spool/pkg/events"
 	"spool/pkg/threads"
 )
@@ -215,20 +216,31 @@ type subscription struct {
 	last   *places // the last item of each life of a thread
 	newest uint64  // of the thread that from.N is of: the newest life that is known
 	unborn bool    // it was not there yet
-	given  Item    // the newest, of a reader of one thread
+	given  Item    // the newest, of a reader of one thread; what he does not want counts as given
+	began  uint64  // where the thread began that had the name when he came; 0: there was none, or it does not say so
 	yield  func(Item, error) bool
 }
 
 // start checks what was asked for, and finds where SPOOL_ITEMS goes on from a number.
 func (s *subscription) start() (natsio.Position, error) {
 	at := s.from.stored()
-	if err := s.filter.check(s.from); err != nil || s.from.N == 0 {
+	if err := s.filter.check(s.from); err != nil || s.filter.Thread == "" {
 		return at, err
 	}
 	t := events.Thread{Session: s.filter.Session, Name: s.filter.Thread}
 	head, err := s.c.Thread(s.ctx, t)
 	if err != nil && !errors.Is(err, threads.ErrNoThread) {
+		if s.from.N == 0 && errors.Is(err, record.ErrDenied) { // who may not look, follows
+			err = nil
+		}
 		return at, err
+	}
+	s.began = head.Began
+	if s.from == (Position{}) {
+		s.given = Item{N: head.N, Life: head.Life}
+	}
+	if s.from.N == 0 {
+		return at, nil
 	}
 	seq, _, err := s.c.items.First(s.ctx, t, head.Life, s.from.N)
 	s.unborn = err == nil && seq == 0 && head.Start.IsZero()
@@ -339,7 +351,7 @@ func (s *subscription) comesBack(t events.Thread, item Item) (before int64, is b
 		is = err == nil && e == nil && was.Node == s.given.Node
 		break
 	}
-	if is {
+	if is = is || s.began != 0 && s.began == head.Began; is {
 		s.newest = max(s.newest, item.Life)
 	}
 	return s.given.N, is
