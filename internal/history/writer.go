@@ -182,7 +182,7 @@ const slots = 1 << 21
 func (w *writer) place(ms int64) (id int64, err error) {
 	first := max(0, min(ms, 1<<42-1)) * slots
 	_, err = w.get("SELECT coalesce(max(id) + 1, ?1) FROM prompts WHERE id BETWEEN ?1 AND ?2", []any{first, first + slots - 1}, &id)
-	for taken := true; taken && err == nil; {
+	for taken := id == first+slots; taken && err == nil; {
 		if taken, err = w.get("SELECT 1 FROM prompts WHERE id = ?", []any{id}, new(int)); taken {
 			id++
 		}
