@@ -131,7 +131,8 @@ func (w *writer) retire(f Former) error {
 	}
 	const its = " WHERE session = ? AND thread = ? AND life = ? AND n <= ?"
 	at := []any{session, base, life.Int64, f.N}
-	const there = " AND NOT EXISTS (SELECT 1 FROM prompts f WHERE f.session = prompts.session AND f.thread = ? AND f.thread <> f.base AND f.n = prompts.n)"
+	const there = ` AND NOT EXISTS (SELECT 1 FROM prompts f
+		WHERE f.session = prompts.session AND f.thread = ? AND f.thread <> f.base AND f.n = prompts.n)`
 	if err := w.exec("UPDATE prompts SET thread = ?"+its+there, slices.Concat([]any{f.Thread.Name}, at, []any{f.Thread.Name})...); err != nil {
 		return err
 	}

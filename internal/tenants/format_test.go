@@ -29,7 +29,8 @@ func TestWhoRaisesTheFormat(t *testing.T) {
 	cfg.Metadata["spool-format"] = "1"
 	must.Get(admin.JetStream().UpdateStream(ctx, cfg))(t)
 	limits := natsio.Limits{EventsBytes: 64 << 20, ItemsBytes: 64 << 20}
-	if err := s.dial("acme", tenants.Persister, nil).Ensure(ctx, limits); !errors.Is(err, record.ErrDenied) || !strings.Contains(err.Error(), "as an admin") {
+	err := s.dial("acme", tenants.Persister, nil).Ensure(ctx, limits)
+	if !errors.Is(err, record.ErrDenied) || !strings.Contains(err.Error(), "as an admin") {
 		t.Errorf("Ensure of a persister's user = %v, want ErrDenied and who can", err)
 	}
 	must.Do(t, admin.Ensure(ctx, limits))
