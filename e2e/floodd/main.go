@@ -2,9 +2,9 @@
 // it, while one agent publishes as much as it can. It prints how long the entries of the 24 took until a reader had
 // their items.
 //
-//	floodd -dir AUTH/TENANT -url nats://HOST -flood one|many|big|branches [-blind] [-n 200000] [-for 1m]
+//	floodd -dir AUTH/TENANT -url nats://HOST -flood one|many|big|branches [-session f1] [-blind] [-n 200000] [-for 1m]
 //
-// The directory has the keys of the agents "flood" (of session f1) and "good" (of g1 to g24), and of the reader "look";
+// The directory has the keys of the agents "flood" (of the session that is flooded) and "good" (of g1 to g24), and of the reader "look";
 // for -flood many, of the agent "many", of m0 to m999.
 package main
 
@@ -35,10 +35,11 @@ const others = 24
 func main() { os.Exit(service.Exit("floodd", run(os.Args[1:]), os.Stderr)) }
 
 type flood struct {
-	dir, url, kind string
-	blind          bool
-	n              int
-	for_           time.Duration
+	dir, url, kind, session string
+
+	blind bool
+	n     int
+	for_  time.Duration
 
 	mu         sync.Mutex
 	took, acks []time.Duration
@@ -52,6 +53,7 @@ func run(args []string) error {
 	fs.StringVar(&f.dir, "dir", "", "`directory` of the tenant's keys")
 	fs.StringVar(&f.url, "url", "", "`address` of the server")
 	fs.StringVar(&f.kind, "flood", "", "one session, many, big bodies, or one session of branches; empty: none")
+	fs.StringVar(&f.session, "session", "f1", "the one that is flooded; a flood of branches needs a new one each time")
 	fs.BoolVar(&f.blind, "blind", false, "wait for no acks")
 	fs.IntVar(&f.n, "n", 200_000, "entries of the flood")
 	fs.DurationVar(&f.for_, "for", time.Minute, "how long the others publish")
@@ -147,12 +149,12 @@ func entry(session, text string) client.Entry {
 }
 
 // branch is an entry that branches from the first one; those that come before that are roots.
-func branch(i int) client.Entry {
+func (f *flood) branch(i int) client.Entry {
 	parent := `"b0"`
 	if i == 0 {
 		parent = "null"
 	}
-	return client.Entry{Thread: events.Thread{Session: "f1", Name: events.MainThread}, Dialect: "omp",
+	return client.Entry{Thread: events.Thread{Session: f.session, Name: events.MainThread}, Dialect: "omp",
 		Body: fmt.Appendf(nil, `{"type":"message","id":"b%d","parentId":%s,"message":{"role":"user","content":"x"}}`, i, parent)}
 }
 
@@ -180,7 +182,7 @@ func (f *flood) run(ctx context.Context) error {
 		return nil
 	}
 	user, text, began := "flood", "flood", time.Now()
-	session := func(int) string { return "f1" }
+	session := func(int) string { return f.session }
 	switch f.kind {
 	case "many":
 		user, session = "many", func(i int) string { return "m" + strconv.Itoa(i%1000) }
@@ -193,7 +195,7 @@ func (f *flood) run(ctx context.Context) error {
 	}
 	at := func(i int) client.Entry { return entry(session(i), text) }
 	if f.kind == "branches" {
-		at = branch
+		at = f.branch
 	}
 	err := do(ctx, user, at)
 	fmt.Printf("flood: %d entries in %v, %v\n", f.n, time.Since(began).Round(time.Millisecond), err)

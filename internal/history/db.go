@@ -27,14 +27,15 @@ var ErrCorrupt = errors.New("prompt history is damaged")
 var ErrVersion = errors.New("prompt history is of a later version")
 
 // schemaVersion counts changes of schema; a database of a lower one is made anew, since all of it is derived.
-const schemaVersion = 3
+const schemaVersion = 4
 
 // schema. The id of a prompt is its place in the order of time (see place), so every question reads from the newest on and
 // stops when it has enough. text is NULL where a post repeats the one before it in its thread: prompts that are the same
 // and consecutive are stored once (SPEC S11), and the post is still known. The indexes hold the texts that are not NULL; no
 // trigger keeps them, because a statement that fires one makes FTS5 write its whole memory out. life tells the threads apart that
 // had one name (SPEC P12): the prompts of each stay. base is the name of the thread, of a former generation (SPEC P6) the one that it
-// had; a prompt that came before it got its new name keeps the life of then.
+// had; a prompt that came before it got its new name keeps the life of then. The last two indexes are for one statement each, of which
+// another index would read all that a thread repeats, or has: prompts_told finds what stands before a post.
 const schema = `
 CREATE TABLE position(stream TEXT NOT NULL, seq INTEGER NOT NULL);
 INSERT INTO position VALUES('', 0);
@@ -43,6 +44,8 @@ CREATE INDEX sessions_cwd ON sessions(cwd);
 CREATE TABLE prompts(id INTEGER PRIMARY KEY, session INTEGER NOT NULL, thread TEXT NOT NULL, n INTEGER NOT NULL,
 	time INTEGER NOT NULL, text TEXT, life INTEGER NOT NULL, base TEXT NOT NULL, UNIQUE(session, thread, life, n));
 CREATE INDEX prompts_base ON prompts(session, base, life);
+CREATE INDEX prompts_told ON prompts(session, thread, life, n) WHERE text IS NOT NULL;
+CREATE INDEX prompts_former ON prompts(session, thread, n) WHERE thread <> base;
 CREATE TABLE filled(session INTEGER NOT NULL, thread TEXT NOT NULL, n INTEGER NOT NULL, life INTEGER NOT NULL,
 	PRIMARY KEY(session, thread)) WITHOUT ROWID;
 CREATE VIRTUAL TABLE prompt_words USING fts5(text, content='prompts', content_rowid='id', prefix='1 2 3');

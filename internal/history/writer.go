@@ -88,8 +88,11 @@ func (w *writer) add(p Post) error {
 	}
 	at := []any{session, p.Thread.Name, p.Life, p.N}
 	former := events.FormerOf(p.Thread)
-	if known, err := w.get("SELECT 1 FROM prompts WHERE session = ?1 AND thread = ?2 AND (life = ?3 OR ?5 <> '') AND n = ?4",
-		append(at, former), new(int)); err != nil || known { // of a former thread it can have the life of when its name was another
+	known := "SELECT 1 FROM prompts WHERE session = ?1 AND thread = ?2 AND life = ?3 AND n = ?4"
+	if former != "" { // it can have the life of when its name was another
+		known = "SELECT 1 FROM prompts WHERE session = ?1 AND thread = ?2 AND ?3 IS NOT NULL AND n = ?4 AND thread <> base"
+	}
+	if known, err := w.get(known, at, new(int)); err != nil || known {
 		return err
 	}
 	var before string
@@ -128,7 +131,8 @@ func (w *writer) retire(f Former) error {
 	}
 	const its = " WHERE session = ? AND thread = ? AND life = ? AND n <= ?"
 	at := []any{session, base, life.Int64, f.N}
-	const there = " AND NOT EXISTS (SELECT 1 FROM prompts f WHERE f.session = prompts.session AND f.thread = ? AND f.n = prompts.n)"
+	const there = ` AND NOT EXISTS (SELECT 1 FROM prompts f
+		WHERE f.session = prompts.session AND f.thread = ? AND f.thread <> f.base AND f.n = prompts.n)`
 	if err := w.exec("UPDATE prompts SET thread = ?"+its+there, slices.Concat([]any{f.Thread.Name}, at, []any{f.Thread.Name})...); err != nil {
 		return err
 	}
@@ -179,7 +183,7 @@ const slots = 1 << 21
 func (w *writer) place(ms int64) (id int64, err error) {
 	first := max(0, min(ms, 1<<42-1)) * slots
 	_, err = w.get("SELECT coalesce(max(id) + 1, ?1) FROM prompts WHERE id BETWEEN ?1 AND ?2", []any{first, first + slots - 1}, &id)
-	for taken := true; taken && err == nil; {
+	for taken := id == first+slots; taken && err == nil; {
 		if taken, err = w.get("SELECT 1 FROM prompts WHERE id = ?", []any{id}, new(int)); taken {
 			id++
 		}

@@ -2,7 +2,6 @@ package ingest
 
 import (
 	"bufio"
-	"bytes"
 	"context"
 	"errors"
 	"fmt"
@@ -20,7 +19,7 @@ var errLong = errors.New("too long")
 
 // sendLine checks in a line that begins with head and goes on in in, up to its newline. When that fails in the middle,
 // its beginning is gone: the error ends the stream.
-func sendLine(ctx context.Context, head []byte, in *bufio.Reader, cfg Config) (line, error) {
+func sendLine(ctx context.Context, head *pieces, in *bufio.Reader, cfg Config) (line, error) {
 	rest := &text.LineReader{In: in}
 	l, err := checkIn(ctx, head, rest, cfg)
 	if err != nil {
@@ -44,18 +43,37 @@ func whole(ctx context.Context, r io.Reader, cfg Config) (l line, err error) {
 	}
 	taken := &taker{ctx: ctx, in: io.LimitReader(r, room+1), room: cfg.Room}
 	defer func() { l.held = taken.held }()
-	head, err := io.ReadAll(taken)
-	switch {
+	head, err := readPieces(taken)
+	switch size := head.size(); {
 	case err != nil:
 		return line{}, err
-	case int64(len(head)) > cfg.MaxBody:
+	case size > cfg.MaxBody:
 		return line{n: 1, long: true}, nil
-	case int64(len(head)) <= room:
-		return line{n: 1, text: head}, nil
+	case size <= room:
+		return line{n: 1, text: head.join()}, nil
 	}
-	l, err = checkIn(ctx, head, r, cfg)
+	l, err = checkIn(ctx, &head, r, cfg)
 	l.n = 1
 	return l, err
+}
+
+// readPieces reads all of r.
+func readPieces(r io.Reader) (ps pieces, err error) {
+	for size := 512; ; size = min(2*size, 64<<10) {
+		p := make([]byte, 0, size)
+		for len(p) < size {
+			n, err := r.Read(p[len(p):size])
+			p = p[:len(p)+n]
+			if err == nil {
+				continue
+			}
+			if errors.Is(err, io.EOF) {
+				err = nil
+			}
+			return append(ps, p), err
+		}
+		ps = append(ps, p)
+	}
 }
 
 // taker takes room for what it reads.
@@ -76,14 +94,15 @@ func (t *taker) Read(p []byte) (int, error) {
 }
 
 // checkIn stores head and rest in the inbox.
-func checkIn(ctx context.Context, head []byte, rest io.Reader, cfg Config) (line, error) {
-	bounded := &atMost{r: rest, left: cfg.MaxBody - int64(len(head))}
-	ref, err := cfg.Inbox.CheckIn(ctx, io.MultiReader(bytes.NewReader(head), bounded))
+func checkIn(ctx context.Context, head *pieces, rest io.Reader, cfg Config) (line, error) {
+	size := head.size()
+	bounded := &atMost{r: rest, left: cfg.MaxBody - size}
+	ref, err := cfg.Inbox.CheckIn(ctx, io.MultiReader(head, bounded))
 	if errors.Is(err, errLong) {
 		return line{long: true}, nil
 	}
 	if err != nil {
-		return line{}, fmt.Errorf("store an entry of more than %d bytes: %w", len(head), err)
+		return line{}, fmt.Errorf("store an entry of more than %d bytes: %w", size, err)
 	}
 	return line{ref: &ref}, nil
 }

@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"runtime"
 	"strings"
 	"testing"
 	"testing/iotest"
@@ -88,6 +89,55 @@ func TestGiantLinesGoToTheInbox(t *testing.T) {
 }
 
 // TestGiantLineThatCannotBeStored ends the stream: its beginning is gone. What came before it is stored.
+// weighing is an inbox that weighs what is still in memory of a body whose beginning it has read.
+type weighing struct {
+	t     *testing.T
+	began uint64
+}
+
+func (w *weighing) CheckIn(_ context.Context, body io.Reader) (events.BodyRef, error) {
+	must.Get(io.CopyN(io.Discard, body, room))(w.t)
+	if now := live(); now > w.began+room/4 {
+		w.t.Errorf("%d bytes are held of a body of which %d were read", now-w.began, room)
+	}
+	must.Get(io.Copy(io.Discard, body))(w.t)
+	return events.BodyRef{Object: "body"}, nil
+}
+
+func live() uint64 {
+	runtime.GC()
+	var m runtime.MemStats
+	runtime.ReadMemStats(&m)
+	return m.HeapAlloc
+}
+
+// What the inbox has read of a giant line or entry is not kept beside what it holds itself: its room is counted once.
+func TestGiantIsHeldOnce(t *testing.T) {
+	giant := func() io.Reader {
+		return io.MultiReader(io.LimitReader(zeros{}, room+200_000), strings.NewReader("\n"))
+	}
+	cfg, inbox := config(), &weighing{t: t}
+	cfg.Inbox = inbox
+	inbox.began = live()
+	if sum, err := ingest.Lines(t.Context(), giant(), &sink{}, cfg); err != nil || sum.Stored != 1 {
+		t.Errorf("Lines = %+v, %v, want one stored", sum, err)
+	}
+	inbox.began = live()
+	if _, err := ingest.One(t.Context(), giant(), &sink{}, cfg); err != nil {
+		t.Errorf("One = %v", err)
+	}
+}
+
+// zeros reads the digit.
+type zeros struct{}
+
+func (zeros) Read(p []byte) (int, error) {
+	for i := range p {
+		p[i] = '0'
+	}
+	return len(p), nil
+}
+
 func TestGiantLineThatCannotBeStored(t *testing.T) {
 	var out sink
 	cfg := config()

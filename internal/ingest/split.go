@@ -67,7 +67,7 @@ func split(ctx context.Context, r io.Reader, cfg Config) (lines <-chan line, end
 // readLine reads a line of cfg.MaxBody bytes; what is longer is read and dropped. One that is too large for memory goes to the inbox,
 // if there is one. The error is why there is no line after this one.
 func readLine(ctx context.Context, in *bufio.Reader, cfg Config) (l line, err error) {
-	var pieces [][]byte // of a line that is longer than the reader's buffer
+	var head pieces
 	for {
 		piece, err := in.ReadSlice('\n')
 		if err == nil {
@@ -75,29 +75,55 @@ func readLine(ctx context.Context, in *bufio.Reader, cfg Config) (l line, err er
 		}
 		if l.long = l.long || int64(l.held+len(piece)) > cfg.MaxBody; l.long {
 			cfg.Room.Give(l.held)
-			l.held, pieces = 0, nil
+			l.held, head = 0, nil
 		} else if no := cfg.Room.Take(ctx, len(piece)); no != nil {
 			return l, no
 		} else {
 			l.held += len(piece)
-			pieces = append(pieces, bytes.Clone(piece))
+			head = append(head, bytes.Clone(piece))
 		}
 		if !errors.Is(err, bufio.ErrBufferFull) {
-			l.text = join(pieces)
+			l.text = head.join()
 			return l, err
 		}
 		if l.held > inMemory && cfg.Inbox != nil {
-			sent, err := sendLine(ctx, join(pieces), in, cfg)
+			sent, err := sendLine(ctx, &head, in, cfg)
 			sent.held = l.held
 			return sent, err
 		}
 	}
 }
 
+// pieces are the beginning of a line. Who reads them takes them away: what goes to the inbox holds as much of a line on its
+// way as waited here, so that both together never have more than the line's room.
+type pieces [][]byte
+
 // join is bytes.Join, but for a single piece, which it gives as it is.
-func join(pieces [][]byte) []byte {
-	if len(pieces) == 1 {
-		return pieces[0]
+func (ps pieces) join() []byte {
+	if len(ps) == 1 {
+		return ps[0]
 	}
-	return bytes.Join(pieces, nil)
+	return bytes.Join(ps, nil)
+}
+
+func (ps pieces) size() (n int64) {
+	for _, p := range ps {
+		n += int64(len(p))
+	}
+	return n
+}
+
+func (ps *pieces) Read(p []byte) (n int, err error) {
+	for n < len(p) && len(*ps) > 0 {
+		first := &(*ps)[0]
+		k := copy(p[n:], *first)
+		n += k
+		if *first = (*first)[k:]; len(*first) == 0 {
+			*first, *ps = nil, (*ps)[1:]
+		}
+	}
+	if n == 0 && len(p) > 0 {
+		return 0, io.EOF
+	}
+	return n, nil
 }

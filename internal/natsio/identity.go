@@ -26,16 +26,30 @@ const (
 	metaRestore = "spool-restore" // what is being restored into it; it goes when that has ended
 )
 
-// storeFormat is what this version knows. A version that writes what earlier ones would misread, or collect, counts on.
-const storeFormat = 1
+// storeFormat is the format that this version writes, and the latest that it knows. It is one more than before where an
+// earlier version would misread what this one writes, collect what it counts on, or lose it when it writes a record
+// again. The first persister of this version raises the number of its store (mark); nothing lowers it.
+//
+//	1  the first number
+//	2  heads say what their producers left out, and where their threads began: version 1 drops both with its next commit
+const storeFormat = 2
+
+// formatOf is the format that a record bucket says of its store; 0: it was made before there was a number.
+func formatOf(cfg jetstream.StreamConfig) (int, error) {
+	f := cfg.Metadata[metaFormat]
+	if f == "" {
+		return 0, nil
+	}
+	return strconv.Atoi(f)
+}
 
 // unusable is why a store is not to be written, by its record bucket; nil if it is.
-func unusable(cfg jetstream.StreamConfig) error {
-	if f := cfg.Metadata[metaFormat]; f != "" {
-		if n, err := strconv.Atoi(f); err != nil || n > storeFormat {
-			return fmt.Errorf("%w: this store has format %s, of a later version of Spool, and this version knows %d: "+
-				"use a later version, or restore a backup from before the upgrade elsewhere", ErrTopology, f, storeFormat)
-		}
+func (c *Conn) unusable(cfg jetstream.StreamConfig) error {
+	if n, err := formatOf(cfg); err != nil || n > storeFormat {
+		at, _ := c.Server()
+		return fmt.Errorf("%w: %s at %s has format %s, which a later version of Spool wrote; this version writes format %d and would damage it: "+
+			"start the version that wrote it, or a later one. To go back, restore a backup from before the upgrade into an empty store",
+			ErrTopology, cfg.Name, at, cfg.Metadata[metaFormat], storeFormat)
 	}
 	if r := cfg.Metadata[metaRestore]; r != "" {
 		return fmt.Errorf("%w: the restore %q into this store has not ended: wait for it; if it died, remove the streams, "+
@@ -61,7 +75,7 @@ func (c *Conn) usable(ctx context.Context) error {
 	case err != nil:
 		return fmt.Errorf("look which format the store has: %w", err)
 	}
-	if err := unusable(s.CachedInfo().Config); err != nil {
+	if err := c.unusable(s.CachedInfo().Config); err != nil {
 		return err
 	}
 	c.sealed.Store(sealOf(s.CachedInfo().Config)) // it may be another store than that of the connection before
@@ -113,12 +127,14 @@ func (c *Conn) identity(ctx context.Context, all []jetstream.StreamConfig) (map[
 	return map[string]string{metaStore: rand.Text()}, nil
 }
 
-// mark makes a stream that has no mark say which store it is of, and returns its configuration. A mark that is there
-// stays, whatever it says: to compare is package scrub's. Who may not change streams leaves that to those who may.
+// mark makes a stream that has no mark say which store it is of, and raises the format of a store that an earlier version
+// wrote; it returns the stream's configuration. A mark that is there stays, whatever it says: to compare is package scrub's.
+// Who may not change streams leaves the mark to those who may, and may not write before the format is raised.
 func (c *Conn) mark(ctx context.Context, cfg jetstream.StreamConfig, id map[string]string) (jetstream.StreamConfig,
 	error) {
-	whole := cfg.Name != events.RecordsStream || cfg.Metadata[metaFormat] != ""
-	if StoreOf(cfg) != "" && whole || id[metaStore] == "" {
+	format, err := formatOf(cfg)
+	raise := cfg.Name == events.RecordsStream && err == nil && format < storeFormat
+	if StoreOf(cfg) != "" && !raise || id[metaStore] == "" {
 		return cfg, nil
 	}
 	marked := cfg
@@ -126,8 +142,11 @@ func (c *Conn) mark(ctx context.Context, cfg jetstream.StreamConfig, id map[stri
 	delete(marked.Metadata, metaSealed)  // it has records without a check
 	delete(marked.Metadata, metaRestore) // no restore made it
 	maps.Copy(marked.Metadata, cfg.Metadata)
+	if raise {
+		marked.Metadata[metaFormat] = strconv.Itoa(storeFormat)
+	}
 	s, err := c.js.UpdateStream(ctx, marked)
-	if err = WrapErr(err); errors.Is(err, record.ErrDenied) || errors.Is(err, record.ErrUnknown) {
+	if err = WrapErr(err); !raise && (errors.Is(err, record.ErrDenied) || errors.Is(err, record.ErrUnknown)) {
 		return cfg, nil
 	}
 	if err != nil {

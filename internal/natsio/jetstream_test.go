@@ -175,10 +175,10 @@ func TestStoreOfALaterVersion(t *testing.T) {
 		t.Fatal(err)
 	}
 	cfg := s.CachedInfo().Config
-	if cfg.Metadata["spool-format"] != "1" {
-		t.Errorf("a new store has format %q, want 1", cfg.Metadata["spool-format"])
+	if cfg.Metadata["spool-format"] != "2" {
+		t.Errorf("a new store has format %q, want 2", cfg.Metadata["spool-format"])
 	}
-	for _, format := range []string{"2", "x"} {
+	for _, format := range []string{"3", "x"} {
 		cfg.Metadata["spool-format"] = format
 		if s, err = js.UpdateStream(t.Context(), cfg); err != nil {
 			t.Fatal(err)
@@ -192,8 +192,10 @@ func TestStoreOfALaterVersion(t *testing.T) {
 			"Ensure": late.Ensure(t.Context(), limits), "Verify": late.Verify(t.Context()),
 			"Fences": fences, "Fence": fence, "Write": write,
 		} {
-			if !errors.Is(err, natsio.ErrTopology) || !strings.Contains(err.Error(), "later version") {
-				t.Errorf("format %s: %s = %v, want ErrTopology and what to do", format, what, err)
+			url, _ := late.Server()
+			told := "KV_spool at " + url + " has format " + format + ", which a later version of Spool wrote"
+			if !errors.Is(err, natsio.ErrTopology) || !strings.Contains(err.Error(), told) || !strings.Contains(err.Error(), "start ") {
+				t.Errorf("format %s: %s = %v, want ErrTopology, where, and what to do", format, what, err)
 			}
 		}
 		if s, err = js.Stream(t.Context(), events.RecordsStream); err != nil || s.CachedInfo().State.LastSeq != last {
@@ -205,6 +207,12 @@ func TestStoreOfALaterVersion(t *testing.T) {
 // A store that an earlier version made is of this version's format once a persister has started on it: what tells earlier
 // and later versions that they cannot write it is there, and its identity stays.
 func TestStoreOfAnEarlierVersion(t *testing.T) {
+	for _, format := range []string{"", "1"} { // before there was a number
+		t.Run("format "+format, func(t *testing.T) { storeOfFormat(t, format) })
+	}
+}
+
+func storeOfFormat(t *testing.T, format string) {
 	server := natstest.Server(t)
 	c, limits := natstest.Dial(t, server), natsio.Limits{EventsBytes: 1 << 30, ItemsBytes: 1 << 30}
 	js := c.JetStream()
@@ -213,6 +221,9 @@ func TestStoreOfAnEarlierVersion(t *testing.T) {
 			cfg.AllowAtomicPublish = false
 		}
 		cfg.Metadata = map[string]string{"spool-store": "old"}
+		if format != "" && cfg.Name == events.RecordsStream {
+			cfg.Metadata["spool-format"] = format
+		}
 		must.Get(js.CreateStream(t.Context(), cfg))(t)
 	}
 	for range 2 {
@@ -220,8 +231,8 @@ func TestStoreOfAnEarlierVersion(t *testing.T) {
 		records := must.Get(js.Stream(t.Context(), events.RecordsStream))(t)
 		dead := must.Get(js.Stream(t.Context(), events.DeadStream))(t)
 		got := records.CachedInfo().Config.Metadata
-		if got["spool-format"] != "1" || got["spool-store"] != "old" || !dead.CachedInfo().Config.AllowAtomicPublish {
-			t.Errorf("metadata %v, batches of dead letters %v, want format 1, store old, and batches", got,
+		if got["spool-format"] != "2" || got["spool-store"] != "old" || !dead.CachedInfo().Config.AllowAtomicPublish {
+			t.Errorf("metadata %v, batches of dead letters %v, want format 2, store old, and batches", got,
 				dead.CachedInfo().Config.AllowAtomicPublish)
 		}
 	}

@@ -10,8 +10,9 @@ import (
 	"time"
 )
 
-// The soft limit of a process's memory: the least; up to which it may be twice what is live, where a collection begins anyway; and what
-// is always left above that.
+// The soft limit of a process's memory: the least; up to which it follows what is live at the moment; and what is always
+// left above that. Beside what is live there may be as much again as a collection has to look through: bodies of requests
+// and blocks of an embedded server cost it nothing, and twice of them is not to be held.
 const (
 	leanBytes  = 192 << 20
 	ampleBytes = 512 << 20
@@ -28,14 +29,15 @@ func stayLean(ctx context.Context) {
 		return
 	}
 	defer debug.SetMemoryLimit(math.MaxInt64)
-	sample, last := []metrics.Sample{{Name: "/gc/heap/live:bytes"}}, make([]int64, steady)
+	sample, last := []metrics.Sample{{Name: "/gc/heap/live:bytes"}, {Name: "/gc/scan/total:bytes"}}, make([]int64, steady)
 	every := time.NewTicker(time.Second)
 	defer every.Stop()
 	for i := 0; ; i = (i + 1) % steady {
 		metrics.Read(sample)
-		last[i] = int64(sample[0].Value.Uint64())
+		live := int64(sample[0].Value.Uint64())
+		last[i] = live + min(live, int64(sample[1].Value.Uint64()))
 		held := slices.Min(last)
-		debug.SetMemoryLimit(max(leanBytes, min(2*last[i]+spareBytes, ampleBytes), 2*held+spareBytes))
+		debug.SetMemoryLimit(max(leanBytes, min(last[i]+spareBytes, ampleBytes), held+spareBytes))
 		select {
 		case <-every.C:
 		case <-ctx.Done():
