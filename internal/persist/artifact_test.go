@@ -216,6 +216,45 @@ func TestArtifactWhileForked(t *testing.T) {
 	}
 }
 
+// before calls do ahead of the first commit that puts a record of a session's artifacts.
+type before struct {
+	bucket
+	session string
+	put     sync.Once
+	do      func()
+}
+
+func (b *before) Commit(ctx context.Context, f record.Fence, puts []record.Put) (uint64, error) {
+	if slices.ContainsFunc(puts, func(p record.Put) bool { return strings.HasPrefix(p.Key, events.ArtifactKey(b.session, "")) }) {
+		b.put.Do(b.do)
+	}
+	return b.bucket.Commit(ctx, f, puts)
+}
+
+// An artifact that is removed while a session is forked is in the fork with its bytes, or it is not there.
+func TestArtifactRemovedWhileForked(t *testing.T) {
+	r := newRig(t)
+	b := &before{bucket: r.conn.Records(), session: "copy"}
+	r.start(func(d *persist.Deps, _ *persist.Config) { d.Records = b })
+	r.say(thread(0), "omp", sessionHeader, node("a", ""))
+	put := func(text string) artifacts.Record {
+		n := client.NewArtifact{Record: artifacts.Record{Session: "s0"}}
+		return must.Get(r.PutArtifact(soon(t), n, strings.NewReader(text)))(t)
+	}
+	put("stays")
+	goes := put("goes")
+	b.do = func() { must.Do(t, r.DeleteArtifact(soon(t), goes.ID)) }
+	r.forkAlone(t, events.Thread{Session: "copy", Name: events.MainThread}, wholeOf("s0"))
+	all := must.Get(r.Artifacts(soon(t), "copy"))(t)
+	must.Same(t, len(all), 1, "the fork has %d artifacts, want %d")
+	for _, row := range all {
+		body, _ := must.Two(r.OpenArtifact(soon(t), row))(t)
+		text := must.Get(io.ReadAll(body))(t)
+		must.Do(t, body.Close())
+		must.Same(t, string(text), "stays", "the fork's artifact has %q, want %q")
+	}
+}
+
 // numberedOnce are the artifacts of a session, of which no two have one number.
 func (r *rig) numberedOnce(t *testing.T, session string) []artifacts.Record {
 	t.Helper()
