@@ -150,6 +150,7 @@ func (d *draft) rename(ctx context.Context, op events.Rename) error {
 	d.note(d.Head)
 	d.closeOutputs(open)
 	d.Head.Batch = d.st.Batch.ID
+	d.Head.Sent = d.Head.N // under the name that it had: who takes it over sends none of them again under this one
 	if other.Reused {
 		d.Head.Life = d.e.At
 	}

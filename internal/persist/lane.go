@@ -61,6 +61,8 @@ type lane struct {
 	mu       sync.Mutex
 	inFlight int                       // prepared and not through stage 2
 	idle     chan struct{}             // closed when inFlight falls to zero
+	untold   int                       // through stage 2 and not through stage 3
+	told     chan struct{}             // closed when untold falls to zero
 	latched  map[events.Thread]latched // threads that take no events
 	lost     map[string]error          // outputs whose artifact could not be stored, by key, and why
 }
@@ -68,7 +70,7 @@ type lane struct {
 func newLane(p *Persister) *lane {
 	l := &lane{
 		p: p, reader: p.patientReader(), heads: newHeadCache(p.cfg.HeadBytes),
-		prepared: make(chan *commit), sealed: make(chan *commit), committed: make(chan *commit, 1), idle: make(chan struct{}),
+		prepared: make(chan *commit), sealed: make(chan *commit), committed: make(chan *commit, 1), idle: make(chan struct{}), told: make(chan struct{}),
 		refusals: map[int]*refusals{}, latched: map[events.Thread]latched{}, unacked: map[int]*delivery{},
 		lost: map[string]error{}, outputs: outputCache{limit: p.cfg.OutputBytes},
 	}
@@ -304,6 +306,22 @@ func (l *lane) settle(ctx context.Context, epoch uint64) error {
 	return nil
 }
 
+// tell waits until all that is committed is told: items are stored under the names that their threads had.
+func (l *lane) tell(ctx context.Context) error {
+	l.mu.Lock()
+	told, busy := l.told, l.untold > 0
+	l.mu.Unlock()
+	if !busy {
+		return nil
+	}
+	select {
+	case <-told:
+		return nil
+	case <-ctx.Done():
+		return ctx.Err()
+	}
+}
+
 func (l *lane) done() {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -377,6 +395,9 @@ func (l *lane) commitOrRefuse(ctx context.Context, c *commit) error {
 		return err
 	}
 	l.p.Committed(Committed{len(c.events), time.Since(start)})
+	l.mu.Lock()
+	l.untold++
+	l.mu.Unlock()
 	select {
 	case l.committed <- c:
 		return nil
@@ -409,6 +430,12 @@ func (l *lane) publishLoop(ctx context.Context) error {
 			if err := l.p.publish(ctx, c); err != nil {
 				return err
 			}
+			l.mu.Lock()
+			if l.untold--; l.untold == 0 {
+				close(l.told)
+				l.told = make(chan struct{})
+			}
+			l.mu.Unlock()
 		case <-due:
 			l.ackAll()
 		}

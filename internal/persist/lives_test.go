@@ -9,6 +9,7 @@ import (
 	"testing"
 	"time"
 
+	"spool/internal/jsonscan"
 	"spool/internal/must"
 	"spool/internal/natsadmin"
 	"spool/internal/persist"
@@ -195,5 +196,37 @@ func TestWhatComesLateOfADeletedSession(t *testing.T) {
 				t.Errorf("dead letters %v, want none", letters)
 			}
 		})
+	}
+}
+
+// The items of a thread that was renamed are stored once, under the name that it had, also when its events come again to who does not know
+// what was sent.
+func TestItemsOfARenamedThreadOnce(t *testing.T) {
+	r := newRig(t)
+	id, to := thread(0), events.Thread{Session: thread(0).Session, Name: "other"}
+	for i := range 3 {
+		r.entry(id, uint64(i+1), i)
+	}
+	first, _ := r.looking()
+	r.give(first, 1, 3)
+	r.through(first, 3)
+	second, _ := r.looking()
+	r.control(id, "mv", renameTo("other"))
+	r.give(second, 4, 4)
+	r.through(second, 1)
+	third, _ := r.looking()
+	r.give(third, 1, 4)
+	r.through(third, 4)
+	r.entry(to, 4, 3)
+	r.give(third, 5, 5)
+	r.through(third, 5)
+	var stored []string
+	must.Do(t, natsadmin.New(r.conn).Messages(t.Context(), events.ItemsStream, 1, func(_ uint64, subject string, data []byte) error {
+		in, _ := events.ParseItemSubject(subject)
+		stored = append(stored, fmt.Sprint(in.Name, " ", string(jsonscan.Get(data, "n"))))
+		return nil
+	}))
+	if want := []string{"main 1", "main 2", "main 3", "other 4"}; !slices.Equal(stored, want) {
+		t.Errorf("items %v, want %v", stored, want)
 	}
 }

@@ -1,10 +1,7 @@
 package persist_test
 
 import (
-	"context"
-	"errors"
 	"slices"
-	"sync/atomic"
 	"testing"
 	"time"
 
@@ -105,26 +102,10 @@ func TestEventsOfARemovedNameComeAgainUnderARenamedThread(t *testing.T) {
 func TestRenameToARemovedNameSurvivesDeath(t *testing.T) {
 	r := newRig(t)
 	ctx := t.Context()
-	p, a, b := r.renamedToARemovedName()
-	var items atomic.Int64
-	first := r.start(func(d *persist.Deps, _ *persist.Config) {
-		d.At = func(s persist.Step) error {
-			if s != persist.StepItems || items.Add(1) > 1 {
-				return nil
-			}
-			for end := time.Now().Add(time.Minute); time.Now().Before(end); time.Sleep(20 * time.Millisecond) {
-				rs, err := r.conn.Records().Records(context.Background(), events.LeftKey(a))
-				if err == nil && rs[0].Exists() {
-					return errKilled // all is committed, nothing is acknowledged
-				}
-			}
-			return errors.New("the rename was not committed")
-		}
-	})
-	if err := <-first.died; !errors.Is(err, errKilled) {
-		t.Fatalf("Run() = %v, want it killed", err)
-	}
-	_ = first.stop()
+	p, _, b := r.renamedToARemovedName()
+	first := r.deaf() // the server hears of none of its acks
+	r.give(first, 1, 5)
+	r.through(first, 5)
 	if h := r.head(b); h.Entries != 2 {
 		t.Fatalf("before: %d entries, want 2", h.Entries)
 	}

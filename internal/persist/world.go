@@ -65,13 +65,16 @@ func (l *lane) waits(session string) bool {
 	return l.p.queue.waits(l.deciding, session)
 }
 
-// barrier makes sure that all that was prepared before is committed.
+// barrier makes sure that all that was prepared before is committed, and told.
 func (l *lane) barrier(ctx context.Context, c *commit) error {
 	if !c.empty() {
 		l.deciding.hold.first = true
 		return errBarrier
 	}
-	return l.settle(ctx, c.epoch)
+	if err := l.settle(ctx, c.epoch); err != nil {
+		return err
+	}
+	return l.tell(ctx)
 }
 
 // pending reports whether a thread's record, or the nodes that it leads to, may be in a commit that is under way.
