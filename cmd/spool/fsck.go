@@ -183,12 +183,12 @@ func writeFsck(out io.Writer, rep *fsck.Report) error {
 		switch {
 		case r.Name != "":
 			fmt.Fprintf(t, "repaired\t%s\t%s: %s\n", r.Record, r.Detail, r.Name)
-		case r.To == r.Record:
-			fmt.Fprintf(t, "repaired\t%s\t%s\n", r.Record, r.Detail)
 		case r.To == "":
 			fmt.Fprintf(t, "not repaired\t%s\t%s\n", r.Record, r.Detail)
 		case r.Items > 0:
 			fmt.Fprintf(t, "repaired\t%s\t%s; %d items\n", r.Record, r.Detail, r.Items)
+		case r.Lost == 0 && r.Remade == 0 && r.Replayed == 0:
+			fmt.Fprintf(t, "repaired\t%s\t%s\n", r.Record, r.Detail)
 		case r.Lost == 0 && r.Remade == 0:
 			fmt.Fprintf(t, "repaired\t%s\tis at %s; %d events published again. %s\n", r.Record, r.To, r.Replayed, r.Detail)
 		case r.Remade > 0:
