@@ -27,9 +27,11 @@ type World interface {
 	// Near lists packs in which nodes of a session are likely to be.
 	Near(session string) []casstore.PackID
 
-	// Settle is nil when all is committed that was applied before the event: of those threads, or of all if none is named, and
-	// then told as well, so that its items are stored. Otherwise the event has to come again, and the error says when.
+	// Settle is nil when all is committed that was applied before the event: of those threads, or of all if none is named.
+	// Otherwise the event has to come again, and the error says when.
 	Settle(ctx context.Context, of ...events.Thread) error
+	// Told waits until the items and dead letters of all that is committed are stored.
+	Told(ctx context.Context) error
 	// SettleBefore is Settle for all, and for what was stored before the event and waits to be applied: of a session,
 	// or of any if none is named. Sessions overtake each other.
 	SettleBefore(ctx context.Context, session string) error

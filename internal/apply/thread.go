@@ -131,6 +131,9 @@ func (d *draft) rename(ctx context.Context, op events.Rename) error {
 	if err := d.w.Settle(ctx); err != nil {
 		return err
 	}
+	if err := d.w.Told(ctx); err != nil {
+		return err
+	}
 	open, err := d.refuseBusy(ctx, op.Force)
 	if err != nil {
 		return err

@@ -107,6 +107,8 @@ func cmpErr(first, second error) error {
 
 func (m *memory) Settle(context.Context, ...events.Thread) error { return m.asked() }
 
+func (m *memory) Told(context.Context) error { return m.asked() }
+
 func (m *memory) SettleBefore(context.Context, string) error { return m.asked() }
 
 func (m *memory) Past(_ context.Context, t events.Thread, producer string, epoch, from, before uint64) (events.Past, error) {

@@ -233,6 +233,9 @@ func (r *remaker) Settle(context.Context, ...events.Thread) error {
 	return nil
 }
 
+// Told implements apply.World: nothing is told.
+func (r *remaker) Told(context.Context) error { return nil }
+
 // SettleBefore implements apply.World: events are applied in the order in which they were stored.
 func (r *remaker) SettleBefore(ctx context.Context, _ string) error { return r.Settle(ctx) }
 

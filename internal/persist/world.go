@@ -45,6 +45,8 @@ func (w world) Settle(ctx context.Context, of ...events.Thread) error {
 	return nil
 }
 
+func (w world) Told(ctx context.Context) error { return w.l.tell(ctx) }
+
 func (w world) SettleBefore(ctx context.Context, session string) error {
 	if w.l.waits(session) {
 		w.l.deciding.hold = hold{all: session == "", after: session}
@@ -65,16 +67,13 @@ func (l *lane) waits(session string) bool {
 	return l.p.queue.waits(l.deciding, session)
 }
 
-// barrier makes sure that all that was prepared before is committed, and told.
+// barrier makes sure that all that was prepared before is committed.
 func (l *lane) barrier(ctx context.Context, c *commit) error {
 	if !c.empty() {
 		l.deciding.hold.first = true
 		return errBarrier
 	}
-	if err := l.settle(ctx, c.epoch); err != nil {
-		return err
-	}
-	return l.tell(ctx)
+	return l.settle(ctx, c.epoch)
 }
 
 // pending reports whether a thread's record, or the nodes that it leads to, may be in a commit that is under way.
