@@ -12,9 +12,8 @@ import (
 // producer gave the sequence out twice, and the second entry, which was acknowledged, goes to the dead letters. So does
 // what comes behind a later epoch of its producer, and is new: whoever sent it was not told that it is replaced. No
 // head has a digest of what it has seen: EVENTS is read back, from the beginning of the thread's life, if it pays and
-// is there. Where it does not tell, the event is taken for a repeat, and fsck names it.
-//
-// Pieces of outputs are not held against each other: whoever makes the same output again may cut it otherwise.
+// is there. Where it does not tell, the event is taken for a repeat, and fsck names it. So it is with operations, and
+// with pieces of another output.
 
 // repeated is the verdict over an event whose sequence a head knows.
 func (d *draft) repeated(ctx context.Context, h *threads.Head) (Verdict, error) {
@@ -40,9 +39,6 @@ func (d *draft) reused(ctx context.Context, h *threads.Head, last uint64) (Verdi
 	if err != nil || !given.names(seq, d.e.At) {
 		return repeated, err
 	}
-	if d.e.Kind == events.KindChunk && given.kind(seq, d.e.At) == events.KindChunk {
-		return repeated, nil
-	}
 	if again, err := d.before(ctx, given); err != nil || again {
 		return repeated, err
 	}
@@ -64,7 +60,7 @@ func (d *draft) fenced(ctx context.Context, h *threads.Head, _ uint64) (Verdict,
 	}
 	again, err := d.before(ctx, given)
 	switch {
-	case err != nil, again, d.e.Kind == events.KindChunk && given.names(seq, d.e.At):
+	case err != nil, again:
 		return Verdict{Is: Repeated}, err
 	case d.e.Prev != 0 && !given.names(d.e.Prev, d.e.At+1): // its producer was told
 		return Verdict{Is: Superseded}, nil
@@ -81,13 +77,6 @@ type given struct{ own, all *events.Given }
 
 func (g given) names(seq, at uint64) bool {
 	return g.own != nil && g.own.Names(seq, at) || g.all != nil && g.all.Names(seq, at)
-}
-
-func (g given) kind(seq, at uint64) events.Kind {
-	if g.own.Names(seq, at) {
-		return g.own.Kind(seq)
-	}
-	return g.all.Kind(seq)
 }
 
 func (d *draft) given(ctx context.Context, h *threads.Head, before uint64) (g given, err error) {

@@ -116,7 +116,7 @@ func (m *memory) Past(_ context.Context, t events.Thread, producer string, epoch
 	for i, e := range m.stored {
 		at := uint64(i + 1)
 		if at >= from && at < before && (e.Thread == t || e.Thread.Session == t.Session && t.Name == events.EveryThread) && e.Producer == producer && e.Epoch == epoch {
-			past.Links = append(past.Links, events.Linked{Seq: e.Seq, Prev: e.Prev, At: at, Is: e.Digest(), Kind: e.Kind, In: e.Thread.Name})
+			past.Links = append(past.Links, events.Linked{Seq: e.Seq, Prev: e.Prev, At: at, Is: e.Means(), In: e.Thread.Name})
 		}
 	}
 	return past, m.asked()

@@ -212,6 +212,9 @@ func (a *accountant) postEvents(seq uint64, e *events.Event) {
 	for _, one := range e.Each() {
 		p := posting{at: seq, producer: one.Producer, epoch: one.Epoch, seq: one.Seq, prev: one.Prev, kind: one.Kind}
 		p.sum, p.is, p.means, p.claimed = sumOf(&one), one.Digest(), one.Means(), one.Ref != nil
+		if one.Kind == events.KindChunk { // which of the pieces of an output were left out, nobody else tells
+			p.means = p.is
+		}
 		if op, err := events.ParseControl(one.Body); one.Kind == events.KindControl && err == nil {
 			p.op = op.Op
 		}

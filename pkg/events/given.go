@@ -19,9 +19,8 @@ type seqOf struct {
 
 // named is an event that has a sequence: where EVENTS has it, and under which thread.
 type named struct {
-	at   uint64
-	kind Kind
-	in   string
+	at uint64
+	in string
 }
 
 // Add takes in the next event that is stored. What is linked to an event that was never stored has no sequence: its
@@ -33,7 +32,7 @@ func (g *Given) Add(l Linked) {
 	if _, stood := g.named[l.Prev]; l.Prev != 0 && !stood && !g.Tail {
 		return
 	}
-	one, is := named{l.At, l.Kind, l.In}, seqOf{l.Seq, l.Is}
+	one, is := named{l.At, l.In}, seqOf{l.Seq, l.Is}
 	switch first, known := g.first[is]; {
 	case !known:
 		g.first[is] = one
@@ -61,9 +60,6 @@ func (g *Given) Names(seq, at uint64) bool {
 	first, known := g.named[seq]
 	return known && first.at < at
 }
-
-// Kind is the kind of event that has a sequence.
-func (g *Given) Kind(seq uint64) Kind { return g.named[seq].kind }
 
 // Len is how much is here.
 func (g *Given) Len() int { return len(g.first) }

@@ -11,7 +11,6 @@ type Linked struct {
 	Seq, Prev uint64 // of the event
 	At        uint64 // its sequence in EVENTS
 	Is        Digest // what it means
-	Kind      Kind
 	In        string // the name of its thread
 }
 
@@ -39,15 +38,27 @@ func (e *Event) Digest() (d Digest) {
 }
 
 // Means tells what two events of one sequence do apart: as Digest does; operations by what they say, however it is worded, and those that
-// describe their thread as far as their producer knows it (start, tail) by their kind alone: it says more when it says it again.
+// describe their thread as far as their producer knows it (start, tail) by their kind alone: it says more when it says it again; pieces of
+// an output by that: who makes the same output again may cut it otherwise.
 func (e *Event) Means() Digest {
-	op, err := ParseControl(e.Body)
-	if e.Kind != KindControl || err != nil {
+	means := Event{Kind: e.Kind}
+	switch e.Kind {
+	case KindControl:
+		op, err := ParseControl(e.Body)
+		if err != nil {
+			return e.Digest()
+		}
+		if means.Body = op.Encode(); op.Op == OpStart || op.Op == OpTail {
+			means.Body = []byte(op.Op)
+		}
+	case KindChunk:
+		c, err := ParseChunk(e.Body)
+		if err != nil {
+			return e.Digest()
+		}
+		means.Body = []byte(c.Output)
+	default:
 		return e.Digest()
-	}
-	means := Event{Kind: e.Kind, Body: op.Encode()}
-	if op.Op == OpStart || op.Op == OpTail {
-		means.Body = []byte(op.Op)
 	}
 	return means.Digest()
 }
@@ -77,7 +88,7 @@ func (p *Past) Add(subject string, data []byte, at uint64, producer string, epoc
 		return
 	}
 	for _, one := range e.Each() {
-		p.Links = append(p.Links, Linked{Seq: one.Seq, Prev: one.Prev, At: at, Is: one.Means(), Kind: one.Kind, In: one.Thread.Name})
+		p.Links = append(p.Links, Linked{Seq: one.Seq, Prev: one.Prev, At: at, Is: one.Means(), In: one.Thread.Name})
 	}
 }
 
