@@ -47,7 +47,7 @@ func (f *fixer) fixItems(ctx context.Context) error {
 		case itemsGap:
 			done, err = f.publishItems(ctx, h, it.gap())
 		case itemsBehind:
-			done, err = f.publishItems(ctx, h, it.last+1)
+			done, err = f.publishItems(ctx, h, it.through+1)
 		default:
 			continue
 		}

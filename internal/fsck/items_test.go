@@ -263,3 +263,24 @@ func TestItemsOfAThreadThatComesBack(t *testing.T) {
 		t.Errorf("findings = %v, want that 5 is missing", f)
 	}
 }
+
+// Nor is what it had under the other name last: it has come back, and nothing was said since.
+func TestItemsOfAThreadThatCameBack(t *testing.T) {
+	w := newWorld(t)
+	id, other := events.Thread{Session: "s", Name: "main"}, events.Thread{Session: "s", Name: "other"}
+	w.steps(id, 1, 4)
+	must.Do(w, w.cl.Rename(t.Context(), id, other.Name))
+	w.steps(other, 4, 8)
+	must.Do(w, w.cl.Rename(t.Context(), other, id.Name))
+	must.Do(w, faulttest.Settle(t.Context(), w.conn))
+	w.stop()
+	w.wantClean()
+	w.dropItems(other, func(n int64) bool { return n == 2 || n == 4 })
+	if f := w.found(events.HeadKey(id)); len(f) != 1 || f[0].Kind != fsck.Missing || !strings.Contains(f[0].Detail, "the first 5") {
+		t.Errorf("findings = %v, want that 5 is missing", f)
+	}
+	if done, ok := w.fix(id, fsck.Config{}); !ok || done.Items != 3 {
+		t.Errorf("repair = %+v, %v, want 5, 6 and 7 published", done, ok)
+	}
+	w.wantClean()
+}
