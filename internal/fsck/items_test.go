@@ -284,3 +284,38 @@ func TestItemsOfAThreadThatCameBack(t *testing.T) {
 	}
 	w.wantClean()
 }
+
+// What is lost of a renamed thread is that it was: its entries are under its new name, or went with that, and not under the old one.
+func TestLostNameOfARenamed(t *testing.T) {
+	w := newWorld(t)
+	ctx := t.Context()
+	a, b := events.Thread{Session: "s", Name: "a"}, events.Thread{Session: "s", Name: "b"}
+	c, d := events.Thread{Session: "s", Name: "c"}, events.Thread{Session: "s", Name: "d"}
+	for old, now := range map[events.Thread]events.Thread{a: b, c: d} {
+		w.steps(old, 1, 4)
+		must.Do(w, w.cl.Rename(ctx, old, now.Name))
+		w.steps(now, 4, 6)
+	}
+	must.Do(w, w.cl.Remove(ctx, d))
+	must.Do(w, faulttest.Settle(ctx, w.conn))
+	want := must.Get(w.cl.Thread(ctx, b))(w)
+	w.stop()
+	for _, id := range []events.Thread{a, c} {
+		w.put(events.LeftKey(id), nil)
+		if done, ok := w.fix(id, fsck.Config{}); !ok || done.To != events.LeftKey(id) || done.Replayed != 0 {
+			t.Errorf("%s: repair = %+v, %v, want that it was renamed", id, done, ok)
+		}
+	}
+	w.start()
+	must.Do(w, faulttest.Settle(ctx, w.conn))
+	if got := must.Get(client.New(w.conn).Thread(ctx, b))(w); got.Entries != want.Entries || got.Head().Ref != want.Head().Ref {
+		t.Errorf("%s has %d entries, want %d", b, got.Entries, want.Entries)
+	}
+	for _, id := range []events.Thread{a, c, d} {
+		if _, err := client.New(w.conn).Thread(ctx, id); err == nil {
+			t.Errorf("%s is there", id)
+		}
+	}
+	w.stop()
+	w.wantClean()
+}
