@@ -30,7 +30,7 @@ func (f *fixer) events(ctx context.Context, t events.Thread) ([]replayed, error)
 	for _, e := range stored {
 		copies[copyOf{e.Producer, e.Epoch, e.Event.Seq}]++
 	}
-	var seen, left threads.Head
+	var seen, left, deleted threads.Head
 	knows := func(e *record.StoredEvent, seq uint64) bool {
 		return seen.Duplicate(e.Producer, e.Epoch, seq) || left.Duplicate(e.Producer, e.Epoch, seq)
 	}
@@ -43,15 +43,23 @@ func (f *fixer) events(ctx context.Context, t events.Thread) ([]replayed, error)
 		if seen.Duplicate(e.Producer, e.Epoch, e.Event.Seq) {
 			return true
 		}
-		if op, err := events.ParseControl(e.Body); e.Kind == events.KindControl && err == nil &&
-			(op.Op == events.OpDelete || op.Op == events.OpRemove) {
-			if left = (threads.Head{}); op.Op == events.OpRemove {
-				left = seen
-			}
-			seen = threads.Head{} // what comes behind it has a new life
-			return false
+		op, err := events.ParseControl(e.Body)
+		leaves := e.Kind == events.KindControl && err == nil && (op.Op == events.OpDelete || op.Op == events.OpRemove)
+		if leaves && (knows(&e, e.Event.Seq) || deleted.Duplicate(e.Producer, e.Epoch, e.Event.Seq)) {
+			return true // it is done once
 		}
 		seen.Saw(e.Producer, e.Epoch, e.Event.Seq, e.Seq)
+		if !leaves {
+			return false
+		}
+		if op.Op == events.OpRemove {
+			seen.Inherit(&left)
+			left = seen
+		} else {
+			deleted.Saw(e.Producer, e.Epoch, e.Event.Seq, e.Seq)
+			left = threads.Head{}
+		}
+		seen = threads.Head{} // what comes behind it has a new life
 		return false
 	})
 	evs := f.c.ledger.markRefused(stored)

@@ -130,3 +130,36 @@ func TestRepairOfRenamesThatCameAgain(t *testing.T) {
 		t.Errorf("%s = %q, want %q", a, got, want)
 	}
 }
+
+// A removal that was sent again removed the thread once: what is linked to it, behind that, is in the one that has the name now.
+func TestRepairBehindARemovalThatCameAgain(t *testing.T) {
+	w := newWorld(t)
+	ctx := t.Context()
+	a := events.Thread{Session: "s", Name: "a"}
+	remove := entryOf(a, "", 3, 0, "")
+	remove.Kind, remove.Dialect, remove.Body = events.KindControl, "", []byte(`{"op":"remove","remove":{}}`)
+	w.raw(entryOf(a, "p", 2, 0, "first"))
+	remove.Producer = "p"
+	w.raw(remove)
+	w.raw(entryOf(a, "p", 4, 0, "second"))
+	w.raw(remove)
+	w.raw(entryOf(a, "p", 5, 3, "third"))
+	w.settle()
+	w.stop()
+	export := func() string {
+		var out strings.Builder
+		must.Get(client.New(w.conn).Export(ctx, a, &out))(t)
+		return out.String()
+	}
+	want := export()
+	if n := strings.Count(want, "\n"); n != 2 {
+		t.Fatalf("%s = %q, want two entries", a, want)
+	}
+	nodes := must.Get(w.conn.JetStream().Stream(ctx, "OBJ_"+events.NodesBucket))(t)
+	must.Do(t, nodes.Purge(ctx))
+	must.Get(fsck.Fix(ctx, natsadmin.Of(w.conn), natsadmin.Of(w.conn), w.conn.Store(0), fsck.Config{}))(w)
+	w.wantClean()
+	if got := export(); got != want {
+		t.Errorf("%s = %q, want %q", a, got, want)
+	}
+}
