@@ -142,7 +142,8 @@ func (f *fixer) fill(ctx context.Context, gaps []gap) (done []Repair, err error)
 		if whys[i] == "" {
 			r.To, r.Remade, r.Detail = at, len(parts[i]), "what was lost "+g.what(f.c)+" was made again from SPOOL_EVENTS, under the same hashes"
 			if _, all := nodes[g.newest]; !all && !g.newest.IsZero() {
-				r.Detail = fmt.Sprintf("of what was lost %s a part was made again from SPOOL_EVENTS, and not its newest state, %s: repair once more", g.what(f.c), g.newest)
+				r.Detail = fmt.Sprintf("of what was lost %s a part was made again from SPOOL_EVENTS, and not its newest state, %s: repair once more",
+					g.what(f.c), g.newest)
 			}
 		} else {
 			r.Detail = fmt.Sprintf("something is lost %s: %s. Restore the packs from a backup; with --cut the thread goes back before it", g.what(f.c), whys[i])
