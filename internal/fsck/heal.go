@@ -23,7 +23,7 @@ import (
 type gap struct {
 	h      *head
 	above  int64            // the gap ends before the entry of this index
-	newest casstore.Ref     // what is missing and a state that is there names as its parent; zero: a part of a state
+	newest casstore.Ref     // what is missing and a state that is there names as its parent; or the head does; zero: a part of a state
 	below  casstore.Located // the newest state before it that is good; zero: there is none
 }
 
@@ -141,6 +141,10 @@ func (f *fixer) fill(ctx context.Context, gaps []gap) (done []Repair, err error)
 		r := Repair{Record: g.h.key, From: at}
 		if whys[i] == "" {
 			r.To, r.Remade, r.Detail = at, len(parts[i]), "what was lost "+g.what(f.c)+" was made again from SPOOL_EVENTS, under the same hashes"
+			if _, all := nodes[g.newest]; !all && !g.newest.IsZero() {
+				r.Detail = fmt.Sprintf("of what was lost %s a part was made again from SPOOL_EVENTS, and not its newest state, %s: repair once more",
+					g.what(f.c), g.newest)
+			}
 		} else {
 			r.Detail = fmt.Sprintf("something is lost %s: %s. Restore the packs from a backup; with --cut the thread goes back before it", g.what(f.c), whys[i])
 		}

@@ -28,6 +28,7 @@ import (
 type held struct {
 	first   int64 // the number of the first since numbers went back
 	last    int64 // the number of the newest
+	through int64 // the same, under whatever name of the thread; of underOtherNames
 	node    casstore.Ref
 	sum     [32]byte
 	missing map[int64]bool     // numbers before the last that are not there
@@ -74,13 +75,20 @@ func (h *held) take(n int64, data []byte, all bool) {
 	if h.last == 0 {
 		h.first = n
 	}
-	for k := h.last + 1; h.last > 0 && k < n && len(h.missing) < maxMissing; k++ {
+	if h.last > 0 {
+		h.miss(h.last+1, n)
+	}
+	h.last, h.sum, h.node = n, made.sum, made.node
+}
+
+// miss notes that numbers are missing, behind the last.
+func (h *held) miss(from, to int64) {
+	for k := from; k < to && len(h.missing) < maxMissing; k++ {
 		if len(h.missing) == 0 {
 			h.missing, h.before = map[int64]bool{}, h.node
 		}
 		h.missing[k] = true
 	}
-	h.last, h.sum, h.node = n, made.sum, made.node
 }
 
 // restore forgets what came again.
@@ -146,9 +154,9 @@ func (c *checker) compareItems(ctx context.Context, h *head, it *held) error {
 		return note(Inconsistent, "%s holds its items up to %d, it counts %d, and has not seen events that were applied: it is older than they are", events.ItemsStream, it.last, h.N)
 	case wrong == itemsGap:
 		return note(Missing, "%s holds its items up to %d, but for %d of them, the first %d; who reads the thread is given them from its nodes",
-			events.ItemsStream, it.last, len(it.missing), it.gap())
+			events.ItemsStream, it.through, len(it.missing), it.gap())
 	case wrong == itemsBehind:
-		return note(Missing, "%s holds its items up to %d, it counts %d", events.ItemsStream, it.last, h.N)
+		return note(Missing, "%s holds its items up to %d, it counts %d", events.ItemsStream, it.through, h.N)
 	}
 	return c.sameItems(ctx, h, it)
 }
@@ -176,7 +184,7 @@ func (c *checker) itemsOf(ctx context.Context, h *head, it *held) (wrong int, er
 	case it.gap() > 0 && c.stands(h, it.before):
 		return itemsGap, nil
 	case it.old != nil && it.old.last >= h.N && c.stands(h, it.old.node): // the newest message is one that came again late
-	case it.last < h.N && h.Applied < c.floor && c.stands(h, it.node): // else whoever applies its events next publishes the rest
+	case it.through < h.N && h.Applied < c.floor && c.stands(h, it.node): // else whoever applies its events next publishes the rest
 		last, err := c.lastItem(ctx, h)
 		if err != nil || last >= h.N {
 			return itemsGood, err
@@ -201,15 +209,28 @@ func (c *checker) ahead(ctx context.Context, h *head) (bool, error) {
 	}), err
 }
 
-// underOtherNames takes from what is missing of a thread what SPOOL_ITEMS holds under a name that it had meanwhile.
+// underOtherNames takes from what is missing of a thread what SPOOL_ITEMS holds under a name that it had meanwhile, and goes on to the
+// last of it.
 func (c *checker) underOtherNames(h *head, it *held) {
+	it.through = it.last
+	if it.last >= h.N && len(it.missing) == 0 {
+		return
+	}
+	var others []*held
 	for t, other := range c.items {
-		if len(it.missing) > 0 && t != h.id && t.Session == h.id.Session && c.stands(h, other.node) {
-			maps.DeleteFunc(it.missing, func(n int64, _ bool) bool {
-				return n >= other.first && n <= other.last && !other.missing[n]
-			})
+		for ; t.Session == h.id.Session && t != h.id && other != nil; other = other.old {
+			if c.stands(h, other.node) {
+				others = append(others, other)
+				it.through = max(it.through, min(other.last, h.N))
+			}
 		}
 	}
+	if c.stands(h, it.node) {
+		it.miss(it.last+1, it.through+1)
+	}
+	maps.DeleteFunc(it.missing, func(n int64, _ bool) bool {
+		return slices.ContainsFunc(others, func(o *held) bool { return n >= o.first && n <= o.last && !o.missing[n] })
+	})
 }
 
 // gap is the lowest number that is missing; 0: none is.

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"slices"
 
+	"spool/internal/apply"
 	"spool/internal/project"
 	"spool/internal/record"
 	"spool/pkg/casstore"
@@ -47,7 +48,7 @@ func (f *fixer) fixItems(ctx context.Context) error {
 		case itemsGap:
 			done, err = f.publishItems(ctx, h, it.gap())
 		case itemsBehind:
-			done, err = f.publishItems(ctx, h, it.last+1)
+			done, err = f.publishItems(ctx, h, it.through+1)
 		default:
 			continue
 		}
@@ -130,6 +131,13 @@ func (f *fixer) recover(ctx context.Context, t events.Thread) (Repair, error) {
 	if err != nil {
 		return done, err
 	}
+	i, to, err := f.renames(ctx, t, stored)
+	if err != nil {
+		return done, err
+	}
+	if to != "" {
+		return f.recoverLeft(ctx, t, stored[:i+1], to)
+	}
 	var s *state
 	it := f.c.items[t]
 	if it != nil {
@@ -163,6 +171,70 @@ func (f *fixer) recover(ctx context.Context, t events.Thread) (Repair, error) {
 		done.Replayed = len(rest)
 	}
 	return done, nil
+}
+
+// renames finds the event that took a thread from its name, and its new name; "": none did that a thread knows of, or there is more
+// behind it.
+func (f *fixer) renames(ctx context.Context, t events.Thread, stored []replayed) (at int, to string, err error) {
+	for i, e := range slices.Backward(stored) {
+		if e.refused {
+			continue
+		}
+		if makesState(e.Event) {
+			break
+		}
+		op, err := events.ParseControl(e.Body)
+		if e.Kind != events.KindControl || err != nil || op.Op != events.OpRename {
+			continue
+		}
+		known, err := f.known(ctx, t.Session, e)
+		if err != nil || !known {
+			return 0, "", err
+		}
+		return i, op.Rename.To, nil
+	}
+	return 0, "", nil
+}
+
+// known reports whether a thread of a session has had an event, or one that left its name.
+func (f *fixer) known(ctx context.Context, session string, e replayed) (bool, error) {
+	has := func(h *threads.Head) bool {
+		return h.Applied >= e.Seq && h.Duplicate(e.Producer, e.Epoch, e.Event.Seq)
+	}
+	if slices.ContainsFunc(f.c.heads, func(h head) bool { return h.id.Session == session && has(&h.Head) }) {
+		return true, nil
+	}
+	lefts, err := f.c.s.List(ctx, events.LeftKey(events.Thread{Session: session, Name: "*"}))
+	return slices.ContainsFunc(lefts, func(r record.Record) bool {
+		left, err := apply.DecodeLeft(r.Value)
+		return err == nil && has(&left.Head)
+	}), err
+}
+
+// recoverLeft notes again that a thread was renamed, by the last of its events: applied again they would make another thread of what it
+// has under its new name.
+func (f *fixer) recoverLeft(ctx context.Context, t events.Thread, stored []replayed, to string) (Repair, error) {
+	done := Repair{Record: events.HeadKey(t)}
+	left := apply.Left{To: to}
+	for i, e := range stored {
+		left.Head.Saw(e.Producer, e.Epoch, e.Event.Seq, e.Seq)
+		left.Head.Applied = e.Seq
+		if op, err := events.ParseControl(e.Body); e.Kind == events.KindControl && err == nil && op.Op == events.OpRemove && i < len(stored)-1 {
+			left.Head.Life = e.Seq + 1
+		}
+	}
+	fence, err := f.w.Fence(ctx, 0)
+	if err != nil {
+		return done, err
+	}
+	key := events.LeftKey(t)
+	rs, err := f.c.s.Records(ctx, key)
+	if err == nil && !rs[0].Exists() {
+		_, err = f.w.Commit(ctx, fence, []record.Put{{Key: key, Value: left.Encode(), Expect: rs[0].Seq}})
+	}
+	done.To = key
+	done.Detail = fmt.Sprintf("event %d of %s renamed it to %s, and that is noted again", stored[len(stored)-1].Seq, events.EventsStream, to)
+	return done, err
 }
 
 // seen tells a head what it had seen of its producers up to a step, and gives the events behind that.

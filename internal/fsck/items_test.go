@@ -263,3 +263,59 @@ func TestItemsOfAThreadThatComesBack(t *testing.T) {
 		t.Errorf("findings = %v, want that 5 is missing", f)
 	}
 }
+
+// Nor is what it had under the other name last: it has come back, and nothing was said since.
+func TestItemsOfAThreadThatCameBack(t *testing.T) {
+	w := newWorld(t)
+	id, other := events.Thread{Session: "s", Name: "main"}, events.Thread{Session: "s", Name: "other"}
+	w.steps(id, 1, 4)
+	must.Do(w, w.cl.Rename(t.Context(), id, other.Name))
+	w.steps(other, 4, 8)
+	must.Do(w, w.cl.Rename(t.Context(), other, id.Name))
+	must.Do(w, faulttest.Settle(t.Context(), w.conn))
+	w.stop()
+	w.wantClean()
+	w.dropItems(other, func(n int64) bool { return n == 2 || n == 4 })
+	if f := w.found(events.HeadKey(id)); len(f) != 1 || f[0].Kind != fsck.Missing || !strings.Contains(f[0].Detail, "the first 5") {
+		t.Errorf("findings = %v, want that 5 is missing", f)
+	}
+	if done, ok := w.fix(id, fsck.Config{}); !ok || done.Items != 3 {
+		t.Errorf("repair = %+v, %v, want 5, 6 and 7 published", done, ok)
+	}
+	w.wantClean()
+}
+
+// What is lost of a renamed thread is that it was: its entries are under its new name, or went with that, and not under the old one.
+func TestLostNameOfARenamed(t *testing.T) {
+	w := newWorld(t)
+	ctx := t.Context()
+	a, b := events.Thread{Session: "s", Name: "a"}, events.Thread{Session: "s", Name: "b"}
+	c, d := events.Thread{Session: "s", Name: "c"}, events.Thread{Session: "s", Name: "d"}
+	for old, now := range map[events.Thread]events.Thread{a: b, c: d} {
+		w.steps(old, 1, 4)
+		must.Do(w, w.cl.Rename(ctx, old, now.Name))
+		w.steps(now, 4, 6)
+	}
+	must.Do(w, w.cl.Remove(ctx, d))
+	must.Do(w, faulttest.Settle(ctx, w.conn))
+	want := must.Get(w.cl.Thread(ctx, b))(w)
+	w.stop()
+	for _, id := range []events.Thread{a, c} {
+		w.put(events.LeftKey(id), nil)
+		if done, ok := w.fix(id, fsck.Config{}); !ok || done.To != events.LeftKey(id) || done.Replayed != 0 {
+			t.Errorf("%s: repair = %+v, %v, want that it was renamed", id, done, ok)
+		}
+	}
+	w.start()
+	must.Do(w, faulttest.Settle(ctx, w.conn))
+	if got := must.Get(client.New(w.conn).Thread(ctx, b))(w); got.Entries != want.Entries || got.Head().Ref != want.Head().Ref {
+		t.Errorf("%s has %d entries, want %d", b, got.Entries, want.Entries)
+	}
+	for _, id := range []events.Thread{a, c, d} {
+		if _, err := client.New(w.conn).Thread(ctx, id); err == nil {
+			t.Errorf("%s is there", id)
+		}
+	}
+	w.stop()
+	w.wantClean()
+}

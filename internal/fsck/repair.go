@@ -72,7 +72,7 @@ func Fix(ctx context.Context, s Store, w Writer, packs Packs, cfg Config) (*Repo
 		g, broken := c.gapOf(h)
 		switch {
 		case c.lost(h):
-			gaps = append(gaps, gap{h: h, above: h.Entries + 1, below: c.below(h, h.Entries)})
+			gaps = append(gaps, gap{h: h, above: h.Entries + 1, newest: h.Recent[0].Ref, below: c.below(h, h.Entries)})
 		case broken && c.found(h):
 			gaps = append(gaps, g)
 		case c.lostTip(h) && c.found(h): // made again from the beginning they have the same hash

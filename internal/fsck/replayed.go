@@ -30,7 +30,7 @@ func (f *fixer) events(ctx context.Context, t events.Thread) ([]replayed, error)
 	for _, e := range stored {
 		copies[copyOf{e.Producer, e.Epoch, e.Event.Seq}]++
 	}
-	var seen, left threads.Head
+	var seen, left, deleted threads.Head
 	knows := func(e *record.StoredEvent, seq uint64) bool {
 		return seen.Duplicate(e.Producer, e.Epoch, seq) || left.Duplicate(e.Producer, e.Epoch, seq)
 	}
@@ -43,15 +43,23 @@ func (f *fixer) events(ctx context.Context, t events.Thread) ([]replayed, error)
 		if seen.Duplicate(e.Producer, e.Epoch, e.Event.Seq) {
 			return true
 		}
-		if op, err := events.ParseControl(e.Body); e.Kind == events.KindControl && err == nil &&
-			(op.Op == events.OpDelete || op.Op == events.OpRemove) {
-			if left = (threads.Head{}); op.Op == events.OpRemove {
-				left = seen
-			}
-			seen = threads.Head{} // what comes behind it has a new life
-			return false
+		op, err := events.ParseControl(e.Body)
+		leaves := e.Kind == events.KindControl && err == nil && (op.Op == events.OpDelete || op.Op == events.OpRemove)
+		if leaves && (knows(&e, e.Event.Seq) || deleted.Duplicate(e.Producer, e.Epoch, e.Event.Seq)) {
+			return true // it is done once
 		}
 		seen.Saw(e.Producer, e.Epoch, e.Event.Seq, e.Seq)
+		if !leaves {
+			return false
+		}
+		if op.Op == events.OpRemove {
+			seen.Inherit(&left)
+			left = seen
+		} else {
+			deleted.Saw(e.Producer, e.Epoch, e.Event.Seq, e.Seq)
+			left = threads.Head{}
+		}
+		seen = threads.Head{} // what comes behind it has a new life
 		return false
 	})
 	evs := f.c.ledger.markRefused(stored)
@@ -61,7 +69,8 @@ func (f *fixer) events(ctx context.Context, t events.Thread) ([]replayed, error)
 	return evs, nil
 }
 
-// underAllNames are the stored events of a thread under each name that it had, in order, without those that renamed it.
+// underAllNames are the stored events of a thread under each name that it had, in order, without those that renamed it, however often
+// these were sent.
 func (f *fixer) underAllNames(ctx context.Context, t events.Thread) (all []record.StoredEvent, err error) {
 	lefts, err := f.c.s.List(ctx, events.LeftKey(events.Thread{Session: t.Session, Name: "*"}))
 	if err != nil {
@@ -79,6 +88,7 @@ func (f *fixer) underAllNames(ctx context.Context, t events.Thread) (all []recor
 		return nil, err
 	}
 	name, before := t.Name, uint64(math.MaxUint64)
+	followed := map[copyOf]bool{}
 	for {
 		for _, r := range lefts {
 			was, ok := events.ParseLeftKey(r.Key)
@@ -89,28 +99,36 @@ func (f *fixer) underAllNames(ctx context.Context, t events.Thread) (all []recor
 				return nil, err
 			}
 		}
-		from, at := f.renamed(of, name, before)
+		from, at, is := f.renamed(of, name, before)
 		all = slices.Concat(slices.DeleteFunc(slices.Clone(of[name]), func(e record.StoredEvent) bool { return e.Seq <= at || e.Seq >= before }), all)
 		if at == 0 {
-			return all, nil
+			return slices.DeleteFunc(all, func(e record.StoredEvent) bool {
+				return e.Kind == events.KindControl && followed[copyOf{e.Producer, e.Epoch, e.Event.Seq}]
+			}), nil
 		}
-		name, before = from, at
+		name, before, followed[is] = from, at, true
 	}
 }
 
-// renamed finds the last rename to a name before a sequence among the events of names: from which one.
-func (f *fixer) renamed(of map[string][]record.StoredEvent, to string, before uint64) (from string, at uint64) {
+// renamed finds the last rename to a name before a sequence among the events of names: from which one. One that was sent again counts
+// where it was first.
+func (f *fixer) renamed(of map[string][]record.StoredEvent, to string, before uint64) (from string, at uint64, is copyOf) {
 	for name, evs := range of {
+		sent := map[copyOf]bool{}
 		for i := range evs {
 			e := &evs[i]
 			op, err := events.ParseControl(e.Body)
-			if e.Kind == events.KindControl && err == nil && op.Op == events.OpRename && op.Rename.To == to &&
-				e.Seq > at && e.Seq < before && !slices.Contains(f.c.ledger.letters[e.Seq], nameOf(&e.Event)) {
-				from, at = name, e.Seq
+			if e.Kind != events.KindControl || err != nil || op.Op != events.OpRename || op.Rename.To != to {
+				continue
 			}
+			one := copyOf{e.Producer, e.Epoch, e.Event.Seq}
+			if !sent[one] && e.Seq > at && e.Seq < before && !slices.Contains(f.c.ledger.letters[e.Seq], nameOf(&e.Event)) {
+				from, at, is = name, e.Seq, one
+			}
+			sent[one] = true
 		}
 	}
-	return from, at
+	return from, at, is
 }
 
 // markRefused tells those of a thread's events apart that are dead letters, or were. To publish these again is the

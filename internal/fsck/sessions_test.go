@@ -91,3 +91,75 @@ func TestRepairOfRenamedThreads(t *testing.T) {
 	}
 	w.wantClean()
 }
+
+// A rename that was sent again took the thread from its name once.
+func TestRepairOfRenamesThatCameAgain(t *testing.T) {
+	w := newWorld(t)
+	ctx := t.Context()
+	a, b := events.Thread{Session: "s", Name: "a"}, events.Thread{Session: "s", Name: "b"}
+	rename := func(from events.Thread, seq uint64, to string) {
+		e := entryOf(from, "", seq, 0, "")
+		e.Producer, e.Kind, e.Dialect = "op", events.KindControl, ""
+		e.Body = []byte(`{"op":"rename","rename":{"to":"` + to + `"}}`)
+		w.raw(e)
+		w.settle()
+	}
+	w.steps(a, 1, 3)
+	rename(a, 1, "b")
+	rename(a, 1, "b")
+	w.steps(b, 3, 5)
+	rename(b, 2, "a")
+	rename(a, 1, "b")
+	w.steps(a, 5, 7)
+	w.settle()
+	w.stop()
+	export := func() string {
+		var out strings.Builder
+		must.Get(client.New(w.conn).Export(ctx, a, &out))(t)
+		return out.String()
+	}
+	want := export()
+	nodes := must.Get(w.conn.JetStream().Stream(ctx, "OBJ_"+events.NodesBucket))(t)
+	must.Do(t, nodes.Purge(ctx))
+	rep := must.Get(fsck.Fix(ctx, natsadmin.Of(w.conn), natsadmin.Of(w.conn), w.conn.Store(0), fsck.Config{}))(w)
+	if done := rep.Repairs; len(done) != 1 || done[0].To == "" {
+		t.Errorf("repairs = %+v, want one", done)
+	}
+	w.wantClean()
+	if got := export(); got != want {
+		t.Errorf("%s = %q, want %q", a, got, want)
+	}
+}
+
+// A removal that was sent again removed the thread once: what is linked to it, behind that, is in the one that has the name now.
+func TestRepairBehindARemovalThatCameAgain(t *testing.T) {
+	w := newWorld(t)
+	ctx := t.Context()
+	a := events.Thread{Session: "s", Name: "a"}
+	remove := entryOf(a, "", 3, 0, "")
+	remove.Kind, remove.Dialect, remove.Body = events.KindControl, "", []byte(`{"op":"remove","remove":{}}`)
+	w.raw(entryOf(a, "p", 2, 0, "first"))
+	remove.Producer = "p"
+	w.raw(remove)
+	w.raw(entryOf(a, "p", 4, 0, "second"))
+	w.raw(remove)
+	w.raw(entryOf(a, "p", 5, 3, "third"))
+	w.settle()
+	w.stop()
+	export := func() string {
+		var out strings.Builder
+		must.Get(client.New(w.conn).Export(ctx, a, &out))(t)
+		return out.String()
+	}
+	want := export()
+	if n := strings.Count(want, "\n"); n != 2 {
+		t.Fatalf("%s = %q, want two entries", a, want)
+	}
+	nodes := must.Get(w.conn.JetStream().Stream(ctx, "OBJ_"+events.NodesBucket))(t)
+	must.Do(t, nodes.Purge(ctx))
+	must.Get(fsck.Fix(ctx, natsadmin.Of(w.conn), natsadmin.Of(w.conn), w.conn.Store(0), fsck.Config{}))(w)
+	w.wantClean()
+	if got := export(); got != want {
+		t.Errorf("%s = %q, want %q", a, got, want)
+	}
+}

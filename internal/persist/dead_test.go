@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"cmp"
 	"crypto/sha256"
+	"fmt"
 	"io"
 	"strconv"
 	"strings"
@@ -228,4 +229,35 @@ func TestReplay(t *testing.T) {
 	}
 	must.Is(t, must.Err(r.DeadLetter(t.Context(), dead[0].At)), record.ErrNotFound, "DeadLetter after its removal")
 	must.Is(t, must.Err(r.ReplayDeadLetter(t.Context(), dead[0].At)), record.ErrNotFound, "ReplayDeadLetter after its removal")
+}
+
+// What came back when it was replayed is the same event in another letter: replaying both, in any order, adds it once.
+func TestReplayOfWhatCameBack(t *testing.T) {
+	r := newRig(t)
+	small := r.start(func(_ *persist.Deps, cfg *persist.Config) { cfg.MaxEntry = 10_000 })
+	large := []byte(`{"type":"custom","data":[` + strings.Repeat("1,", 8_000) + `1]}`)
+	pub := r.Publisher(client.PublisherConfig{Producer: "p"})
+	must.Do(t, pub.Publish(t.Context(), client.Entry{Thread: thread(0), Dialect: "omp", Body: large, Seq: 1}))
+	letters := func(n int) (dead []client.DeadLetter) {
+		r.until(fmt.Sprintf("there are %d dead letters", n), func() bool {
+			dead = must.Get(r.DeadLetters(t.Context(), "s0"))(t)
+			return len(dead) == n
+		})
+		return dead
+	}
+	must.Get(r.ReplayDeadLetter(t.Context(), letters(1)[0].At))(t)
+	must.Get(r.ReplayDeadLetter(t.Context(), letters(2)[1].At))(t)
+	dead := letters(3)
+	must.Do(t, small.stop())
+	r.start(nil)
+	for _, d := range dead {
+		must.Get(r.ReplayDeadLetter(t.Context(), d.At))(t)
+	}
+	r.publish(pub, thread(0), 1, 2)
+	r.await(thread(0), "p", 2)
+	var out bytes.Buffer
+	must.Get(r.Export(t.Context(), thread(0), &out))(t)
+	if n := bytes.Count(out.Bytes(), large); n != 1 {
+		t.Errorf("the thread has the entry %d times, want once", n)
+	}
 }

@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"io"
+	"strings"
 
 	"spool/internal/natsio"
 	"spool/pkg/events"
@@ -36,9 +37,9 @@ func (c *Client) RemoveDeadLetters(ctx context.Context, at ...uint64) error {
 
 // ReplayDeadLetter publishes the event of a dead letter again, to the thread that it was for, behind whatever came since. Where
 // what was wrong with it still is, it comes back with the reason. It is published under an identity of its own, made of the
-// event's: its thread may have gone on to later events of its producer, and replaying it twice adds it once, from another letter of the
-// same event too. had: its thread had it from an earlier replay, and nothing is published. An error when the bytes are no event, which no
-// version of this program has published.
+// event's: its thread may have gone on to later events of its producer, and replaying it twice adds it once, from another letter
+// of the same event too, and from that of what came back. had: its thread had it from an earlier replay, and nothing is
+// published. An error when the bytes are no event, which no version of this program has published.
 func (c *Client) ReplayDeadLetter(ctx context.Context, at uint64) (had bool, err error) {
 	d, err := c.dead.Letter(ctx, at)
 	if err != nil {
@@ -56,8 +57,11 @@ func (c *Client) ReplayDeadLetter(ctx context.Context, at uint64) (had bool, err
 	if err != nil {
 		return false, fmt.Errorf("dead letter %d is not an event that can be published again: %w", at, err)
 	}
-	is := e.Digest()
-	e.Producer, e.Epoch, e.Prev = threads.ReplayerOf(e.Producer, e.Epoch, e.Seq, is[:]), 0, 0
+	if !strings.HasPrefix(e.Producer, threads.Replayer) { // else it came back, and has its identity
+		is := e.Digest()
+		e.Producer, e.Epoch = threads.ReplayerOf(e.Producer, e.Epoch, e.Seq, is[:]), 0
+	}
+	e.Prev = 0
 	if h, err := c.Thread(ctx, e.Thread); err == nil && h.Duplicate(e.Producer, e.Epoch, e.Seq) {
 		return true, nil
 	}
