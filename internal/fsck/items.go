@@ -7,10 +7,12 @@ import (
 	"errors"
 	"fmt"
 	"maps"
+	"math"
 	"slices"
 	"strings"
 	"time"
 
+	"spool/internal/apply"
 	"spool/internal/jsonscan"
 	"spool/internal/project"
 	"spool/internal/record"
@@ -194,6 +196,25 @@ func (c *checker) itemsOf(ctx context.Context, h *head, it *held) (wrong int, er
 	return itemsGood, nil
 }
 
+// goneAt is up to where in SPOOL_EVENTS what came for a name was taken from it, by the records of its removal and of its session's deletion;
+// 0: neither is there. What comes behind a rename is no thread's.
+func goneAt(left, deleted record.Record) (seq uint64) {
+	if deleted.Exists() {
+		seq = math.MaxUint64
+		if d, err := record.DecodeDeleted(deleted.Value); err == nil {
+			seq = d.Seq
+		}
+	}
+	if !left.Exists() {
+		return seq
+	}
+	l, err := apply.DecodeLeft(left.Value)
+	if err != nil || l.To != "" {
+		return math.MaxUint64
+	}
+	return max(seq, l.Head.Applied)
+}
+
 // stands reports whether a state is one that a head or a tip stands on.
 func (c *checker) stands(h *head, ref casstore.Ref) bool {
 	seen := map[casstore.Ref]bool{}
@@ -330,7 +351,7 @@ func (p packsOf) Pack(ctx context.Context, id casstore.PackID) (*casstore.Pack, 
 // lostHeads finds threads that items, or events which were applied, tell of, and that have no record: no head, no history, no
 // new name, no deletion.
 func (c *checker) lostHeads(ctx context.Context, known map[events.Thread]bool) error {
-	told := map[events.Thread]string{}
+	told, newest := map[events.Thread]string{}, map[events.Thread]uint64{}
 	c.posted = map[events.Thread]int64{}
 	for t, it := range c.items {
 		if !known[t] {
@@ -342,14 +363,15 @@ func (c *checker) lostHeads(ctx context.Context, known map[events.Thread]bool) e
 	}
 	err := c.s.Messages(ctx, events.EventsStream, 1, func(seq uint64, subject string, data []byte) error {
 		t, kind, err := events.ParseStored(subject)
-		if err != nil || kind != events.KindEntry || seq >= c.floor || told[t] != "" {
+		if err != nil || kind != events.KindEntry || seq >= c.floor {
 			return nil
 		}
 		e, err := events.Open(subject, data)
 		if known[t] && err == nil {
 			c.posted[t] += int64(1 + len(e.More))
 		} else if err == nil && !known[t] && !c.ledger.refusedAll(seq, &e) {
-			told[t] = fmt.Sprintf("%s holds an entry of it, %d, that was applied", events.EventsStream, seq)
+			newest[t] = seq
+			told[t] = cmp.Or(told[t], fmt.Sprintf("%s holds an entry of it, %d, that was applied", events.EventsStream, seq))
 		}
 		return nil
 	})
@@ -361,8 +383,18 @@ func (c *checker) lostHeads(ctx context.Context, known map[events.Thread]bool) e
 		if err != nil {
 			return err
 		}
-		if slices.ContainsFunc(rs, func(r record.Record) bool { return r.Exists() }) { // it came meanwhile, or has gone as it should
+		gone := goneAt(rs[2], rs[3])
+		if rs[0].Exists() || rs[1].Exists() || gone > 0 && newest[t] <= gone { // it came meanwhile, or has gone as it should
 			continue
+		}
+		if gone > 0 { // another one had the name since, unless all that came is in the dead letters or a repeat
+			_, lost, err := c.account(ctx, t)
+			if err != nil {
+				return err
+			}
+			if lost == 0 {
+				continue
+			}
 		}
 		if c.items[t] == nil && !c.noLetters { // no thread begins with what is superseded
 			switch acc, lost, err := c.account(ctx, t); {

@@ -246,6 +246,50 @@ func TestLateItemAtTheEnd(t *testing.T) {
 	w.wantClean()
 }
 
+// The head of a thread whose name was removed before, or whose session was deleted, is found where it is lost, and made again; what was
+// removed is not missed.
+func TestLostHeadOfANameThatWasUsed(t *testing.T) {
+	for name, leave := range map[string]func(w *world, id events.Thread){
+		"removed": func(w *world, id events.Thread) { must.Do(w, w.cl.Remove(w.Context(), id)) },
+		"deleted": func(w *world, id events.Thread) {
+			must.Get(w.cl.DeleteSession(w.Context(), id.Session, client.Deletion{}))(w)
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			w := newWorld(t)
+			id := events.Thread{Session: "s", Name: "main"}
+			w.steps(id, 1, 4)
+			leave(w, id)
+			must.Do(w, faulttest.Settle(t.Context(), w.conn))
+			w.wantClean()
+			p := w.cl.Publisher(client.PublisherConfig{Producer: "next"})
+			for _, text := range []string{"one", "two"} {
+				must.Do(w, p.Publish(t.Context(), client.Entry{Thread: id, Dialect: "step", Body: step(text)}))
+			}
+			must.Do(w, faulttest.Settle(t.Context(), w.conn))
+			w.wantClean()
+			export := func() string {
+				var out strings.Builder
+				must.Get(client.New(w.conn).Export(t.Context(), id, &out))(w)
+				return out.String()
+			}
+			want := export()
+			w.stop()
+			w.loseHead(id)
+			if f := w.found(events.HeadKey(id)); len(f) != 1 || f[0].Kind != fsck.Missing {
+				t.Fatalf("findings = %v, want that the head is missing", f)
+			}
+			done, ok := w.fix(id, fsck.Config{})
+			w.start()
+			must.Do(w, faulttest.Settle(t.Context(), w.conn))
+			if got := export(); !ok || done.To == "" || got != want {
+				t.Errorf("repair = %+v; %q, want %q", done, got, want)
+			}
+			w.wantClean()
+		})
+	}
+}
+
 // What a thread had under another name, between two times that it had its own, is not missing; what is lost there is.
 func TestItemsOfAThreadThatComesBack(t *testing.T) {
 	w := newWorld(t)
