@@ -2,6 +2,7 @@ package httpapi
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"maps"
 	"net/http"
@@ -13,6 +14,7 @@ import (
 	"spool/internal/jsonscan"
 	"spool/pkg/client"
 	"spool/pkg/events"
+	"spool/pkg/threads"
 )
 
 // streamItems follows the items of a session, or of all that the token is for.
@@ -50,6 +52,9 @@ func (a *api) streamItems(w http.ResponseWriter, r *http.Request) error {
 			return nil
 		}
 		g.seq = max(g.seq, m.seq)
+		if err := g.meanwhile(ctx, m.thread, mark{m.n, m.life}); err != nil {
+			return err
+		}
 		return g.give(m.thread, mark{m.n, m.life}, m.data)
 	})
 }
@@ -158,6 +163,38 @@ func (g *gleaner) give(t events.Thread, at mark, data []byte) error {
 	return g.out.send(eventItem, g.cursor(), data)
 }
 
+// meanwhile gives a reader of one thread that comes back to its name what it had under another one, before the first item that it has under
+// its own again.
+func (g *gleaner) meanwhile(ctx context.Context, t events.Thread, at mark) error {
+	had := g.had[t.Name]
+	if g.key.thread == "" || g.key.kind != "" || g.key.detail != "" || had.n == 0 || had.life >= at.life || at.n <= had.n+1 {
+		return nil
+	}
+	cl := g.api.cfg.Client
+	head, err := cl.Thread(ctx, t)
+	if errors.Is(err, threads.ErrNoThread) || err == nil && head.Life != at.life {
+		return nil
+	}
+	if err != nil {
+		return err
+	}
+	if same, err := cl.CameBack(ctx, t, head, had.n, had.life); err != nil || !same {
+		return err
+	}
+	for p, err := range cl.ItemsFrom(ctx, t, head, had.n+1) {
+		if lost(err) || err == nil && p.N >= at.n { // who reads the thread is told what is lost
+			return nil
+		}
+		if err != nil {
+			return err
+		}
+		if err := g.give(t, mark{p.N, at.life}, encode(itemOf(p.Data))); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
 // stored gives all that is stored from a position on.
 func (g *gleaner) stored(ctx context.Context, from client.Position) error {
 	other, err := g.store.replaced(ctx, g.api.cfg.Client)
@@ -197,6 +234,9 @@ func (g *gleaner) stored(ctx context.Context, from client.Position) error {
 		}
 		if len(twice) > mostTwice {
 			clear(twice)
+		}
+		if err := g.meanwhile(ctx, t, at); err != nil {
+			return err
 		}
 		g.seq, twice[t] = it.Seq, at
 		return g.give(t, at, encode(itemOf(it.Raw)))

@@ -543,6 +543,35 @@ func TestStreamsAcrossLives(t *testing.T) {
 	}
 }
 
+// TestItemsOfAThreadThatComesBack: who follows the items of one thread by its name, and comes back or stays, is given what it had under
+// another name meanwhile.
+func TestItemsOfAThreadThatComesBack(t *testing.T) {
+	_, ctx, cl, url := worldOn(t, httpapi.Config{})
+	ctx, cancel := context.WithTimeout(ctx, time.Minute)
+	defer cancel()
+	th, other := events.Thread{Session: "s", Name: "main"}, events.Thread{Session: "s", Name: "other"}
+	say(ctx, t, cl, th, "a")
+	say(ctx, t, cl, th, "b")
+	path := url + "/v1/live?session=s&thread=main"
+	first := follow(t, ctx, path+"&since=all", "")
+	first.until("item")
+	_, e := first.until("item")
+	first.stop()
+	stays := follow(t, ctx, path, "")
+	must.Do(t, cl.Rename(ctx, th, other.Name))
+	say(ctx, t, cl, other, "c")
+	must.Do(t, cl.Rename(ctx, other, th.Name))
+	say(ctx, t, cl, th, "d")
+	for name, s := range map[string]*stream{"comes back": follow(t, ctx, path, e.id), "stays": stays} {
+		for n := int64(3); n <= 4; n++ {
+			if _, e := s.until("item"); decode[itemEvent](t, e).N != n {
+				t.Errorf("%s: item %s, want %d", name, e.data, n)
+			}
+		}
+		s.stop()
+	}
+}
+
 // TestStreamsOverARestore: a store is restored from a backup, and goes on otherwise than the one before. A reader that comes back, with
 // an id of a number that the store has again by then, is told, and reads what the store has.
 func TestStreamsOverARestore(t *testing.T) {

@@ -136,6 +136,26 @@ func (its Items) Newest(ctx context.Context, filter string) (time.Time, error) {
 	return m.Time, err
 }
 
+// At is item n of a life of a thread; nil: ITEMS has not got it.
+func (its Items) At(ctx context.Context, t events.Thread, life uint64, n int64) ([]byte, error) {
+	seq, at, err := its.First(ctx, t, life, n)
+	if err != nil || seq == 0 || at != n {
+		return nil, err
+	}
+	s, err := its.c.Streams().LeaderStream(ctx, events.ItemsStream)
+	if err != nil {
+		return nil, WrapErr(err)
+	}
+	m, err := s.GetMsg(ctx, seq)
+	if errors.Is(err, jetstream.ErrMsgNotFound) || err == nil && itemLife(m.Header) != life {
+		return nil, nil
+	}
+	if err != nil {
+		return nil, fmt.Errorf("item %d of %s: %w", n, t, WrapErr(err))
+	}
+	return m.Data, nil
+}
+
 // First is the sequence and the number of the first item that ITEMS holds of a life of a thread whose number is at least n; seq
 // 0: it holds none. It looks for it by halves, some twenty reads: behind the items of one life come those of the next.
 func (its Items) First(ctx context.Context, t events.Thread, life uint64, n int64) (seq uint64, at int64, err error) {

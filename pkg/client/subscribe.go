@@ -217,7 +217,6 @@ type subscription struct {
 	newest uint64  // of the thread that from.N is of: the newest life that is known
 	unborn bool    // it was not there yet
 	given  Item    // the newest, of a reader of one thread; what he does not want counts as given
-	began  uint64  // where the thread began that had the name when he came; 0: there was none, or it does not say so
 	yield  func(Item, error) bool
 }
 
@@ -235,7 +234,6 @@ func (s *subscription) start() (natsio.Position, error) {
 		}
 		return at, err
 	}
-	s.began = head.Began
 	if s.from == (Position{}) {
 		s.given = Item{N: head.N, Life: head.Life}
 	}
@@ -343,23 +341,40 @@ func (s *subscription) comesBack(t events.Thread, item Item) (before int64, is b
 		return 0, false
 	}
 	head, err := s.c.Thread(s.ctx, t)
-	if err != nil || head.Life != item.Life { // it has the name no more
-		return 0, false
+	if err == nil && head.Life == item.Life {
+		is, err = s.c.CameBack(s.ctx, t, head, s.given.N, s.given.Life)
 	}
-	for posted, err := range s.c.ItemsFrom(s.ctx, t, head, s.given.N) {
-		was, e := parseItem(posted.Data)
-		is = err == nil && e == nil && was.Node == s.given.Node
-		break
-	}
-	if is = is || s.began != 0 && s.began == head.Began; is {
+	if is = is && err == nil; is {
 		s.newest = max(s.newest, item.Life)
 	}
 	return s.given.N, is
 }
 
+// CameBack reports whether the thread of a name is the one that had the name when its item n was stored under it, in that earlier life of
+// the name: it was renamed, and has its name again. What came between is stored under its other name. Where SPOOL_ITEMS has item n no more,
+// nobody can tell: false.
+func (c *Client) CameBack(ctx context.Context, t events.Thread, head threads.Head, n int64, life uint64) (bool, error) {
+	if life >= head.Life || n <= 0 || n > head.N {
+		return false, nil
+	}
+	data, err := c.items.At(ctx, t, life, n)
+	if data == nil || err != nil {
+		return false, err
+	}
+	was, err := parseItem(data)
+	if err != nil {
+		return false, err
+	}
+	for posted, err := range c.ItemsFrom(ctx, t, head, n) {
+		now, bad := parseItem(posted.Data)
+		return err == nil && bad == nil && now.Node == was.Node, err
+	}
+	return false, nil
+}
+
 func (s *subscription) give(item Item) bool {
 	if s.filter.Thread != "" {
-		s.given = Item{N: item.N, Life: item.Life, Node: item.Node}
+		s.given = Item{N: item.N, Life: item.Life}
 	}
 	if s.filter.NotUser != "" && item.User == s.filter.NotUser {
 		return true
