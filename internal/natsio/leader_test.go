@@ -29,7 +29,7 @@ func TestMessagesComeFromTheLeader(t *testing.T) {
 		"LastItem":    func() error { _, _, err := c.Items().LastItem(ctx, th); return err },
 		"Extent":      func() error { _, err := c.Items().Extent(ctx, []string{events.ItemSubjects}); return err },
 		"Newest":      func() error { _, err := c.Items().Newest(ctx, events.ItemSubjects); return err },
-		"FirstItem":   func() error { _, _, err := c.Items().First(ctx, th, 0, 1); return err },
+		"FirstItem":   func() error { _, err := c.Items().First(ctx, th, 0, 1); return err },
 		"LastReport":  func() error { _, _, err := natsadmin.New(c).LastReport(ctx); return err },
 		"Recall":      func() error { return gcnats.Of(c).Recall(ctx, new(struct{})) },
 		"Claims":      func() error { _, err := gcnats.Of(c).Claims(ctx); return err },

@@ -136,32 +136,12 @@ func (its Items) Newest(ctx context.Context, filter string) (time.Time, error) {
 	return m.Time, err
 }
 
-// At is item n of a life of a thread; nil: ITEMS has not got it.
-func (its Items) At(ctx context.Context, t events.Thread, life uint64, n int64) ([]byte, error) {
-	seq, at, err := its.First(ctx, t, life, n)
-	if err != nil || seq == 0 || at != n {
-		return nil, err
-	}
+// First is the first item that ITEMS holds of a life of a thread whose number is at least n, or of a later life; Seq 0: it holds
+// none. It looks for it by halves, some twenty reads: behind the items of one life come those of the next.
+func (its Items) First(ctx context.Context, t events.Thread, life uint64, n int64) (first StoredItem, err error) {
 	s, err := its.c.Streams().LeaderStream(ctx, events.ItemsStream)
 	if err != nil {
-		return nil, WrapErr(err)
-	}
-	m, err := s.GetMsg(ctx, seq)
-	if errors.Is(err, jetstream.ErrMsgNotFound) || err == nil && itemLife(m.Header) != life {
-		return nil, nil
-	}
-	if err != nil {
-		return nil, fmt.Errorf("item %d of %s: %w", n, t, WrapErr(err))
-	}
-	return m.Data, nil
-}
-
-// First is the sequence and the number of the first item that ITEMS holds of a life of a thread whose number is at least n; seq
-// 0: it holds none. It looks for it by halves, some twenty reads: behind the items of one life come those of the next.
-func (its Items) First(ctx context.Context, t events.Thread, life uint64, n int64) (seq uint64, at int64, err error) {
-	s, err := its.c.Streams().LeaderStream(ctx, events.ItemsStream)
-	if err != nil {
-		return 0, 0, WrapErr(err)
+		return first, WrapErr(err)
 	}
 	state, filter := s.CachedInfo().State, events.ItemFilter(t.Session, t.Name, "")
 	for low, high := max(state.FirstSeq, 1), state.LastSeq+1; low < high; {
@@ -172,14 +152,14 @@ func (its Items) First(ctx context.Context, t events.Thread, life uint64, n int6
 			high = middle
 			continue
 		case err != nil:
-			return 0, 0, fmt.Errorf("find item %d of %s: %w", n, t, WrapErr(err))
+			return first, fmt.Errorf("find item %d of %s: %w", n, t, WrapErr(err))
 		}
 		got, of := itemNumber(m.Data), itemLife(m.Header)
 		if of == life && got >= n || of > life {
-			seq, at, high = m.Sequence, got, middle
+			first, high = StoredItem{Subject: m.Subject, Seq: m.Sequence, N: got, Life: of, Stored: m.Time, Data: m.Data}, middle
 		} else {
 			low = m.Sequence + 1
 		}
 	}
-	return seq, at, nil
+	return first, nil
 }

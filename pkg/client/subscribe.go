@@ -240,10 +240,10 @@ func (s *subscription) start() (natsio.Position, error) {
 	if s.from.N == 0 {
 		return at, nil
 	}
-	seq, _, err := s.c.items.First(s.ctx, t, head.Life, s.from.N)
-	s.unborn = err == nil && seq == 0 && head.Start.IsZero()
+	first, err := s.c.items.First(s.ctx, t, head.Life, s.from.N)
+	s.unborn = err == nil && first.Seq == 0 && head.Start.IsZero()
 	s.begin(life{t, head.Life}, s.from.N-1)
-	at.Seq = seq
+	at.Seq = first.Seq
 	return at, err
 }
 
@@ -357,11 +357,11 @@ func (c *Client) CameBack(ctx context.Context, t events.Thread, head threads.Hea
 	if life >= head.Life || n <= 0 || n > head.N {
 		return false, nil
 	}
-	data, err := c.items.At(ctx, t, life, n)
-	if data == nil || err != nil {
+	stored, err := c.items.First(ctx, t, life, n)
+	if err != nil || stored.Seq == 0 || stored.N != n || stored.Life != life {
 		return false, err
 	}
-	was, err := parseItem(data)
+	was, err := parseItem(stored.Data)
 	if err != nil {
 		return false, err
 	}
