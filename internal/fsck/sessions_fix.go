@@ -3,6 +3,7 @@ package fsck
 import (
 	"cmp"
 	"context"
+	"errors"
 	"fmt"
 	"slices"
 	"strings"
@@ -10,6 +11,7 @@ import (
 	"spool/internal/apply"
 	"spool/internal/project"
 	"spool/internal/record"
+	"spool/pkg/casstore"
 	"spool/pkg/dialect"
 	"spool/pkg/events"
 	"spool/pkg/sessions"
@@ -28,6 +30,10 @@ func (f *fixer) fixSessions(ctx context.Context) error {
 			continue
 		}
 		info, err := f.session(ctx, strings.TrimPrefix(key, "session."))
+		if errors.Is(err, casstore.ErrNotFound) || errors.Is(err, casstore.ErrGone) || errors.Is(err, casstore.ErrCorrupt) {
+			f.c.report.Repairs = append(f.c.report.Repairs, Repair{Record: key, Detail: fmt.Sprintf("its main thread cannot be read: %v", err)})
+			continue
+		}
 		if err != nil {
 			return fmt.Errorf("repair %s: %w", key, err)
 		}

@@ -1,6 +1,7 @@
 package fsck_test
 
 import (
+	"slices"
 	"strings"
 	"testing"
 
@@ -56,6 +57,25 @@ func TestRecordOfASession(t *testing.T) {
 			t.Errorf("%s differs (-was +now):\n%s", session, d)
 		}
 		w.wantClean()
+	}
+}
+
+// Where the nodes are gone too, the record is told as not repaired, and other sessions' are.
+func TestRecordOfASessionThatCannotBeRead(t *testing.T) {
+	w := newWorld(t)
+	lost := events.Thread{Session: "lost", Name: events.MainThread}
+	w.steps(lost, 1, 3)
+	w.settle()
+	w.stop()
+	nodes := must.Get(w.conn.JetStream().Stream(t.Context(), "OBJ_"+events.NodesBucket))(t)
+	must.Do(t, nodes.Purge(t.Context()))
+	stored := must.Get(w.conn.JetStream().Stream(t.Context(), events.EventsStream))(t)
+	must.Do(t, stored.Purge(t.Context()))
+	w.put(events.SessionKey("lost"), nil)
+	rep := must.Get(fsck.Fix(t.Context(), natsadmin.Of(w.conn), natsadmin.Of(w.conn), w.conn.Store(0), fsck.Config{}))(w)
+	told := slices.ContainsFunc(rep.Repairs, func(r fsck.Repair) bool { return r.Record == events.SessionKey("lost") && r.To == "" })
+	if !told {
+		t.Errorf("repairs %+v, want that the record is not repaired", rep.Repairs)
 	}
 }
 
