@@ -44,12 +44,8 @@ var ErrClosed = errors.New("publisher is closed")
 // asyncEntry is what an entry takes of the window beside its body.
 const asyncEntry = 256
 
-// What is published at once, at most: entries, and bytes of them. A call that a full stream refused is made again as a whole, and what
-// it stored before fills the room that came free.
-const (
-	asyncBatch      = 2000
-	asyncBatchBytes = 8 << 20
-)
+// asyncBatch is how many entries are published at once, at most.
+const asyncBatch = 2000
 
 // Async makes a publisher that does not wait.
 func (c *Client) Async(cfg AsyncConfig) *Async {
@@ -89,21 +85,11 @@ func (a *Async) Publish(ctx context.Context, e Entry) error {
 
 func (a *Async) size(e Entry) int64 { return min(int64(len(e.Body))+asyncEntry, a.window) }
 
-// next is how many of the entries that wait make a batch; one at least, if any does.
-func (a *Async) next() (n int) {
-	for size := int64(0); n < min(len(a.waiting), asyncBatch); n++ {
-		if size += a.size(a.waiting[n]); n > 0 && size > asyncBatchBytes {
-			break
-		}
-	}
-	return n
-}
-
 // send publishes batch after batch until nothing waits.
 func (a *Async) send() {
 	for {
 		a.mu.Lock()
-		n, err := a.next(), a.err
+		n, err := min(len(a.waiting), asyncBatch), a.err
 		batch := a.waiting[:n:n]
 		a.waiting = a.waiting[n:]
 		if n == 0 {

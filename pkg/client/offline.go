@@ -86,14 +86,37 @@ func (c *Client) away(producer string) bool {
 	return c.offline != nil && (c.offline.Behind(producer) || !c.offline.Empty() || !c.conn.Connected())
 }
 
-// keep makes the events of one producer durable: in SPOOL_EVENTS, or on this machine's disk when no server takes them. They go
-// through the disk for as long as some wait there, of this process or of a predecessor of the producer, so that they stay in order.
+// callBytes is how much of what is published at once is stored before more is sent, beside a single larger event. A call to a server
+// that a full stream refused is made again as a whole, and what it stored before fills the room that came free.
+const callBytes = 8 << 20
+
+// call is how many of the events one call to a server takes; one at least, if there is any.
+func call(evs []*events.Event) (n int) {
+	for size := 0; n < len(evs); n++ {
+		if size += len(evs[n].Body); n > 0 && size > callBytes {
+			break
+		}
+	}
+	return n
+}
+
+// keep makes the events of one producer durable, a call after the other.
 func (c *Client) keep(ctx context.Context, evs []*events.Event) error {
+	for len(evs) > 0 {
+		n := call(evs)
+		if err := c.keepCall(ctx, evs[:n]); err != nil {
+			return err
+		}
+		evs = evs[n:]
+	}
+	return nil
+}
+
+// keepCall makes events durable: in SPOOL_EVENTS, or on this machine's disk when no server takes them. They go through the disk for as
+// long as some wait there, of this process or of a predecessor of the producer, so that they stay in order.
+func (c *Client) keepCall(ctx context.Context, evs []*events.Event) error {
 	if c.offline == nil {
 		return retry.Do(ctx, nil, func() error { return c.events.PublishEvents(ctx, evs) })
-	}
-	if len(evs) == 0 {
-		return nil
 	}
 	short, cancel := context.WithTimeout(ctx, offlineAfter)
 	defer cancel()
