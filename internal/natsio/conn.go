@@ -83,7 +83,6 @@ func Dial(ctx context.Context, cfg Config) (*Conn, error) {
 	}
 	c := &Conn{
 		timeout: cfg.Timeout, scope: cfg.Scope, log: log, dead: deadBox{turn: newTurn()},
-		events: sender{turn: newTurn()}, items: sender{turn: newTurn()},
 	}
 	nc, err := connect(cfg, log, &c.denied)
 	if err != nil {

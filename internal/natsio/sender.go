@@ -3,6 +3,9 @@ package natsio
 import (
 	"context"
 	"errors"
+	"math/bits"
+	"slices"
+	"sync"
 	"time"
 
 	"github.com/nats-io/nats.go"
@@ -14,54 +17,162 @@ import (
 //
 // An atomic batch costs a server about 2.3 ms and twice the work a message, and one sync: with sync_interval "always" it is
 // many times as fast as messages one by one, which cost a sync each. Without, messages one by one, all on their way at
-// once, are twice as fast. A client is not told how a server syncs; the time of a single ack shows it.
+// once, cost half as much. A client is not told how a server syncs: both ways are tried now and then, and compared by what they bring.
 type sender struct {
-	turn   turn // of a trial, so that nothing else of this sender disturbs it
-	synced bool // an ack takes long enough for a sync or a quorum
-	tried  time.Time
+	mu sync.Mutex
+	of [maxGroup + 1]ways // by the bits that the number of messages of a group has: a batch has a price of its own
 }
 
 const (
 	batchBytes = 8 << 20 // the most that one group carries
 	batchFrom  = 8       // fewer messages are not worth a batch
-
-	trialSize  = 6                     // messages that are sent alone, to see how long the fastest takes
-	trialAgain = 10 * time.Minute      // a server may be configured anew
-	syncTime   = 60 * time.Microsecond // an ack that takes longer than a round trip and this was not only written
+	maxGroup   = 10      // bits of maxBatch
 )
 
-// send publishes messages in order. On an error a part of them may be stored; with undo, a prefix,
-// unless the error says that the outcome is unknown.
+// send publishes messages in order. On an error a part of them may be stored.
 func (s *sender) send(ctx context.Context, c *Conn, msgs []*nats.Msg) error {
-	batched := false
-	if len(msgs) >= batchFrom {
-		n, synced, err := s.try(ctx, c, msgs)
-		if err != nil {
-			return err
-		}
-		msgs, batched = msgs[n:], synced
-	}
 	for len(msgs) > 0 {
 		n, size := 0, 0
 		for n < len(msgs) && n < maxBatch && (n == 0 || size+len(msgs[n].Data) <= batchBytes) {
 			size += len(msgs[n].Data)
 			n++
 		}
-		var err error
-		if batched && n >= batchFrom {
-			// A batch that the server gave up is not stored, and it does not say over which message: one by one it does.
-			if _, err = c.batch(ctx, msgs[:n]); errors.Is(err, record.ErrBusy) {
-				_, err = c.streams.publish(ctx, unbatched(msgs[:n]), c.timeout)
-			}
+		batched, part := s.choose(n)
+		err := error(nil)
+		began := time.Now()
+		if batched {
+			_, err = c.batch(ctx, msgs[:part])
 		} else {
-			_, err = c.streams.publish(ctx, msgs[:n], c.timeout)
+			_, err = c.streams.publish(ctx, msgs[:part], c.timeout)
+		}
+		switch {
+		case err == nil:
+			s.took(n, batched, time.Since(began), msgs[:part])
+		case batched && errors.Is(err, record.ErrBusy):
+			// A batch that the server gave up is not stored, and it does not say over which message: one by one it does.
+			_, err = c.streams.publish(ctx, unbatched(msgs[:part]), c.timeout)
 		}
 		if err != nil {
 			return err
 		}
-		msgs = msgs[n:]
+		msgs = msgs[part:]
 	}
 	return nil
+}
+
+// choose says how a group of n messages is sent, and how many of them: fewer where that way is only tried.
+func (s *sender) choose(n int) (batched bool, part int) {
+	if n < batchFrom {
+		return false, n
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	batched, most := s.of[bits.Len(uint(n))].choose()
+	return batched, min(n, most)
+}
+
+// took notes what it cost to store some messages of a group of n, or all.
+func (s *sender) took(n int, batched bool, d time.Duration, msgs []*nats.Msg) {
+	work := 0
+	for _, m := range msgs {
+		work += len(m.Data) + messageWork
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.of[bits.Len(uint(n))].took(batched, d.Seconds()/float64(work))
+}
+
+// messageWork is what a message costs beside its bytes, as so many bytes more: roughly, so that groups of small and of large messages
+// compare.
+const messageWork = 2 << 10
+
+// ways is what two ways to send groups of like numbers of messages cost lately, and which of them is taken.
+type ways struct {
+	alone, batch recent
+	batched      bool
+	sent, again  int // groups since the other way was tried, and after how many it is to be
+}
+
+const (
+	trialSoon  = 8   // so many groups behind a change of the way the other one is tried again, then after twice as many, up to
+	trialAgain = 64  // so many; and up to
+	trialFar   = 512 // where it is hopeless
+	fewAlone   = 8   // messages that are sent one by one where that is hopeless, or not known: a sync each takes long
+	someAlone  = 32  // the same where it is not hopeless
+	fewBatched = 32  // messages of a batch where that is hopeless, or not known
+	hopeless   = 4.0 // times as dear as the way that is taken
+	clearly    = 0.5 // a batch is taken where it costs less than that of one by one, for it costs the server more than the time it takes,
+	barely     = 0.8 // and until it costs more than this
+)
+
+// choose says which way is next, and for how many messages at most.
+func (w *ways) choose() (batched bool, most int) {
+	switch {
+	case w.alone.n == 0:
+		return false, fewAlone
+	case w.batch.n == 0:
+		return true, fewBatched
+	}
+	here, other := w.alone.cost(), w.batch.cost()
+	if w.batched {
+		here, other = other, here
+	}
+	bad, again := other > hopeless*here, trialAgain
+	if bad {
+		again = trialFar
+	}
+	if w.sent++; w.sent < min(w.again, again) {
+		return w.batched, maxBatch
+	}
+	w.sent, w.again = 0, min(2*w.again, again)
+	switch {
+	case w.batched && bad:
+		return false, fewAlone
+	case w.batched:
+		return false, someAlone
+	case bad:
+		return true, fewBatched
+	}
+	return true, maxBatch
+}
+
+// took notes what a group cost, and takes the other way where that is better.
+func (w *ways) took(batched bool, cost float64) {
+	if batched {
+		w.batch.add(cost)
+	} else {
+		w.alone.add(cost)
+	}
+	if w.alone.n == 0 || w.batch.n == 0 {
+		return
+	}
+	limit := clearly
+	if w.batched {
+		limit = barely
+	}
+	if better := w.batch.cost() < limit*w.alone.cost(); better != w.batched || w.again == 0 {
+		w.batched, w.sent, w.again = better, 0, trialSoon
+	}
+}
+
+// recent is what something cost the last few times.
+type recent struct {
+	last [9]float64
+	n    int // how many times there were
+}
+
+func (r *recent) add(cost float64) {
+	r.last[r.n%len(r.last)] = cost
+	r.n++
+}
+
+// cost is what is not exceeded in a quarter of the last times: on a machine that is busy, one in a few takes many times as long, and
+// none less than it should.
+func (r *recent) cost() float64 {
+	some := r.last
+	known := some[:min(r.n, len(some))]
+	slices.Sort(known)
+	return known[len(known)/4]
 }
 
 // unbatched takes back what batch wrote into the headers of messages.
@@ -73,32 +184,4 @@ func unbatched(msgs []*nats.Msg) []*nats.Msg {
 		m.Reply = ""
 	}
 	return msgs
-}
-
-// try finds out how the server stores, unless it is known, with the first of the messages: n of them are sent.
-func (s *sender) try(ctx context.Context, c *Conn, msgs []*nats.Msg) (n int, synced bool, err error) {
-	if err := s.turn.take(ctx); err != nil {
-		return 0, false, err
-	}
-	defer s.turn.give()
-	if !s.tried.IsZero() && time.Since(s.tried) < trialAgain {
-		return 0, s.synced, nil
-	}
-	rtt, err := c.nc.RTT()
-	if err != nil {
-		return 0, s.synced, nil //nolint:nilerr // the messages themselves will tell what is wrong
-	}
-	fastest := time.Duration(1 << 62)
-	for n = range min(trialSize, len(msgs)) {
-		start := time.Now()
-		if _, err := c.Streams().Send(ctx, msgs[n:n+1]); err != nil {
-			return n, s.synced, err
-		}
-		fastest = min(fastest, time.Since(start))
-		if again, err := c.nc.RTT(); err == nil {
-			rtt = min(rtt, again)
-		}
-	}
-	s.synced, s.tried = fastest-rtt > syncTime, time.Now()
-	return n + 1, s.synced, nil
 }
