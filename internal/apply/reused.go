@@ -18,7 +18,8 @@ import (
 // repeated is the verdict over an event whose sequence a head knows.
 func (d *draft) repeated(ctx context.Context, h *threads.Head) (Verdict, error) {
 	last, known := h.Last(d.e.Producer)
-	if !known || !d.st.Rules.Past || d.e.At <= last.At || d.e.At <= h.Applied { // it comes again itself
+	itself := (d.e.At <= last.At || d.e.At <= h.Applied) && !d.besideLast(h)
+	if !known || !d.st.Rules.Past || itself {
 		return Verdict{Is: Repeated}, nil
 	}
 	judge := d.reused
@@ -31,6 +32,10 @@ func (d *draft) repeated(ctx context.Context, h *threads.Head) (Verdict, error) 
 	}
 	return verdict, err
 }
+
+// besideLast reports whether an event is of the message that a head has passed last: that one may have passed it by another event of the
+// message, and know this one's sequence of an earlier event.
+func (d *draft) besideLast(h *threads.Head) bool { return d.e.Shared && d.e.At == h.Applied }
 
 // reused is the verdict over an event of the epoch that a head knows, up to the place of the last one that it knows.
 func (d *draft) reused(ctx context.Context, h *threads.Head, last uint64) (Verdict, error) {

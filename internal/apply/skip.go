@@ -80,6 +80,10 @@ func (d *draft) repeats(ctx context.Context) (verdict Verdict, repeats bool, err
 	switch {
 	case !again && !duplicate:
 		return verdict, false, nil
+	case duplicate && d.besideLast(&d.Head):
+		if verdict, err = d.repeated(ctx, &d.Head); err != nil || verdict.Is != Repeated || d.wasGood() {
+			return verdict, true, err
+		}
 	case !again: // what its producer published again was dealt with when it came first
 		d.Doubt = d.e.At > d.st.Looked // a head that was looked at after the event was stored needs no other look
 		verdict, err = d.repeated(ctx, &d.Head)

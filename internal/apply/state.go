@@ -140,6 +140,7 @@ type Rules struct {
 type Staged struct {
 	events.Event
 	At     uint64    // EVENTS sequence
+	Shared bool      // its message holds others
 	Stored int64     // when the server stored it, Unix nanoseconds; 0 = unknown
 	Now    time.Time // for what ends by the clock: leases
 	Bad    error     // why it can not be applied, whatever its thread is

@@ -19,9 +19,8 @@ type staged struct {
 	event apply.Staged // as far as it can be read and cut without its thread
 	size  int64        // share of the queue's bytes
 
-	index  int  // in its message; record.WholeMessage: the message could not be read
-	shared bool // others are in the same message
-	last   bool // nothing of the message comes after it: with it the message is done
+	index int  // in its message; record.WholeMessage: the message could not be read
+	last  bool // nothing of the message comes after it: with it the message is done
 
 	// Of a giant.
 	plan  *truncate.Plan // nil for raw bytes
@@ -134,8 +133,8 @@ func (p *Persister) deliverAlone(ctx context.Context, m Message, d *delivery) {
 // newStaged is an event of a message, of those that it holds; bad is why it could not be read.
 func newStaged(m Message, d *delivery, each []events.Event, i int, bad error) *staged {
 	s := &staged{
-		of: d, msg: m, event: apply.Staged{Event: each[i], At: m.Seq, Stored: m.Stored},
-		known: bad == nil, index: i, shared: len(each) > 1, last: i == len(each)-1,
+		of: d, msg: m, event: apply.Staged{Event: each[i], At: m.Seq, Shared: len(each) > 1, Stored: m.Stored},
+		known: bad == nil, index: i, last: i == len(each)-1,
 	}
 	if bad != nil {
 		s.index = record.WholeMessage

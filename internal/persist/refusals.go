@@ -89,7 +89,7 @@ func (l *lane) learnRefusals(ctx context.Context, c *commit, batch []*staged) er
 			continue
 		}
 		letters, of = append(letters, l.p.letter(s, "")), append(of, s)
-		if s.shared { // or a letter holds all of the message, from when it could not be told apart
+		if s.event.Shared { // or a letter holds all of the message, from when it could not be told apart
 			whole := l.p.letter(s, "")
 			whole.Data = l.p.blanked(s.msg.Data)
 			letters, of = append(letters, whole), append(of, s)

@@ -337,16 +337,22 @@ func (c *call) numbered() (*numbered, error) {
 	return &numbered{call: c, conn: conn, thread: t, producer: fmt.Sprintf("%s-%s%d", c.proc.name, c.op.Do, c.index)}, err
 }
 
-// put publishes an entry for each sequence.
-func (n *numbered) put(ctx context.Context, seqs ...uint64) error {
+// put publishes an entry for each sequence, in messages of their own or together.
+func (n *numbered) put(ctx context.Context, split bool, seqs ...uint64) error {
 	var ws []*Wrote
 	from := len(n.sent)
-	for _, seq := range seqs {
+	var e events.Event
+	for i, seq := range seqs {
 		w := n.write(n.thread, n.producer, true)
-		e := events.Event{Producer: n.producer, Seq: seq, Kind: events.KindEntry, Dialect: "item", Thread: n.thread,
-			Body: body(w.Mark, n.op.Size, 0)}
 		ws = append(ws, w)
-		n.sent = append(n.sent, natsadmin.StoredMessage{Subject: events.EventSubject(n.thread, e.Kind), Data: e.Encode()})
+		if one := body(w.Mark, n.op.Size, 0); i == 0 || split {
+			e = events.Event{Producer: n.producer, Seq: seq, Kind: events.KindEntry, Dialect: "item", Thread: n.thread, Body: one}
+		} else {
+			e.More = append(e.More, events.Entry{Seq: seq, Body: one})
+		}
+		if split || i == len(seqs)-1 {
+			n.sent = append(n.sent, natsadmin.StoredMessage{Subject: events.EventSubject(n.thread, e.Kind), Data: e.Encode()})
+		}
 	}
 	err := n.again(ctx, from)
 	if err == nil && n.op.Again {
@@ -375,30 +381,33 @@ func (n *numbered) again(ctx context.Context, from int) error {
 func (c *call) skip(ctx context.Context) error {
 	n, err := c.numbered()
 	if err == nil {
-		err = n.put(ctx, 3, 8)
+		err = n.put(ctx, true, 3, 8)
 	}
 	if err == nil {
 		err = sleep(ctx, c.op.N)
 	}
 	if err == nil {
-		err = n.put(ctx, 5, 4, 7, 9, 2)
+		err = n.put(ctx, true, 5, 4, 7, 9, 2)
 	}
 	return err
 }
 
-// countAgain publishes entries, and later others from the first sequence on, as a second run of a program does. Then may
-// come again what both published.
+// countAgain publishes entries, and later others from the first sequence on, as a second run of a program does. Kind 2 and 3: one
+// more; 4 and 5: operations as well. Odd: what both published comes again.
 func (c *call) countAgain(ctx context.Context) error {
+	first, more := []uint64{1, 2}, []uint64{1, 2, 3}
+	if c.op.Split { // in one message, of which one comes late
+		first, more = []uint64{1, 3}, []uint64{1, 2, 3, 4}
+	}
 	n, err := c.numbered()
 	if err == nil {
-		err = n.put(ctx, 1, 2)
+		err = n.put(ctx, true, first...)
 	}
 	if err == nil {
 		err = sleep(ctx, c.op.N)
 	}
-	more := []uint64{1, 2, 3}
 	if err == nil {
-		err = n.put(ctx, more[:2+c.op.Kind/2%2]...)
+		err = n.put(ctx, !c.op.Split, more[:len(more)-1+c.op.Kind/2%2]...)
 	}
 	if c.op.Kind >= 4 { // operations too: under the sequence of an entry, of none, of another one, of itself
 		for i, title := range []string{"a", "b", "c", "b"} {

@@ -35,6 +35,18 @@ func (p *Program) garbage(r *rand.Rand, image int) []Op {
 	return append(ops, Op{Do: Remove, Kind: 1, Thread: 1}, Op{Do: Settle})
 }
 
+// claimed is a scene: a collector works while large bodies wait in the inbox for persisters that stand still.
+func (p *Program) claimed(r *rand.Rand) []Op {
+	p.Payload, p.Free = 64<<10, r.IntN(3) > 0
+	large := p.some(r, 0, few(r, 2))
+	large.Size, large.Image = 60_000, 0
+	ops := []Op{{Do: FreezeOne}, {Do: FreezeOne, Who: 1}, large, {Do: Sleep, Ms: 50 + r.IntN(1000)}}
+	if r.IntN(2) == 0 {
+		ops = append([]Op{p.some(r, 0, 0), {Do: Settle}}, ops...)
+	}
+	return append(ops, Op{Do: Collect, Kind: r.IntN(2) * 2}, Op{Do: Sleep, Ms: r.IntN(2000)}, Op{Do: ThawOne}, Op{Do: ThawOne, Who: 1})
+}
+
 // takenBack is a scene: a collector stands still between its plan and its deeds, and what is garbage in the plan is
 // taken up.
 func (p *Program) takenBack(r *rand.Rand) []Op {

@@ -41,7 +41,7 @@ var moods = []mood{
 	{name: "readers", often: 6, verbs: map[Verb]int{Publish: 25, Subscribe: 8, Unsubscribe: 3, Remove: 4, Delete: 3, KillOne: 3,
 		StartOne: 3, Settle: 3}},
 	{name: "retention", often: 6, verbs: map[Verb]int{Publish: 25, Retain: 10, Sleep: 10, Settle: 4}},
-	{name: "out of order", often: 4, verbs: map[Verb]int{Publish: 15, Skip: 12, Reuse: 10, Remove: 2, Rename: 2, Delete: 1, End: 1, BackUp: 1,
+	{name: "out of order", often: 8, verbs: map[Verb]int{Publish: 15, Skip: 12, Reuse: 10, Remove: 2, Rename: 2, Delete: 1, End: 1, BackUp: 1,
 		KillOne: 3, StartOne: 3, Settle: 3}},
 	{name: "deaths", often: 6, verbs: map[Verb]int{Publish: 30, Async: 6, Die: 10, FreezeAgent: 3, ThawAgent: 3, DropTell: 4,
 		Settle: 2}},
@@ -72,7 +72,7 @@ var moods = []mood{
 	{name: "late removal", often: 3, scene: (*Program).lateRemoval},
 	{name: "killed again", often: 3, scene: (*Program).killedAgain},
 	{name: "own queue", often: 4, scene: (*Program).ownQueue},
-	{name: "letters kept", often: 1, scene: (*Program).lettersKept},
+	{name: "letters kept", often: 2, scene: (*Program).lettersKept},
 	{name: "deleted inside", often: 3, scene: (*Program).deletedInside},
 	{name: "deleted between", often: 4, scene: (*Program).deletedBetween},
 	{name: "lost events", often: 4, scene: (*Program).lostEvents},
@@ -82,10 +82,11 @@ var moods = []mood{
 	{name: "old reader", often: 1, scene: (*Program).oldReader},
 	// More often than others that cost as much: what it is about shows in one of some three hundred programs of it.
 	{name: "name again", often: 12, scene: (*Program).nameAgain},
+	{name: "claimed", often: 3, scene: (*Program).claimed},
 	{name: "refers", often: 3, scene: (*Program).refers},
 }
 
-// Generate makes the program of a seed. One in sixty is large.
+// Generate makes the program of a seed. One in forty is large.
 func Generate(seed uint64) Program { return generate(seed, moods) }
 
 // GenerateOf makes the program of a seed that is about some things alone, by their names, separated by commas.
@@ -112,7 +113,7 @@ func generate(seed uint64, moods []mood) Program {
 		p.ItemsAge = 5000
 	}
 	n := 1 + r.IntN(1+r.IntN(7)) // most are short, and meet as much in as much time
-	if r.IntN(60) == 0 {
+	if r.IntN(40) == 0 {
 		n, p.Agents = 9+r.IntN(1+r.IntN(36)), 2+r.IntN(4)
 	}
 	one, two := among(r, moods), among(r, moods)
@@ -221,6 +222,7 @@ func (p *Program) op(r *rand.Rand, v Verb) Op {
 		o.N, o.Kind = 1+r.IntN(3), r.IntN(3)
 	case Skip, Reuse:
 		o.N, o.Again, o.Kind = []int{0, 50, 500, 5000}[r.IntN(4)], r.IntN(2) == 0, r.IntN(6)
+		o.Split = v == Reuse && r.IntN(2) == 0
 	case Output:
 		o.N, o.Kind = 1+r.IntN(5), r.IntN(2)*r.IntN(5)
 		if r.IntN(3) == 0 {

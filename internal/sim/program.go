@@ -63,7 +63,7 @@ const (
 	Poison      Verb = "poison"    // an entry that cannot be applied, and N behind it, linked to it
 	PoisonOp    Verb = "poison-op" // an operation that cannot be applied, and N entries linked to it
 	Skip        Verb = "skip"      // leaves out sequences, and N ms later publishes them as well
-	Reuse       Verb = "reuse"     // gives sequences to entries, and N ms later to others; odd Kind: then all come again; 2, 3: one more; above: operations as well
+	Reuse       Verb = "reuse"     // gives sequences to entries, and N ms later to others, together if Split; Kind: see countAgain
 	Fork        Verb = "fork"      // Thread becomes To of ToSess
 	Rename      Verb = "rename"
 	Remove      Verb = "remove"
