@@ -31,8 +31,8 @@ var moods = []mood{
 	{name: "deletion", often: 6, verbs: map[Verb]int{Publish: 30, Delete: 8, Remove: 4, Async: 4, Subscribe: 4, Settle: 5, KillOne: 2,
 		StartOne: 2}},
 	{name: "poison", often: 6, verbs: map[Verb]int{Publish: 15, Poison: 12, PoisonOp: 8, End: 2, KillOne: 2, StartOne: 2}},
-	{name: "outputs", often: 4, verbs: map[Verb]int{Publish: 8, Output: 14, FreezeOne: 3, ThawOne: 3, Remove: 4, Rename: 3, Sleep: 6, KillOne: 2,
-		StartOne: 2, Settle: 2}},
+	{name: "outputs", often: 4, verbs: map[Verb]int{Publish: 8, Output: 14, FreezeOne: 3, ThawOne: 3, Remove: 4, Rename: 3, Sleep: 6,
+		KillOne: 2, StartOne: 2, Settle: 2}},
 	{name: "offline", often: 6, verbs: map[Verb]int{Publish: 30, Echo: 4, Away: 8, Back: 8, Die: 8, Sleep: 8, Settle: 2}},
 	{name: "garbage", often: 6, verbs: map[Verb]int{Publish: 30, Collect: 12, Keep: 6, Undelete: 5, Remove: 6, Delete: 3, Read: 10,
 		Fork: 4, Settle: 8, Sleep: 4, Fsck: 1}},
@@ -41,7 +41,7 @@ var moods = []mood{
 	{name: "readers", often: 6, verbs: map[Verb]int{Publish: 25, Subscribe: 8, Unsubscribe: 3, Remove: 4, Delete: 3, KillOne: 3,
 		StartOne: 3, Settle: 3}},
 	{name: "retention", often: 6, verbs: map[Verb]int{Publish: 25, Retain: 10, Sleep: 10, Settle: 4}},
-	{name: "out of order", often: 8, verbs: map[Verb]int{Publish: 15, Skip: 12, Reuse: 10, Remove: 2, Rename: 2, Delete: 1, End: 1, BackUp: 1,
+	{name: "out of order", often: 6, verbs: map[Verb]int{Publish: 15, Skip: 12, Reuse: 10, Remove: 2, Rename: 2, Delete: 1, End: 1, BackUp: 1,
 		KillOne: 3, StartOne: 3, Settle: 3}},
 	{name: "deaths", often: 6, verbs: map[Verb]int{Publish: 30, Async: 6, Die: 10, FreezeAgent: 3, ThawAgent: 3, DropTell: 4,
 		Settle: 2}},
@@ -82,6 +82,7 @@ var moods = []mood{
 	{name: "old reader", often: 1, scene: (*Program).oldReader},
 	// More often than others that cost as much: what it is about shows in one of some three hundred programs of it.
 	{name: "name again", often: 12, scene: (*Program).nameAgain},
+	{name: "begun later", often: 4, scene: (*Program).begunLater},
 	{name: "claimed", often: 3, scene: (*Program).claimed},
 	{name: "refers", often: 3, scene: (*Program).refers},
 }

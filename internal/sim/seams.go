@@ -227,6 +227,19 @@ func (p *Program) unread(r *rand.Rand) []Op {
 	return ops
 }
 
+// begunLater is a scene: the log has lost its beginning with a session that was deleted, and in a thread that began behind that a
+// producer gives its sequences to others.
+func (p *Program) begunLater(r *rand.Rand) []Op {
+	p.Free = r.IntN(2) == 0
+	reuse := in(p.op(r, Reuse), 1+r.IntN(2), few(r, 2))
+	reuse.N = r.IntN(2) * 50
+	ops := []Op{p.some(r, 0, 0), {Do: Settle}, {Do: Delete}, {Do: Settle}, reuse}
+	if r.IntN(2) == 0 {
+		ops = append(ops, Op{Do: KillOne, Who: r.IntN(2)}, Op{Do: StartOne}, in(p.op(r, Reuse), reuse.Session, reuse.Thread))
+	}
+	return ops
+}
+
 // deletedBetween is a scene: a session is deleted while a call publishes to it.
 func (p *Program) deletedBetween(r *rand.Rand) []Op {
 	p.Agents, p.Free = max(p.Agents, 2), false
