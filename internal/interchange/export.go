@@ -311,7 +311,25 @@ func (x *export) artifacts(ctx context.Context, session, folder string) error {
 	if err != nil {
 		return err
 	}
-	taken := map[string]bool{}
+	names, doubles := fileNames(list)
+	for _, d := range doubles {
+		x.warn(fmt.Errorf("artifact %s is not exported: another file is called %s", d.ID, d.DirName()))
+	}
+	for _, r := range list {
+		name, ok := names[r.ID]
+		if !ok {
+			continue
+		}
+		if err := x.artifact(ctx, r, path.Join(folder, name)); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// fileNames are the artifacts of a session by the names of their files in its folder; doubles have the name of another file.
+func fileNames(list []artifacts.Record) (names map[artifacts.ID]string, doubles []artifacts.Record) {
+	names, taken := map[artifacts.ID]string{}, map[string]bool{}
 	for _, r := range list {
 		if r.Writer == artifacts.FromResult { // its text is in the entry, and an import makes it again
 			continue
@@ -321,15 +339,12 @@ func (x *export) artifacts(ctx context.Context, session, folder string) error {
 			name = r.DirName()
 		}
 		if taken[name] || strings.HasSuffix(name, sessionExt) {
-			x.warn(fmt.Errorf("artifact %s is not exported: another file is called %s", r.ID, name))
+			doubles = append(doubles, r)
 			continue
 		}
-		taken[name] = true
-		if err := x.artifact(ctx, r, path.Join(folder, name)); err != nil {
-			return err
-		}
+		names[r.ID], taken[name] = name, true
 	}
-	return nil
+	return names, doubles
 }
 
 // put writes a file; nil: no line of one that is there is known.
