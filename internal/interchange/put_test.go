@@ -91,7 +91,8 @@ func TestExportKeepsWhatAnotherThreadHas(t *testing.T) {
 	grown := string(must.Get(os.ReadFile(file))(t)) + message("b", `"a"`, "of the program") + "\n"
 	write(t, file, []byte(grown))
 	load(t, conn, filepath.Join(dir, "sessions"))
-	if _, err := export(t, conn, dir, "f", false); !errors.Is(err, interchange.ErrThere) || !strings.Contains(err.Error(), "does not have 1, the first is line 3") {
+	_, err = export(t, conn, dir, "f", false)
+	if !errors.Is(err, interchange.ErrThere) || !strings.Contains(err.Error(), "does not have 1, the first is line 3") {
 		t.Errorf("export: %v, want a refusal that names line 3", err)
 	}
 	must.Same(t, string(must.Get(os.ReadFile(file))(t)), grown, "the file is now\n%s\nwant\n%s")
