@@ -9,6 +9,7 @@ import (
 	"spool/internal/httpapi"
 	"spool/internal/ingest"
 	"spool/internal/service"
+	"spool/pkg/client"
 	"spool/pkg/events"
 )
 
@@ -45,7 +46,7 @@ func run(args []string) error {
 	}
 	defer conn.Close()
 	if stdin {
-		cfg.Inbox = conn.Inbox()
+		cfg.Inbox, cfg.Check = conn.Inbox(), service.Check(client.New(conn))
 		return ingest.Pipe(ctx, os.Stdin, conn.Events(), cfg, os.Stderr)
 	}
 	api, err := door.API(log)

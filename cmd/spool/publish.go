@@ -41,7 +41,7 @@ func (c *publishCmd) Run(a *app) error {
 	}
 	cl := client.New(conn)
 	cfg.Retry, cfg.Inbox = noteRetries(a.err), conn.Inbox()
-	cfg.Takes = takesOf(cl)
+	cfg.Takes, cfg.Check = takesOf(cl), service.Check(cl)
 	if c.Producer == "" || c.Envelopes {
 		return ingest.Pipe(a.ctx, in, conn.Events(), cfg, a.err)
 	}

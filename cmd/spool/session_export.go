@@ -14,13 +14,13 @@ import (
 type sessionExportCmd struct {
 	Session string `arg:"" help:"The session."`
 	Dir     string `required:"" placeholder:"DIR" help:"Directory to write, as oh-my-pi keeps ~/.omp/agent; it may have other sessions in it."`
-	Force   bool   `short:"f" help:"Replace files: do not mind that they hold what the session does not have."`
+	Force   bool   `short:"f" help:"Replace files: do not mind that they hold what their threads do not have."`
 	JSON    bool   `help:"What was written as one line of JSON."`
 }
 
 func (c *sessionExportCmd) Help() string {
 	return "Writes the session's file, its blobs, its artifacts and the threads of its subagents, so that oh-my-pi opens them, and spool import gives the same nodes again. " +
-		"A file that is there is replaced only if the session has all of its lines, or by --force. " +
+		"A file that is there is replaced only if its thread has all of its lines, or by --force. " +
 		"What is missing or corrupt is named on standard error; the exit code is then 1."
 }
 

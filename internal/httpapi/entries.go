@@ -89,27 +89,21 @@ func (a *api) store(w http.ResponseWriter, r *http.Request, cfg ingest.Config, n
 }
 
 // mayStore refuses what a persister would send to the dead letters: a step that refers to what is not stored, and an item
-// that settles a prompt for who may not, or in another one's name, or that asks one without an id,
-// or under the id of another question.
+// that settles a prompt for who may not, or in another one's name, or that asks one under the id of another question.
 func (a *api) mayStore(ctx context.Context, e *events.Event, read dialect.Entry) error {
 	if a.cfg.Client != nil {
-		if err := a.cfg.Client.CheckRefs(ctx, told(access.From(ctx), read.Refs)); errors.Is(err, client.ErrMissingRef) {
+		shown := read
+		shown.Refs = told(access.From(ctx), read.Refs)
+		err := a.cfg.Client.CheckEntry(ctx, e, shown)
+		if errors.Is(err, client.ErrMissingRef) || errors.Is(err, client.ErrPromptTaken) {
 			return err
 		} // after another error the persister looks
 	}
 	for _, it := range read.Items {
-		if err := events.CheckPrompt(it); err != nil && e.Dialect == "item" {
-			return err
-		}
-		p, ok := events.ParsePrompt(it)
-		if ok && e.Dialect == "item" && it.Type == events.TypePendingPrompt && a.cfg.Client != nil {
-			if err := a.cfg.Client.CheckPrompt(ctx, e.Thread, p); errors.Is(err, client.ErrPromptTaken) {
-				return err
-			} // after another error the persister looks
-		}
 		if e.Dialect != "item" || it.Type != events.TypePendingPromptResolved {
 			continue
 		}
+		p, _ := events.ParsePrompt(it)
 		if err := events.ScopeFrom(ctx).CheckSettles(p.ID); err != nil {
 			return fmt.Errorf("%w: %w", errForbidden, err)
 		}

@@ -1,6 +1,7 @@
 package interchange
 
 import (
+	"bytes"
 	"context"
 	"crypto/sha256"
 	"errors"
@@ -31,7 +32,8 @@ type Adopted struct {
 }
 
 // Artifacts registers what lies in the folder beside a session's file, under the names and numbers that it has there (SPEC
-// A1, A9). Files of threads are left to package transcript; the ids of their agents are taken. The same folder again adds nothing.
+// A1, A9). Files of threads are left to package transcript; the ids of their agents are taken. The same folder again adds nothing,
+// nor does what an export wrote there.
 func Artifacts(ctx context.Context, reg Registry, src transcript.Source, session string) (out Adopted, err error) {
 	dir := strings.TrimSuffix(src.Path, sessionExt)
 	if dir == src.Path {
@@ -45,10 +47,11 @@ func Artifacts(ctx context.Context, reg Registry, src transcript.Source, session
 		return out, err
 	}
 	created := createdAt(src)
-	taken, err := numbersOfOthers(ctx, reg, session, list, created)
-	if err != nil {
+	all, err := reg.Records(ctx, session, "")
+	if err != nil && !errors.Is(err, artifacts.ErrRecord) {
 		return out, err
 	}
+	exported, taken := others(all, session, list, created)
 	if err := seeAgents(ctx, reg, session, list); err != nil {
 		return out, err
 	}
@@ -59,6 +62,10 @@ func Artifacts(ctx context.Context, reg Registry, src transcript.Source, session
 			continue
 		case !d.Type().IsRegular():
 			out.Warnings = append(out.Warnings, fmt.Errorf("%s is not imported: it is no file", name))
+			continue
+		}
+		if sameBytes(ctx, reg, src.FS, name, exported[d.Name()]) {
+			out.Old++
 			continue
 		}
 		r := record(session, d.Name(), created)
@@ -99,26 +106,55 @@ func seeAgents(ctx context.Context, reg Registry, session string, folder []fs.Di
 	return reg.SeeAgents(ctx, session, agents...)
 }
 
-// numbersOfOthers are the artifacts of the session by their numbers, but for those of the folder: a program that counts on its own side
-// gives numbers that Spool has given, too.
-func numbersOfOthers(
-	ctx context.Context, reg Registry, session string, folder []fs.DirEntry, created time.Time,
-) (map[artifacts.Seq]artifacts.ID, error) {
-	all, err := reg.Records(ctx, session, "")
-	if err != nil && !errors.Is(err, artifacts.ErrRecord) {
-		return nil, err
-	}
+// others are the artifacts of the session that are not the folder's own: by the names under which an export writes them, and
+// by their numbers, since a program that counts on its own side gives numbers that Spool has given, too.
+func others(
+	all []artifacts.Record, session string, folder []fs.DirEntry, created time.Time,
+) (exported map[string]artifacts.Record, taken map[artifacts.Seq]artifacts.ID) {
 	own := map[artifacts.ID]bool{}
 	for _, d := range folder {
 		own[record(session, d.Name(), created).ID] = true
 	}
-	taken := map[artifacts.Seq]artifacts.ID{}
+	names, _ := fileNames(all)
+	exported, taken = map[string]artifacts.Record{}, map[artifacts.Seq]artifacts.ID{}
 	for _, r := range all {
-		if r.Seq != "" && !own[r.ID] {
+		if own[r.ID] {
+			continue
+		}
+		if r.Seq != "" {
 			taken[r.Seq] = r.ID
 		}
+		if name, ok := names[r.ID]; ok {
+			exported[name] = r
+		}
 	}
-	return taken, nil
+	return exported, taken
+}
+
+// sameBytes tells whether a file is known to have the bytes of an artifact; the zero Record has none.
+func sameBytes(ctx context.Context, reg Registry, fsys fs.FS, name string, r artifacts.Record) bool {
+	if r.ID == "" {
+		return false
+	}
+	f, err := fsys.Open(name)
+	if err != nil {
+		return false
+	}
+	defer func() { _ = f.Close() }()
+	if info, err := f.Stat(); err != nil || info.Size() != r.Size {
+		return false
+	}
+	body, _, err := reg.Open(ctx, r)
+	if err != nil {
+		return false
+	}
+	defer func() { _ = body.Close() }()
+	theirs, ours := sha256.New(), sha256.New()
+	_, err = io.Copy(theirs, f)
+	if err == nil {
+		_, err = io.Copy(ours, body)
+	}
+	return err == nil && bytes.Equal(theirs.Sum(nil), ours.Sum(nil))
 }
 
 // adoptFile registers one file. One that is registered and has another size now is an error: records are never changed.

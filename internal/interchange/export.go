@@ -30,7 +30,7 @@ type Exporter struct {
 	Client    *client.Client
 	Artifacts Registry
 	Dir       *os.Root
-	Force     bool   // replace files that hold what the session does not have
+	Force     bool   // replace files that hold what their threads do not have
 	Home, Tmp string // directories of whoever will open the sessions: the names of their folders depend on them
 }
 
@@ -52,7 +52,7 @@ const ompDialect = "omp"
 var ErrNotOMP = errors.New("no session of oh-my-pi")
 
 // Session writes a session: its main thread as a file of the current version, and what belongs to it. A file
-// that holds what the session does not have is kept, unless Force: of the main thread's the error wraps ErrThere, others are
+// that holds what its thread does not have is kept, unless Force: of the main thread's the error wraps ErrThere, others are
 // among the warnings (SPEC P7).
 func (x *Exporter) Session(ctx context.Context, id string) (Exported, error) {
 	all, err := x.Client.Threads(ctx, id)
@@ -89,7 +89,6 @@ type export struct {
 	Exported
 	blobs map[casstore.Ref]bool // that were written
 	all   []client.Thread
-	lines map[[sha256.Size]byte]bool // of all threads; nil before they are asked for
 }
 
 func (x *export) warn(err error) { x.Warnings = append(x.Warnings, err) }
@@ -159,7 +158,7 @@ func (x *export) missing(m rehydrate.Missing) { x.warn(m) }
 // write writes a thread's file, its notes, and the blobs that both refer to: those first, so that whoever finds the file finds
 // them.
 func (x *export) write(ctx context.Context, name string, t events.Thread, tree *client.Tree, text []byte) error {
-	has := x.has(ctx, text)
+	has := x.has(ctx, t, text)
 	if _, err := x.file(name, has).Check(bytes.NewReader(text)); err != nil {
 		return err
 	}
@@ -311,7 +310,25 @@ func (x *export) artifacts(ctx context.Context, session, folder string) error {
 	if err != nil {
 		return err
 	}
-	taken := map[string]bool{}
+	names, doubles := fileNames(list)
+	for _, d := range doubles {
+		x.warn(fmt.Errorf("artifact %s is not exported: another file is called %s", d.ID, d.DirName()))
+	}
+	for _, r := range list {
+		name, ok := names[r.ID]
+		if !ok {
+			continue
+		}
+		if err := x.artifact(ctx, r, path.Join(folder, name)); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// fileNames are the artifacts of a session by the names of their files in its folder; doubles have the name of another file.
+func fileNames(list []artifacts.Record) (names map[artifacts.ID]string, doubles []artifacts.Record) {
+	names, taken := map[artifacts.ID]string{}, map[string]bool{}
 	for _, r := range list {
 		if r.Writer == artifacts.FromResult { // its text is in the entry, and an import makes it again
 			continue
@@ -321,15 +338,12 @@ func (x *export) artifacts(ctx context.Context, session, folder string) error {
 			name = r.DirName()
 		}
 		if taken[name] || strings.HasSuffix(name, sessionExt) {
-			x.warn(fmt.Errorf("artifact %s is not exported: another file is called %s", r.ID, name))
+			doubles = append(doubles, r)
 			continue
 		}
-		taken[name] = true
-		if err := x.artifact(ctx, r, path.Join(folder, name)); err != nil {
-			return err
-		}
+		names[r.ID], taken[name] = name, true
 	}
-	return nil
+	return names, doubles
 }
 
 // put writes a file; nil: no line of one that is there is known.
@@ -344,9 +358,10 @@ func (x *export) file(name string, has func([]byte) (bool, error)) File {
 	return File{Dir: x.Dir, Name: name, Mode: 0o666, Force: x.Force, Has: has}
 }
 
-// has tells whether a line stands in the text that is written, or in any thread of the session, as it came or as it is stored.
-func (x *export) has(ctx context.Context, text []byte) func([]byte) (bool, error) {
-	var own map[[sha256.Size]byte]bool
+// has tells whether a line stands in the text that is written, in its thread, or in what that was before its source was
+// rewritten, as it came or as it is stored. What another thread has stands in another file.
+func (x *export) has(ctx context.Context, thread events.Thread, text []byte) func([]byte) (bool, error) {
+	var own, all map[[sha256.Size]byte]bool
 	return func(line []byte) (bool, error) {
 		if own == nil {
 			own = map[[sha256.Size]byte]bool{}
@@ -355,9 +370,12 @@ func (x *export) has(ctx context.Context, text []byte) func([]byte) (bool, error
 		if own[sumLine(line)] {
 			return true, nil
 		}
-		if x.lines == nil {
+		if all == nil {
 			lines := map[[sha256.Size]byte]bool{}
 			for _, t := range x.all {
+				if t.Thread != thread && !events.HasFormer(thread, t.Thread) {
+					continue
+				}
 				for _, form := range []rehydrate.Form{rehydrate.Stored, rehydrate.Full} {
 					var b bytes.Buffer
 					_, err := x.Client.ExportAs(ctx, t.Thread, form, &b, nil)
@@ -370,9 +388,9 @@ func (x *export) has(ctx context.Context, text []byte) func([]byte) (bool, error
 					addLines(lines, b.Bytes())
 				}
 			}
-			x.lines = lines
+			all = lines
 		}
-		return x.lines[sumLine(line)], nil
+		return all[sumLine(line)], nil
 	}
 }
 

@@ -6,6 +6,8 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/google/go-cmp/cmp"
+
 	"spool/internal/artifactstore"
 	"spool/internal/interchange"
 	"spool/internal/must"
@@ -36,4 +38,47 @@ func TestNumberThatSpoolHasGiven(t *testing.T) {
 		res := must.Get(cl.Resolve(t.Context(), "s", address, artifacts.Lines{}))(t)
 		must.Same(t, string(must.Get(io.ReadAll(res.Body))(t)), want, address+" is %q, want %q")
 	}
+}
+
+// What Spool has given a number, an agent's id or a name of its own lies in the folder behind an export: importing that adds
+// nothing, and the next export writes the same. A file of other bytes is another artifact.
+func TestImportOfAnExportAddsNoArtifact(t *testing.T) {
+	conn, dir := system(t), t.TempDir()
+	file := filepath.Join(dir, "sessions", "--w--", "2026-01-01T00-00-00-000Z_s.jsonl")
+	folder := strings.TrimSuffix(file, ".jsonl")
+	write(t, file, []byte(header("s", 3)+"\n"+message("a", "null", "one")+"\n"))
+	write(t, filepath.Join(folder, "0.bash.log"), []byte("zero"))
+	load(t, conn, dir)
+	cl, reg := client.New(conn), artifactstore.Of(conn, 0)
+	for text, n := range map[string]client.NewArtifact{
+		"by its number":            {Tool: "bash"},
+		"by its agent":             {Record: artifacts.Record{Writer: artifacts.FromAgent, Agent: "0-Plan"}},
+		"by its name":              {Record: artifacts.Record{Filename: "shot.png"}},
+		"by its name, but another": {Record: artifacts.Record{Filename: "shot.png"}},
+	} {
+		n.Record.Session = "s"
+		must.Get(cl.PutArtifact(t.Context(), n, strings.NewReader(text)))(t)
+	}
+	want := must.Get(reg.Records(t.Context(), "s", ""))(t)
+	for range 2 {
+		if out, err := export(t, conn, dir, "s", false); err != nil || len(out.Warnings) > 0 || out.Artifacts != len(want) {
+			t.Fatalf("export: %+v, %v, want %d artifacts without a warning", out, err, len(want))
+		}
+		for _, f := range load(t, conn, dir).Files {
+			if f.Err != nil || len(f.Warnings) > 0 {
+				t.Errorf("import of the export: %v, %q", f.Err, f.Warnings)
+			}
+		}
+		if diff := cmp.Diff(want, must.Get(reg.Records(t.Context(), "s", ""))(t)); diff != "" {
+			t.Fatalf("importing the export changes the artifacts (-before +after):\n%s", diff)
+		}
+	}
+	for _, r := range want {
+		if r.Agent == "" && r.Filename != "0.bash.log" && r.Filename != "shot.png" {
+			write(t, filepath.Join(folder, r.Filename), []byte("by the number"))
+		}
+	}
+	load(t, conn, dir)
+	all := must.Get(reg.Records(t.Context(), "s", ""))(t)
+	must.Same(t, len(all), len(want)+1, "with a file of other bytes there are %d artifacts, want %d")
 }

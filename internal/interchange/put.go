@@ -150,6 +150,6 @@ func (f File) lines(r *bufio.Reader) error {
 	if lost == 0 {
 		return nil
 	}
-	return fmt.Errorf("%s: %w: of its %d lines the session does not have %d, the first is line %d; "+
+	return fmt.Errorf("%s: %w: of its %d lines the thread does not have %d, the first is line %d; "+
 		"take it in with spool import first, or replace it with --force", f.Name, ErrThere, all, lost, first)
 }

@@ -25,7 +25,7 @@ func export(t *testing.T, conn *natsio.Conn, dir, session string, force bool) (i
 	return x.Session(t.Context(), session)
 }
 
-// An export keeps every line of the program's that the session does not have (SPEC P7).
+// An export keeps every line of the program's that its thread does not have (SPEC P7).
 func TestExportKeepsWhatIsThere(t *testing.T) {
 	one, two := message("a", "null", "one")+"\n", message("b", `"a"`, "two")+"\n"
 	text := header("s", 3) + "\n" + one + two
@@ -75,6 +75,27 @@ func TestExportKeepsWhatIsThere(t *testing.T) {
 			}
 		})
 	}
+}
+
+// What a program wrote behind an export of a thread that Spool began is imported beside that thread. The next export of it does not
+// take the file back to where the thread is (SPEC P7).
+func TestExportKeepsWhatAnotherThreadHas(t *testing.T) {
+	conn, dir := system(t), t.TempDir()
+	src := filepath.Join(dir, "src")
+	write(t, filepath.Join(src, "s.jsonl"), []byte(header("s", 3)+"\n"+message("a", "null", "one")+"\n"))
+	load(t, conn, src)
+	must.Do(t, client.New(conn).ForkSession(t.Context(), "s", "f", client.SessionFork{}))
+	out, err := export(t, conn, dir, "f", false)
+	must.Do(t, err)
+	file := filepath.Join(dir, filepath.FromSlash(out.File))
+	grown := string(must.Get(os.ReadFile(file))(t)) + message("b", `"a"`, "of the program") + "\n"
+	write(t, file, []byte(grown))
+	load(t, conn, filepath.Join(dir, "sessions"))
+	_, err = export(t, conn, dir, "f", false)
+	if !errors.Is(err, interchange.ErrThere) || !strings.Contains(err.Error(), "does not have 1, the first is line 3") {
+		t.Errorf("export: %v, want a refusal that names line 3", err)
+	}
+	must.Same(t, string(must.Get(os.ReadFile(file))(t)), grown, "the file is now\n%s\nwant\n%s")
 }
 
 // An artifact that is something else in the directory is kept and named; the rest is written.

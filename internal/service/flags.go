@@ -2,6 +2,7 @@ package service
 
 import (
 	"cmp"
+	"context"
 	"errors"
 	"flag"
 	"fmt"
@@ -20,6 +21,8 @@ import (
 	"spool/internal/httpapi"
 	"spool/internal/ingest"
 	"spool/internal/retention"
+	"spool/pkg/client"
+	"spool/pkg/dialect"
 	"spool/pkg/events"
 	"spool/pkg/threads"
 )
@@ -204,6 +207,28 @@ func (p Publishing) Config() (ingest.Config, error) {
 		return cfg, UsageError{Err: err}
 	}
 	return cfg, nil
+}
+
+// checkTime is how long a look at what an entry refers to may take.
+const checkTime = 5 * time.Second
+
+// Check is ingest.Config's, for who publishes lines: it refuses entries that would become dead letters (client.CheckEntry).
+// After a look that failed there is none: a producer may lack the right to look, and publishes nevertheless.
+func Check(cl *client.Client) func(context.Context, *events.Event, dialect.Entry) error {
+	blind := false
+	return func(ctx context.Context, e *events.Event, read dialect.Entry) error {
+		if blind {
+			return nil
+		}
+		ctx, cancel := context.WithTimeout(ctx, checkTime)
+		defer cancel()
+		err := cl.CheckEntry(ctx, e, read)
+		if errors.Is(err, client.ErrMissingRef) || errors.Is(err, client.ErrPromptTaken) {
+			return err
+		}
+		blind = err != nil
+		return nil
+	}
 }
 
 // Door are the flags of who listens for HTTP.

@@ -3,12 +3,14 @@ package client
 import (
 	"bytes"
 	"context"
+	"errors"
 	"fmt"
 
 	"spool/internal/apply"
 	"spool/internal/natsio"
 	"spool/pkg/casstore"
 	"spool/pkg/dialect"
+	"spool/pkg/events"
 )
 
 // PutBlob stores bytes under their SHA-256 and returns when they are durable, so that a step can refer to them. Publish the step
@@ -50,6 +52,25 @@ func (c *Client) CheckRefs(ctx context.Context, addresses []string) (err error) 
 	}
 	_, err = apply.FindRefs(ctx, refStore{c.records, c.conn.Objects()}, c.reader.Packs, c.store, refs)
 	return err
+}
+
+// CheckEntry reports, ahead of its publication, why an entry of the dialect item or step would become a dead letter (SPEC B2):
+// it refers to what is not stored (ErrMissingRef), or asks under the id of another question (ErrPromptTaken). read is the
+// entry as its dialect reads it. After any other error that is not known.
+func (c *Client) CheckEntry(ctx context.Context, e *events.Event, read dialect.Entry) error {
+	if err := c.CheckRefs(ctx, read.Refs); err != nil || e.Dialect != "item" {
+		return err
+	}
+	for _, it := range read.Items {
+		p, ok := events.ParsePrompt(it)
+		if !ok || it.Type != events.TypePendingPrompt {
+			continue
+		}
+		if err := c.CheckPrompt(ctx, e.Thread, p); err != nil && !errors.Is(err, ErrNoPrompt) {
+			return err
+		}
+	}
+	return nil
 }
 
 // refStore is where steps' references are looked for.
