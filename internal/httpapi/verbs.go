@@ -15,9 +15,6 @@ import (
 	"spool/pkg/events"
 )
 
-// maxBlob is the longest blob that is taken, in bytes: it is held in memory.
-const maxBlob = 8 << 20
-
 // maxAgentID is the longest id of an agent that starts others, in bytes: a session's counter holds each of them.
 const maxAgentID = 512
 
@@ -196,7 +193,7 @@ func (a *api) artifactNumber(w http.ResponseWriter, r *http.Request) error {
 
 func (a *api) putBlob(w http.ResponseWriter, r *http.Request) error {
 	_ = http.NewResponseController(w).SetReadDeadline(time.Now().Add(entryTime))
-	b, err := io.ReadAll(http.MaxBytesReader(w, r.Body, maxBlob))
+	b, err := io.ReadAll(http.MaxBytesReader(w, r.Body, client.MaxBlob))
 	if err != nil {
 		return fmt.Errorf("%w: %w", ErrRequest, err)
 	}
