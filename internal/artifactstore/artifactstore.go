@@ -173,16 +173,14 @@ func (a *Artifacts) complete(ctx context.Context, f *fence, n NewArtifact) (arti
 			return r, cmp.Or(err, taken(r))
 		}
 	}
-	if r.Writer == artifacts.FromAgent {
-		if _, err := a.claim(ctx, f, r); err != nil { // create decides this too
-			return r, err
-		}
-		return r, a.count(ctx, r.Session, f, func(c *record.Counter) { c.SeeAgent(r.Agent) })
-	}
-	if _, err := a.claim(ctx, f, r); err != nil {
+	if _, err := a.claim(ctx, f, r); err != nil { // create decides this too
 		return r, err
 	}
+	if r.Writer == artifacts.FromAgent {
+		return r, a.count(ctx, r.Session, f, func(c *record.Counter) { c.SeeAgent(r.Agent) })
+	}
 	err := a.count(ctx, r.Session, f, func(c *record.Counter) {
+		c.SeeAgent(r.Agent) // whose tool made it
 		if !f.given {
 			r.Seq = c.Take()
 		}
