@@ -57,7 +57,6 @@ const library = "library"
 var pure = map[string]string{
 	"legacy":   "what a file of an old version, or a damaged one, is read as",
 	"listing":  "what is said of a session, and in which order",
-	"resolve":  "an entry and the blobs that it refers to; those that are persisted first run on a spool up",
 	"sanitize": "one text",
 	"truncate": "one text",
 }
