@@ -103,6 +103,7 @@ func (l *legacy) report(report func(Case)) {
 				"oracle finds no header": func() bool { return len(items(l.want["loadEntriesFromFile"])) == 0 },
 				"lines are damaged":      l.damaged,
 				"version 1 with ids":     l.hasOldIDs,
+				"circle of parents":      l.hasCircle,
 				"no final newline": func() bool {
 					return !bytes.HasSuffix(l.text, []byte("\n")) && l.err == nil && !l.file.Migrated
 				},
@@ -117,6 +118,7 @@ func (l *legacy) report(report func(Case)) {
 				"every record is kept, and no other": func() error {
 					return errors.Join(l.keepsRecords(), l.addsNothing(), exactly(l.promised(), l.positions))
 				},
+				"the path ends in the circle":   func() error { return exactly(l.promised(), l.positions) },
 				"as the oracle but for the ids": func() error { return exactly(l.want, l.ownIDs) },
 				"the appended entry stands alone": func() error {
 					return exactly(l.promised(), l.positions)
@@ -124,6 +126,23 @@ func (l *legacy) report(report func(Case)) {
 			},
 		})
 	}
+}
+
+// hasCircle tells whether the way up from an entry comes back to it.
+func (l *legacy) hasCircle() bool {
+	parents := map[any]any{}
+	for _, o := range l.objects {
+		parents[field(o, "id")] = field(o, "parentId")
+	}
+	for id := range parents {
+		seen := map[any]bool{}
+		for at := id; at != nil && !seen[at]; at = parents[at] {
+			if seen[at] = true; parents[at] != nil && seen[parents[at]] {
+				return true
+			}
+		}
+	}
+	return false
 }
 
 // parts are what the four cases compare, of a result in the oracle's shape. names says which ids of its entries are called
