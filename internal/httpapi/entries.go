@@ -68,7 +68,8 @@ type storer func(http.ResponseWriter, *http.Request, ingest.Config) (next uint64
 
 // store finds out as whom a request stores, and lets it. A request that does not say it is unnamed's.
 func (a *api) store(
-	w http.ResponseWriter, r *http.Request, cfg ingest.Config, do storer, unnamed func(http.ResponseWriter, *http.Request, ingest.Config, storer),
+	w http.ResponseWriter, r *http.Request, cfg ingest.Config,
+	do storer, unnamed func(http.ResponseWriter, *http.Request, ingest.Config, storer),
 ) error {
 	cfg.Trace = events.TraceParent(r.Header.Get(events.HeaderTrace))
 	cfg.User, cfg.Inbox, cfg.MaxBody, cfg.Patience = r.URL.Query().Get("user"), a.cfg.Inbox, a.cfg.MaxBody, a.cfg.Patience
