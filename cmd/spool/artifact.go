@@ -127,12 +127,9 @@ func (c *artifactPutCmd) Run(a *app) error {
 	if err != nil {
 		return err
 	}
-	if _, err := a.wholeSession(cl, c.Session); err != nil {
-		return err
-	}
 	r, err := c.put(a, cl, n)
 	if err != nil {
-		return err
+		return a.otherSession(cl, c.Session, err)
 	}
 	if c.JSON {
 		return json.NewEncoder(a.out).Encode(client.ArtifactJSON(r))
@@ -170,14 +167,11 @@ func (c *artifactNumberCmd) Run(a *app) error {
 	if err != nil {
 		return err
 	}
-	if _, err := a.wholeSession(cl, c.Session); err != nil {
-		return err
-	}
 	n, _, err := cl.ArtifactNumber(a.ctx, c.Session, "")
 	if err == nil {
 		_, err = fmt.Fprintln(a.out, n)
 	}
-	return err
+	return a.otherSession(cl, c.Session, err)
 }
 
 type artifactAgentCmd struct {
@@ -204,14 +198,11 @@ func (c *artifactAgentCmd) Run(a *app) error {
 	if err != nil {
 		return err
 	}
-	if _, err := a.wholeSession(cl, c.Session); err != nil {
-		return err
-	}
 	id, err := cl.AgentID(a.ctx, c.Session, c.Parent, c.Name)
 	if err == nil {
 		_, err = fmt.Fprintln(a.out, id)
 	}
-	return err
+	return a.otherSession(cl, c.Session, err)
 }
 
 type artifactRmCmd struct {
@@ -261,14 +252,9 @@ func (c *artifactCleanupCmd) Run(a *app) error {
 	if err != nil {
 		return err
 	}
-	if !c.All {
-		if _, err := a.wholeSession(cl, c.Session); err != nil {
-			return err
-		}
-	}
 	report, err := cl.CleanupArtifacts(a.ctx, how)
 	if err != nil {
-		return err
+		return a.otherSession(cl, c.Session, err)
 	}
 	if c.Apply && len(report.Candidates) > 0 {
 		if err := a.confirm(c.Yes, fmt.Sprintf("remove %d artifacts for ever", len(report.Candidates))); err != nil {

@@ -26,41 +26,46 @@ type cli struct {
 	LogFormat    string `default:"text" enum:"text,json" help:"Form of the log (${enum})."`
 	Config       string `env:"SPOOL_CONFIG" placeholder:"FILE" help:"Configuration file (default: spool/config.toml where XDG keeps configuration)."`
 
-	Up         upCmd         `cmd:"" help:"Run everything in one process on a data directory."`
-	Serve      serveCmd      `cmd:"" help:"Serve the page and the HTTP API on a NATS system."`
-	Demo       demoCmd       `cmd:"" help:"Show the whole pipeline on example transcripts, and check it."`
-	Import     importCmd     `cmd:"" help:"Import transcripts of Claude Code, Codex and oh-my-pi."`
-	Publish    publishCmd    `cmd:"" help:"Publish entries from standard input, one JSON value a line."`
-	Tail       tailCmd       `cmd:"" help:"Follow thread items."`
-	Top        topCmd        `cmd:"" help:"Watch the fleet: who needs you, who works, how fast."`
-	Session    sessionCmd    `cmd:"" help:"Sessions."`
-	Thread     threadCmd     `cmd:"" help:"Threads."`
-	History    historyCmd    `cmd:"" help:"Prompts: what was asked for, across sessions."`
-	Export     exportCmd     `cmd:"" help:"Write the raw entries of a thread, byte for byte as they were."`
-	Artifact   artifactCmd   `cmd:"" help:"Artifacts: whole outputs and files beside the entries."`
-	Read       readCmd       `cmd:"" help:"Read what an address leads to: an artifact, an agent's output, a blob, a thread's log."`
-	Prompts    promptsCmd    `cmd:"" help:"Questions of agents that wait for a person."`
-	Run        runCmd        `cmd:"" help:"Runs of agents, and whether they live."`
-	Cat        catCmd        `cmd:"" help:"Write a blob or a node."`
-	Exec       execCmd       `cmd:"" help:"Run a command and stream what it prints into a thread."`
-	Output     outputCmd     `cmd:"" help:"Streaming outputs of tools."`
-	Bench      benchCmd      `cmd:"" help:"Measure Spool beside the obvious ways, in one run."`
-	Fsck       fsckCmd       `cmd:"" help:"Check everything that is stored, and repair heads."`
-	Scrub      scrubCmd      `cmd:"" help:"Read all that is stored against its digests, at a bounded rate."`
-	GC         gcCmd         `cmd:"" name:"gc" help:"Garbage: find it, collect it, explain it, take it back."`
-	Du         duCmd         `cmd:"" help:"What sessions take."`
-	Retention  retentionCmd  `cmd:"" help:"Sessions that have been kept long enough, by policies."`
-	Tasks      tasksCmd      `cmd:"" help:"Logs of tasks in a project's directory."`
-	Backup     backupCmd     `cmd:"" help:"Copy everything that is stored into a directory, while writers go on."`
-	Restore    restoreCmd    `cmd:"" help:"Put a backup into an empty system."`
-	Dead       deadCmd       `cmd:"" help:"Events that could not be applied: read them, publish them again."`
-	Offline    offlineCmd    `cmd:"" help:"Entries that programs accepted while no server took them: find them, send them."`
-	Auth       authCmd       `cmd:"" help:"Tenants and their users: who may publish, read and operate on NATS."`
-	Doctor     doctorCmd     `cmd:"" help:"Look for what is wrong, and say what to do."`
-	Check      checkCmd      `cmd:"" help:"Numbers against thresholds, for monitoring: exit code 0 ok, 1 warning, 2 critical, 3 unknown."`
-	Completion completionCmd `cmd:"" help:"Write a script that completes command lines in bash, zsh or fish."`
+	Up    upCmd    `cmd:"" group:"Run Spool:" help:"Run everything in one process on a data directory."`
+	Serve serveCmd `cmd:"" group:"Run Spool:" help:"Serve the page and the HTTP API on a NATS system."`
+	Demo  demoCmd  `cmd:"" group:"Run Spool:" help:"Show the whole pipeline on example transcripts, and check it."`
+
+	Import   importCmd   `cmd:"" group:"Store and ask:" help:"Import transcripts of Claude Code, Codex and oh-my-pi."`
+	Publish  publishCmd  `cmd:"" group:"Store and ask:" help:"Publish entries from standard input, one JSON value a line."`
+	Exec     execCmd     `cmd:"" group:"Store and ask:" help:"Run a command and stream what it prints into a thread."`
+	Artifact artifactCmd `cmd:"" group:"Store and ask:" help:"Artifacts: whole outputs and files beside the entries."`
+	Blob     blobCmd     `cmd:"" group:"Store and ask:" help:"Blobs: bytes that the refs of steps name."`
+	Run      runCmd      `cmd:"" group:"Store and ask:" help:"Runs of agents, and whether they live."`
+	Prompts  promptsCmd  `cmd:"" group:"Store and ask:" help:"Questions of agents that wait for a person."`
+	Offline  offlineCmd  `cmd:"" group:"Store and ask:" help:"Entries that programs accepted while no server took them: find them, send them."`
+
+	Tail    tailCmd    `cmd:"" group:"Read and change:" help:"Follow thread items."`
+	Top     topCmd     `cmd:"" group:"Read and change:" help:"Watch the fleet: who needs you, who works, how fast."`
+	Session sessionCmd `cmd:"" group:"Read and change:" help:"Sessions."`
+	Thread  threadCmd  `cmd:"" group:"Read and change:" help:"Threads."`
+	History historyCmd `cmd:"" group:"Read and change:" help:"Prompts: what was asked for, across sessions."`
+	Export  exportCmd  `cmd:"" group:"Read and change:" help:"Write the raw entries of a thread, byte for byte as they were."`
+	Read    readCmd    `cmd:"" group:"Read and change:" help:"Read what an address leads to: an artifact, an agent's output, a blob, a thread's log."`
+	Output  outputCmd  `cmd:"" group:"Read and change:" help:"Streaming outputs of tools."`
+	Cat     catCmd     `cmd:"" group:"Read and change:" help:"Write a blob or a node."`
+
+	Doctor    doctorCmd    `cmd:"" group:"Operate:" help:"Look for what is wrong, and say what to do."`
+	Check     checkCmd     `cmd:"" group:"Operate:" help:"Numbers against thresholds, for monitoring: exit code 0 ok, 1 warning, 2 critical, 3 unknown."`
+	Fsck      fsckCmd      `cmd:"" group:"Operate:" help:"Check everything that is stored, and repair heads."`
+	Scrub     scrubCmd     `cmd:"" group:"Operate:" help:"Read all that is stored against its digests, at a bounded rate."`
+	GC        gcCmd        `cmd:"" group:"Operate:" name:"gc" help:"Garbage: find it, collect it, explain it, take it back."`
+	Du        duCmd        `cmd:"" group:"Operate:" help:"What sessions take."`
+	Retention retentionCmd `cmd:"" group:"Operate:" help:"Sessions that have been kept long enough, by policies."`
+	Tasks     tasksCmd     `cmd:"" group:"Operate:" help:"Logs of tasks in a project's directory."`
+	Backup    backupCmd    `cmd:"" group:"Operate:" help:"Copy everything that is stored into a directory, while writers go on."`
+	Restore   restoreCmd   `cmd:"" group:"Operate:" help:"Put a backup into an empty system."`
+	Dead      deadCmd      `cmd:"" group:"Operate:" help:"Events that could not be applied: read them, publish them again."`
+	Auth      authCmd      `cmd:"" group:"Operate:" help:"Tenants and their users: who may publish, read and operate on NATS."`
+
+	Bench      benchCmd      `cmd:"" group:"Also:" help:"Measure Spool beside the obvious ways, in one run."`
+	Completion completionCmd `cmd:"" group:"Also:" help:"Write a script that completes command lines in bash, zsh or fish."`
 	Complete   completeCmd   `cmd:"" hidden:""`
-	Version    versionCmd    `cmd:"" help:"Say which version this is."`
+	Version    versionCmd    `cmd:"" group:"Also:" help:"Say which version this is."`
 }
 
 // app is what a command works with.

@@ -38,6 +38,17 @@ func (a *app) wholeSession(cl *client.Client, name string) (string, error) {
 	})
 }
 
+// otherSession adds to an error that says that there is no session of a name which session is meant, perhaps.
+func (a *app) otherSession(cl *client.Client, name string, err error) error {
+	if !errors.Is(err, client.ErrSessionNotFound) || !isAbsent(err) {
+		return err
+	}
+	if _, none := a.wholeSession(cl, name); none != nil {
+		return none
+	}
+	return err
+}
+
 // find looks for a session by its id, and then for the only one whose id begins so, which is handed to one.
 func (a *app) find(cl *client.Client, name string, one finderOfOne) (string, error) {
 	if err := checkNames(name, ""); err != nil {

@@ -2,6 +2,7 @@ package main
 
 import (
 	"cmp"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"slices"
@@ -15,8 +16,10 @@ import (
 )
 
 type runCmd struct {
-	Ls  runLsCmd  `cmd:"" aliases:"list" help:"List the runs that are queued, pending or running."`
-	End runEndCmd `cmd:"" help:"End a run; its agent is told."`
+	Ls    runLsCmd    `cmd:"" aliases:"list" help:"List the runs that are queued, pending or running."`
+	Start runStartCmd `cmd:"" help:"Begin a run in a thread, with a lease, and print its id."`
+	Renew runRenewCmd `cmd:"" help:"Give a sign of life of a run: its lease begins anew."`
+	End   runEndCmd   `cmd:"" help:"End a run; its agent is told."`
 }
 
 type runLsCmd struct {
@@ -50,31 +53,119 @@ func leaseLeft(r client.RunInfo) string {
 	return r.Left.Round(time.Second).String()
 }
 
-type runEndCmd struct {
-	Session string `arg:"" help:"Session."`
-	ID      string `arg:"" name:"run" help:"Id of the run."`
-	State   string `default:"cancelled" enum:"completed,failed,aborted,cancelled" help:"How it ends (${enum})."`
-	Summary string `placeholder:"TEXT" help:"Why, for people."`
+type runStartCmd struct {
+	Thread  string        `arg:"" name:"session[/thread]" help:"The thread; main unless named. One that is not there begins with the run."`
+	ID      string        `name:"id" placeholder:"ID" help:"Names the run in its session, for ever (default: a new one)."`
+	Agent   string        `placeholder:"NAME" help:"Who runs."`
+	State   string        `default:"running" enum:"queued,pending,running" help:"Where it stands (${enum})."`
+	Lease   time.Duration `default:"1m" help:"How long a sign of life counts, at least 1s."`
+	Summary string        `placeholder:"TEXT" help:"What it is about, for people."`
+	JSON    bool          `help:"The run as one line of JSON, instead of its id."`
 }
 
-func (c *runEndCmd) Run(a *app) error {
-	if err := errors.Join(checkNames(c.Session, ""), events.CheckToken("run", c.ID)); err != nil {
+func (c *runStartCmd) Help() string {
+	return "A run without a sign of life (spool run renew) counts as failed when its lease is over."
+}
+
+func (c *runStartCmd) Run(a *app) error {
+	t, err := events.ParseThread(c.Thread)
+	if err != nil {
 		return service.UsageError{Err: err}
 	}
 	cl, err := a.client()
 	if err != nil {
 		return err
 	}
-	err = cl.EndRun(a.ctx, c.Session, c.ID, artifacts.RunStatus(c.State), c.Summary)
-	if errors.Is(err, client.ErrNoRun) {
-		if _, none := a.wholeSession(cl, c.Session); none != nil {
-			return none
-		}
-		return fmt.Errorf("%w\nspool run ls --all %s lists its runs", err, c.Session)
+	run, err := cl.StartRun(a.ctx, t, client.RunConfig{
+		ID: c.ID, Agent: c.Agent, State: artifacts.RunStatus(c.State), Lease: c.Lease, Summary: c.Summary,
+	})
+	if err == nil {
+		err = run.Wait(a.ctx)
+	}
+	if errors.Is(err, events.ErrControl) || errors.Is(err, events.ErrToken) {
+		return service.UsageError{Err: err}
 	}
 	if err != nil {
 		return err
 	}
-	_, err = fmt.Fprintf(a.out, "%s of %s is %s\n", c.ID, c.Session, c.State)
-	return err
+	return a.sayRun(cl, c.JSON, t.Session, run.ID(), run.ID())
+}
+
+// sayRun says what is done: the run as JSON, or in words.
+func (a *app) sayRun(cl *client.Client, asJSON bool, session, id, words string) error {
+	if !asJSON {
+		_, err := fmt.Fprintln(a.out, words)
+		return err
+	}
+	runs, err := cl.Runs(a.ctx, session)
+	if err != nil {
+		return err
+	}
+	at := slices.IndexFunc(runs, func(r client.RunInfo) bool { return r.ID == id })
+	if at < 0 {
+		return fmt.Errorf("%w: %s in the session %s", client.ErrNoRun, id, session)
+	}
+	return json.NewEncoder(a.out).Encode(client.RunJSON(runs[at]))
+}
+
+type runRenewCmd struct {
+	Session string        `arg:"" help:"Session."`
+	ID      string        `arg:"" name:"run" help:"Id of the run."`
+	State   string        `default:"" enum:",pending,running" help:"Where it stands now: pending, running (default: as it was)."`
+	Lease   time.Duration `help:"How long a sign of life counts, at least 1s (default: as it was)."`
+	Summary string        `placeholder:"TEXT" help:"What it is about now, for people."`
+	JSON    bool          `help:"The run as one line of JSON."`
+}
+
+func (c *runRenewCmd) Help() string {
+	return "Fails with exit code 1 when the run has ended, perhaps by somebody else's hand: then its agent is to stop."
+}
+
+func (c *runRenewCmd) Run(a *app) error {
+	return a.onRun(c.Session, c.ID, func(cl *client.Client) error {
+		how := client.RunConfig{State: artifacts.RunStatus(c.State), Lease: c.Lease, Summary: c.Summary}
+		if err := cl.RenewRun(a.ctx, c.Session, c.ID, how); err != nil {
+			return err
+		}
+		return a.sayRun(cl, c.JSON, c.Session, c.ID, fmt.Sprintf("%s of %s lives", c.ID, c.Session))
+	})
+}
+
+type runEndCmd struct {
+	Session string `arg:"" help:"Session."`
+	ID      string `arg:"" name:"run" help:"Id of the run."`
+	State   string `default:"cancelled" enum:"completed,failed,aborted,cancelled" help:"How it ends (${enum})."`
+	Summary string `placeholder:"TEXT" help:"Why, for people."`
+	JSON    bool   `help:"The run as one line of JSON."`
+}
+
+func (c *runEndCmd) Run(a *app) error {
+	return a.onRun(c.Session, c.ID, func(cl *client.Client) error {
+		if err := cl.EndRun(a.ctx, c.Session, c.ID, artifacts.RunStatus(c.State), c.Summary); err != nil {
+			return err
+		}
+		return a.sayRun(cl, c.JSON, c.Session, c.ID, fmt.Sprintf("%s of %s is %s", c.ID, c.Session, c.State))
+	})
+}
+
+// onRun runs something on a run, and says what there is instead where there is none.
+func (a *app) onRun(session, id string, do func(cl *client.Client) error) error {
+	if err := errors.Join(checkNames(session, ""), events.CheckToken("run", id)); err != nil {
+		return service.UsageError{Err: err}
+	}
+	cl, err := a.client()
+	if err != nil {
+		return err
+	}
+	switch err := do(cl); {
+	case errors.Is(err, client.ErrNoRun):
+		if _, none := a.wholeSession(cl, session); none != nil {
+			return none
+		}
+		return fmt.Errorf("%w\nspool run ls --all %s lists its runs", err, session)
+	case errors.Is(err, events.ErrControl):
+		return service.UsageError{Err: err}
+	default:
+		return err
+	}
 }

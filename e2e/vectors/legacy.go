@@ -2,6 +2,7 @@ package main
 
 import (
 	"bytes"
+	"context"
 	"errors"
 	"fmt"
 	"io/fs"
@@ -11,6 +12,8 @@ import (
 	"strings"
 	"time"
 
+	"spool/pkg/client"
+	"spool/pkg/events"
 	"spool/pkg/sessions"
 )
 
@@ -18,7 +21,8 @@ func init() { groups["legacy"] = legacyGroup }
 
 // legacyGroup loads session files that are old or damaged (SPEC S5, S6). Each gives four cases: load (the records), migrate
 // (the same in the current version), open (header, entries, leaf, branch), append (the file with one more entry). Ids that
-// a migration gave are compared by the position of their entry.
+// a migration gave are compared by the position of their entry. What open says of entries, leaf and branch is of the session that
+// `spool import` makes of the file; the others are of the library.
 func legacyGroup(dir string, report func(Case)) error {
 	files, err := os.ReadDir(dir)
 	if err != nil {
@@ -51,22 +55,26 @@ type legacy struct {
 	file    *sessions.File // nil with an error
 	err     error
 	tree    *sessions.Tree
-	records [][]byte // as loaded
-	objects []any    // the same, decoded
-	current []any    // as written
+	opened  *sessions.Tree // of the session that the product made of the file; in the library's run the same as tree
+	records [][]byte       // as loaded
+	objects []any          // the same, decoded
+	current []any          // as written
 	after   []byte
 }
 
 // appendedAt is when the oracle appended, on its own clock.
 var appendedAt = time.Date(2026, 5, 20, 12, 0, 0, 0, time.UTC)
 
-func loadLegacy(name string, text []byte, want map[string]any) (*legacy, error) {
+func loadLegacy(name string, text []byte, want map[string]any) (_ *legacy, err error) {
 	l := &legacy{name: name, text: text, want: want}
 	if l.file, l.err = sessions.Load(text); l.err != nil {
 		return l, nil
 	}
-	l.records, l.objects = slices.Collect(l.file.Objects()), objectsOf(l.file)
 	l.tree = l.file.Tree()
+	if l.opened, err = l.imported(); err != nil {
+		return nil, fmt.Errorf("%s: import: %w", name, err)
+	}
+	l.records, l.objects = slices.Collect(l.file.Objects()), objectsOf(l.file)
 	written, err := write(l.tree)
 	if err != nil {
 		return nil, err
@@ -103,6 +111,7 @@ func (l *legacy) report(report func(Case)) {
 				"oracle finds no header": func() bool { return len(items(l.want["loadEntriesFromFile"])) == 0 },
 				"lines are damaged":      l.damaged,
 				"version 1 with ids":     l.hasOldIDs,
+				"circle of parents":      l.hasCircle,
 				"no final newline": func() bool {
 					return !bytes.HasSuffix(l.text, []byte("\n")) && l.err == nil && !l.file.Migrated
 				},
@@ -117,6 +126,7 @@ func (l *legacy) report(report func(Case)) {
 				"every record is kept, and no other": func() error {
 					return errors.Join(l.keepsRecords(), l.addsNothing(), exactly(l.promised(), l.positions))
 				},
+				"the path ends in the circle":   func() error { return exactly(l.promised(), l.positions) },
 				"as the oracle but for the ids": func() error { return exactly(l.want, l.ownIDs) },
 				"the appended entry stands alone": func() error {
 					return exactly(l.promised(), l.positions)
@@ -124,6 +134,23 @@ func (l *legacy) report(report func(Case)) {
 			},
 		})
 	}
+}
+
+// hasCircle tells whether the way up from an entry comes back to it.
+func (l *legacy) hasCircle() bool {
+	parents := map[any]any{}
+	for _, o := range l.objects {
+		parents[field(o, "id")] = field(o, "parentId")
+	}
+	for id := range parents {
+		seen := map[any]bool{}
+		for at := id; at != nil && !seen[at]; at = parents[at] {
+			if seen[at] = true; parents[at] != nil && seen[parents[at]] {
+				return true
+			}
+		}
+	}
+	return false
 }
 
 // parts are what the four cases compare, of a result in the oracle's shape. names says which ids of its entries are called
@@ -152,21 +179,55 @@ func (l *legacy) replayed(loaded, current []any, open any, after string) map[str
 }
 
 func (l *legacy) open() any {
+	tree := l.opened
 	entries, branch := []any{}, []any{}
-	for _, e := range l.tree.Entries() {
+	for _, e := range tree.Entries() {
 		entries = append(entries, mustJSON(e.JSON()))
 	}
-	for _, e := range l.tree.Path(l.tree.Leaf()) {
+	for _, e := range tree.Path(tree.Leaf()) {
 		branch = append(branch, e.ID)
 	}
 	var leaf any
-	if id := l.tree.Leaf().ID(); id != "" {
+	if id := tree.Leaf().ID(); id != "" {
 		leaf = id
 	}
 	header := slices.IndexFunc(l.current, func(o any) bool { return field(o, "type") == "session" })
 	return map[string]any{
 		"sessionId": l.file.Header.ID, "leafId": leaf, "header": l.current[header], "entries": entries, "branch": branch,
 	}
+}
+
+// imported is the tree of the session that `spool import` makes of the file.
+func (l *legacy) imported() (tree *sessions.Tree, err error) {
+	if through == library {
+		return l.tree, nil
+	}
+	p, err := running()
+	if err != nil {
+		return nil, err
+	}
+	ctx, cancel := context.WithTimeout(context.Background(), productPatience)
+	defer cancel()
+	dir, err := os.MkdirTemp(p.dir, "legacy-")
+	if err != nil {
+		return nil, err
+	}
+	defer func() { err = errors.Join(err, os.RemoveAll(dir)) }()
+	file := filepath.Join(dir, "s.jsonl")
+	if err := os.WriteFile(file, l.text, 0o600); err != nil {
+		return nil, err
+	}
+	said, err := p.run(ctx, "import", "--json", file)
+	if err != nil {
+		return nil, err
+	}
+	session := str(field(mustJSON(said), "session"))
+	got, err := p.Tree(ctx, events.Thread{Session: session, Name: events.MainThread})
+	if err != nil {
+		return nil, err
+	}
+	_, err = p.DeleteSession(ctx, session, client.Deletion{Force: true}) // others say the same id
+	return got.Tree, err
 }
 
 // positions calls the entries whose ids the file did not have by their places in the list.

@@ -292,6 +292,7 @@ func (l *live) exported(session string) (files map[string]any, blobs []any, err 
 			if listed || slices.Contains(l.onDisk, session) { // the oracle writes no file before (SPEC S8)
 				files[l.fileName(strings.Join(parts[2:], "/"))] = l.called(linesOf(string(b)))
 			}
+		case strings.HasSuffix(rel, ".spool.json"): // an export's own note of what its rules moved; no file of the program's
 		case len(parts) > 2:
 			files[l.fileName(strings.Join(parts[2:], "/"))] = string(b)
 		}

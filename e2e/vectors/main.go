@@ -55,9 +55,8 @@ const library = "library"
 
 // pure are the groups that call the library, and for what. Others run on a `spool up`; context alone can do without.
 var pure = map[string]string{
-	"legacy":   "what a file of an old version, or a damaged one, is read as",
+	"legacy":   "the records of a file, and what is written; entries, leaf and branch are those of its import",
 	"listing":  "what is said of a session, and in which order",
-	"resolve":  "an entry and the blobs that it refers to; those that are persisted first run on a spool up",
 	"sanitize": "one text",
 	"truncate": "one text",
 }

@@ -66,6 +66,7 @@ func persistGroup(dir string, report func(Case)) error {
 type persisted struct {
 	raw, stored, full []byte // as it was published, as it is stored, as it is given back
 	blobs             []any  // hashes of the blobs that it refers to and that are there, sorted
+	thread            events.Thread
 }
 
 // persist publishes an entry in a session of its own, and reads it back by `spool export` and HTTP.
@@ -78,6 +79,7 @@ func (p *product) persist(raw []byte) (e persisted, err error) {
 	defer cancel()
 	p.scenarios++
 	t := events.Thread{Session: fmt.Sprintf("persist-%d", p.scenarios), Name: events.MainThread}
+	e.thread = t
 	pub := p.Publisher(client.PublisherConfig{})
 	if err := pub.Publish(ctx, client.Entry{Thread: t, Dialect: "omp", Body: e.raw}); err != nil {
 		return e, err

@@ -6,17 +6,23 @@ import (
 	"errors"
 	"fmt"
 	"path/filepath"
+	"strings"
 
 	"spool/internal/jsonscan"
+	"spool/internal/record"
 	"spool/internal/rehydrate"
+	"spool/pkg/artifacts"
 	"spool/pkg/casstore"
+	"spool/pkg/events"
 	"spool/pkg/truncate"
 )
 
 func init() { groups["resolve"] = resolveGroup }
 
-// resolveGroup compares what comes back of persisted entries (SPEC T10): cases with a store are entries with refs, the others
-// are persisted first.
+const refPrefix = "blob:sha256:"
+
+// resolveGroup compares what comes back of persisted entries (SPEC T10): cases with a store are entries with refs, whose blobs are put
+// first. Of messages what the model is sent is compared, too.
 func resolveGroup(dir string, report func(Case)) error {
 	return eachFolder(dir, func(name, path string) error {
 		raw, err := readFile(filepath.Join(path, "input.json"))
@@ -40,34 +46,65 @@ func resolveGroup(dir string, report func(Case)) error {
 		if err != nil {
 			return fmt.Errorf("%s: %w", name, err)
 		}
+		if message := field(expected["entry"], "message"); message != nil {
+			expected["sent"] = []any{message}
+		}
 		c.Name, c.Want = name, any(expected)
 		report(c)
 		return nil
 	})
 }
 
-// resolveCase resolves an entry against a store.
+// resolveCase publishes an entry whose blobs are there, and resolves what is stored of it.
 func resolveCase(entry, store []byte, expected map[string]any) (c Case, err error) {
 	blobs, err := givenBlobs(store)
 	if err != nil {
 		return c, err
 	}
+	p, err := running()
+	if err != nil {
+		return c, err
+	}
+	putBack, err := p.plant(entry, blobs)
+	defer func() { err = errors.Join(err, putBack()) }()
+	if err != nil {
+		return c, err
+	}
+	e, err := p.persist(entry)
+	if err != nil {
+		return c, err
+	}
 	var missing []rehydrate.Missing
-	text, err := rehydrate.Resolve(context.Background(), entry, blobs, func(m rehydrate.Missing) { missing = append(missing, m) })
+	text, err := rehydrate.Resolve(context.Background(), e.stored, p, func(m rehydrate.Missing) { missing = append(missing, m) })
 	if err != nil {
 		return c, err
 	}
 	got := mustJSON(text)
-	c.Got = map[string]any{"entry": got}
+	whole := map[string]any{"entry": got}
+	if field(got, "message") != nil {
+		if whole["sent"], err = p.sent(e.thread); err != nil {
+			return c, err
+		}
+	}
+	c.Got = whole
 	c.When = map[string]func() bool{
+		"no whole ref": func() bool { return halfRef(mustJSON(entry)) },
 		"corrupt blob": blobs.anyCorrupt,
 		"forgotten image": func() bool {
 			return len(imageRefs(expected["entry"], blobs)) > 0
 		},
 	}
-	byRule := func() error { return same(resolvedByRule(mustJSON(entry), blobs), got) }
+	byRule := func() error {
+		ruled := resolvedByRule(mustJSON(entry), blobs)
+		want := map[string]any{"entry": ruled}
+		if message := field(ruled, "message"); message != nil {
+			want["sent"] = []any{message}
+		}
+		return same(want, whole)
+	}
 	c.Holds = map[string]func() error{
-		"restored": byRule,
+		"restored":       byRule,
+		"left as it was": byRule,
 		"reported": func() error {
 			for _, m := range missing {
 				if m.Corrupt() {
@@ -78,6 +115,71 @@ func resolveCase(entry, store []byte, expected map[string]any) (c Case, err erro
 		},
 	}
 	return c, nil
+}
+
+// plant stores the blobs of an entry, those under another hash than their own as a disk stores them that went bad, and hides those that
+// it is to miss and another case has stored. putBack undoes what no client does.
+func (p *product) plant(entry []byte, blobs refStore) (putBack func() error, err error) {
+	ctx, cancel := context.WithTimeout(context.Background(), productPatience)
+	defer cancel()
+	before := map[string][]byte{} // values of records
+	putBack = func() (err error) {
+		for key, value := range before {
+			_, e := p.conn.Records().Write(context.Background(), record.Put{Key: key, Value: value, Expect: record.Any})
+			err = errors.Join(err, e)
+		}
+		return err
+	}
+	change := func(hash string, value []byte) error {
+		key := events.BlobKey(hash)
+		rs, err := p.conn.Records().Records(ctx, key)
+		if err != nil {
+			return err
+		}
+		before[key] = rs[0].Value
+		_, err = p.conn.Records().Write(ctx, record.Put{Key: key, Value: value, Expect: record.Any})
+		return err
+	}
+	for ref := range artifacts.Mentions(entry) {
+		if hash := strings.TrimPrefix(ref, refPrefix); blobs[hash] == nil {
+			if err := change(hash, nil); err != nil {
+				return putBack, err
+			}
+		}
+	}
+	for hash, b := range blobs {
+		ref, err := casstore.ParseRef(refPrefix + hash)
+		if err != nil {
+			continue // nothing is stored under that
+		}
+		if ref == casstore.SumBlob(b) {
+			_, err = p.PutBlob(ctx, b)
+		} else {
+			var stored record.Blob
+			if stored, err = p.conn.Store(0).UploadBlob(ctx, ref, b); err == nil {
+				err = change(ref.Hex(), stored.Encode())
+			}
+		}
+		if err != nil {
+			return putBack, fmt.Errorf("store the blob %s: %w", hash, err)
+		}
+	}
+	return putBack, nil
+}
+
+// sent are the messages that the model is sent of a thread.
+func (p *product) sent(t events.Thread) (any, error) {
+	b, err := p.get(context.Background(), fmt.Sprintf("/v1/sessions/%s/threads/%s/context", t.Session, t.Name), nil)
+	return field(mustJSON(b), "messages"), err
+}
+
+// halfRef tells whether an image stands for a blob by what is no whole ref.
+func halfRef(entry any) (half bool) {
+	eachValue(entry, nil, func(v any, at place) {
+		s, ok := v.(string)
+		half = half || ok && strings.HasPrefix(s, refPrefix) && !truncate.IsRef(s) && (underKey(at) == "image_url" || at[len(at)-1] == "data")
+	})
+	return half
 }
 
 // roundTripCase publishes an entry, and resolves what is stored of it against the blobs that are there.

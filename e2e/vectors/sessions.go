@@ -9,6 +9,8 @@ import (
 	"path/filepath"
 	"slices"
 	"strings"
+
+	"spool/pkg/truncate"
 )
 
 func init() { groups["sessions"] = sessionsGroup }
@@ -128,6 +130,7 @@ func (r *scenario) reportPart(name, part string, wanted, has any, want, got map[
 			"artifacts are forked":       func() bool { return r.forkedArtifacts },
 			"no answer yet":              func() bool { return !r.tree.Listed() },
 			"in memory":                  func() bool { return r.inMemory },
+			"forgotten image":            func() bool { return len(refsOf(field(wanted, "entries"))) > 0 && len(refsOf(want["entries"])) == 0 },
 			"empty label":                func() bool { return difference(withoutEmptyLabels(wanted), wanted) != "" },
 		},
 		Holds: map[string]func() error{
@@ -137,6 +140,9 @@ func (r *scenario) reportPart(name, part string, wanted, has any, want, got map[
 			"the session is there again": func() error {
 				return same(reloadOf(items(want["entries"]), want["header"], field(want["final"], "leafId")), has)
 			},
+			"each image is restored": func() error {
+				return same(reloadOf(items(want["entries"]), want["header"], field(want["final"], "leafId")), has)
+			},
 			"as the oracle but for the member":        func() error { return same(withoutEmptyLabels(wanted), has) },
 			"it is kept all the same":                 func() error { return r.isKept(part, want, has) },
 			"the leaf is kept":                        func() error { return r.keepsLeaf(part, wanted, has, got, want) },
@@ -144,6 +150,16 @@ func (r *scenario) reportPart(name, part string, wanted, has any, want, got map[
 			"each artifact is kept":                   func() error { return r.keepsArtifacts(part, got, want) },
 		},
 	})
+}
+
+// refsOf are the texts in a value that are refs of blobs.
+func refsOf(v any) (refs []string) {
+	eachValue(v, nil, func(v any, _ place) {
+		if s, ok := v.(string); ok && truncate.IsRef(s) {
+			refs = append(refs, s)
+		}
+	})
+	return refs
 }
 
 // reloadOf is what a session with such entries is when it is read again.

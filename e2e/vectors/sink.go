@@ -173,16 +173,17 @@ func (s *streamed) report(name string, want any, report func(Case)) {
 	}
 	cut := field(rules, "truncated") == true || field(rules, "columnDroppedBytes") != nil
 	when := map[string]func() bool{
-		"split":        func() bool { return strings.Join(apart(s.chunks), "") != whole },
-		"nothing left": func() bool { return slices.Contains(items(like), any("")) },
-		"long chunk":   func() bool { return len(framed(stream)) > len(stream) },
-		"sixel":        func() bool { return strings.Contains(str(field(given, "output")), "\x1bPq") },
-		"throttled":    func() bool { return field(field(s.input, "cfg"), "chunkThrottleMs") != nil },
-		"replaced":     func() bool { return s.has("replace") },
-		"notice":       func() bool { return field(s.input, "notice") != nil },
-		"no place":     func() bool { return field(s.input, "artifact") != true && cut },
-		"small cut":    func() bool { return field(rules, "columnDroppedBytes") != nil && field(given, "artifactId") == nil },
-		"incomplete":   func() bool { return cut && difference(artifact, stored(whole, artifact)) != "" },
+		"split":                           func() bool { return strings.Join(apart(s.chunks), "") != whole },
+		"nothing left":                    func() bool { return slices.Contains(items(like), any("")) },
+		"long chunk":                      func() bool { return len(framed(stream)) > len(stream) },
+		"sixel":                           func() bool { return strings.Contains(str(field(given, "output")), "\x1bPq") },
+		"throttled":                       func() bool { return field(field(s.input, "cfg"), "chunkThrottleMs") != nil },
+		"replaced":                        func() bool { return s.has("replace") },
+		"notice":                          func() bool { return field(s.input, "notice") != nil },
+		"no place":                        func() bool { return field(s.input, "artifact") != true && cut },
+		"small cut":                       func() bool { return field(rules, "columnDroppedBytes") != nil && field(given, "artifactId") == nil },
+		"incomplete":                      func() bool { return cut && difference(artifact, stored(whole, artifact)) != "" },
+		"head goes on behind a character": func() bool { return s.headHasRoom(stream) },
 		"cut lines beside a head": func() bool {
 			return s.start.Head > 0 && field(rules, "columnDroppedBytes") != nil && field(rules, "elidedBytes") != nil
 		},
@@ -202,6 +203,21 @@ func (s *streamed) report(name string, want any, report func(Case)) {
 				"all of it":    func() error { return errors.Join(same(storedID, got["artifactId"]), kept()) },
 			}})
 	}
+}
+
+// headHasRoom tells whether a chunk ends the head in front of a character that has no place in it, and leaves room that a later chunk
+// could fill.
+func (s *streamed) headHasRoom(stream []string) bool {
+	most := min(s.start.Head, cmp.Or(s.start.Show, events.MaxShow)/2)
+	used := 0
+	for i, chunk := range stream {
+		if used+len(chunk) > most {
+			head := boundary(chunk, most-used)
+			return s.start.Columns == 0 && used+head < most && i+1 < len(stream)
+		}
+		used += len(chunk)
+	}
+	return false
 }
 
 // has tells whether the case has an operation.

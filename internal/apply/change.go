@@ -189,6 +189,7 @@ func (d *draft) drop() {
 // note makes the event change the thread. head is what it builds on: the thread's own, or where it moves to.
 func (d *draft) note(head threads.Head) {
 	if d.st.Head.Start.IsZero() {
+		d.seeAgent(d.st.Key.Name)
 		head.Began = d.e.At
 		if d.st.Reused {
 			head.Life = d.e.At

@@ -26,6 +26,7 @@ func (d *draft) control(ctx context.Context) error {
 		}
 		d.note(d.Head)
 		d.start("", op.Start)
+		d.seeAgent(op.Start.Name)
 		d.timestamp(0)
 		d.account(&dialect.Entry{Step: dialect.Step{Known: true}})
 		return nil

@@ -54,7 +54,7 @@ func (d *draft) inheritArtifacts(ctx context.Context, from string) error {
 		d.Rows = append(d.Rows, rows...)
 	}
 	d.Counts.Unread = heir.unread
-	counter := d.st.Counter.Clone()
+	counter := d.counter()
 	if counter.Inherit(theirs) {
 		d.Counter = &counter
 	}

@@ -143,6 +143,7 @@ func (d *draft) openOutput(o *Output) error {
 	}
 	d.note(d.Head)
 	d.start(itemDialect, nil)
+	d.seeAgent(d.e.Chunk.Start.Agent)
 	d.learn(&dialect.Entry{})
 	d.timestamp(0)
 	sum := d.e.identity()

@@ -2,8 +2,10 @@ package apply
 
 import (
 	"cmp"
+	"slices"
 
 	"spool/internal/project"
+	"spool/internal/record"
 	"spool/pkg/artifacts"
 	"spool/pkg/dialect"
 	"spool/pkg/events"
@@ -17,13 +19,52 @@ func (r *Rules) MayAttach(kind events.Kind, text []byte) bool {
 	return r.Results && kind == events.KindEntry && len(text) >= r.Artifacts.Least()
 }
 
-// MayNumber reports whether an event could change the counter of its session's artifacts. text is the entry's.
-func (r *Rules) MayNumber(e *events.Event, text []byte) bool {
-	if e.Kind != events.KindControl {
-		return r.MayAttach(e.Kind, text)
+// MayNumber reports whether an event could change the counter of its session's artifacts and agents; begins
+// says that its thread is not there yet.
+func (r *Rules) MayNumber(e *Staged, begins bool) bool {
+	if begins && record.NamesAgent(e.Thread.Name) {
+		return true
+	}
+	switch e.Kind {
+	case events.KindChunk:
+		return e.Chunk.Op != events.ChunkData && (e.Chunk.Op != events.ChunkStart || record.NamesAgent(e.Chunk.Start.Agent))
+	case events.KindControl:
+	default:
+		return r.MayAttach(e.Kind, e.Text)
 	}
 	op, err := events.ParseControl(e.Body)
-	return err == nil && op.Op == events.OpFork && op.Fork.Session != e.Thread.Session
+	switch {
+	case err != nil:
+		return false
+	case op.Op == events.OpStart:
+		return record.NamesAgent(op.Start.Name)
+	case op.Op == events.OpRename:
+		return record.NamesAgent(op.Rename.To)
+	case op.Op == events.OpRun:
+		return record.NamesAgent(op.Run.Agent)
+	}
+	return op.Op == events.OpFork && op.Fork.Session != e.Thread.Session
+}
+
+// seeAgent makes the indices of the session's agents go on above that of one which comes with its id: a thread, a run, a workflow or an
+// output of it, by whatever door (SPEC A9).
+func (d *draft) seeAgent(id string) {
+	if d.st.Counter == nil || d.st.CounterBad != nil || !record.NamesAgent(id) { // what an event left is made again, or nobody can know
+		return
+	}
+	next := d.counter()
+	next.SeeAgent(id)
+	if !slices.Equal(next.Agents, d.counter().Agents) {
+		d.Counter = &next
+	}
+}
+
+// counter is the session's counter as the event leaves it so far.
+func (d *draft) counter() record.Counter {
+	if d.Counter != nil {
+		return d.Counter.Clone()
+	}
+	return d.st.Counter.Clone()
 }
 
 // results finds the large results of an entry (SPEC A4), with their text as it was before the size rules cut it, where
@@ -86,9 +127,7 @@ func (d *draft) attach(lang dialect.Dialect, stamp project.Stamp, large []projec
 
 // number takes the next number of the session's artifacts.
 func (d *draft) number() artifacts.Seq {
-	if d.Counter == nil {
-		next := *d.st.Counter
-		d.Counter = &next
-	}
+	next := d.counter()
+	d.Counter = &next
 	return d.Counter.Take()
 }

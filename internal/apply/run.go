@@ -46,6 +46,7 @@ func (d *draft) sign(ctx context.Context, op events.Run) error {
 		return fmt.Errorf("%w %s: its thread %s is not there any more", ErrRun, op.ID, d.st.Key)
 	}
 	d.note(d.Head)
+	d.seeAgent(op.Agent)
 	if d.Head.Start.IsZero() {
 		d.start(itemDialect, nil)
 		d.timestamp(0)

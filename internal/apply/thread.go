@@ -151,6 +151,7 @@ func (d *draft) rename(ctx context.Context, op events.Rename) error {
 		return err
 	}
 	d.note(d.Head)
+	d.seeAgent(op.To)
 	d.closeOutputs(open)
 	d.Head.Batch = d.st.Batch.ID
 	d.Head.Sent = d.Head.N // under the name that it had: who takes it over sends none of them again under this one

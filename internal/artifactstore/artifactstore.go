@@ -72,6 +72,10 @@ type Artifacts struct {
 	// Local lets Open read registered files of this machine (SPEC A3), with the rights of this process. It is for a
 	// person's own tools; what serves others leaves it off.
 	Local bool
+
+	// Standing refuses a session that is not there. What is put, registered or counted for a session begins none then; nil:
+	// whoever puts begins it, as an import does.
+	Standing func(ctx context.Context, session string) error
 }
 
 // Of makes the registry of the system that a connection leads to. lane is the fence its commits are made behind.
@@ -90,7 +94,7 @@ type NewArtifact struct {
 
 // Put stores an artifact from its bytes (SPEC A3), however many.
 func (a *Artifacts) Put(ctx context.Context, n NewArtifact, body io.Reader) (artifacts.Record, error) {
-	f, err := a.begin(ctx)
+	f, err := a.begin(ctx, n.Session)
 	if err != nil {
 		return artifacts.Record{}, err
 	}
@@ -107,7 +111,7 @@ func (a *Artifacts) Put(ctx context.Context, n NewArtifact, body io.Reader) (art
 // they are, and go with the last artifact that names them: an object that is being removed must not be registered
 // again. Its name gives file name and media type where n says neither them nor the tool.
 func (a *Artifacts) RegisterObject(ctx context.Context, n NewArtifact, object string) (artifacts.Record, error) {
-	f, err := a.begin(ctx)
+	f, err := a.begin(ctx, n.Session)
 	if err != nil {
 		return artifacts.Record{}, err
 	}
@@ -169,16 +173,14 @@ func (a *Artifacts) complete(ctx context.Context, f *fence, n NewArtifact) (arti
 			return r, cmp.Or(err, taken(r))
 		}
 	}
-	if r.Writer == artifacts.FromAgent {
-		if _, err := a.claim(ctx, f, r); err != nil { // create decides this too
-			return r, err
-		}
-		return r, a.count(ctx, r.Session, f, func(c *record.Counter) { c.SeeAgent(r.Agent) })
-	}
-	if _, err := a.claim(ctx, f, r); err != nil {
+	if _, err := a.claim(ctx, f, r); err != nil { // create decides this too
 		return r, err
 	}
+	if r.Writer == artifacts.FromAgent {
+		return r, a.count(ctx, r.Session, f, func(c *record.Counter) { c.SeeAgent(r.Agent) })
+	}
 	err := a.count(ctx, r.Session, f, func(c *record.Counter) {
+		c.SeeAgent(r.Agent) // whose tool made it
 		if !f.given {
 			r.Seq = c.Take()
 		}
@@ -187,6 +189,14 @@ func (a *Artifacts) complete(ctx context.Context, f *fence, n NewArtifact) (arti
 		r.Filename = artifacts.ToolFile(r.Seq, n.Tool)
 	}
 	return r, err
+}
+
+// checkSession refuses what belongs to a session that is not there.
+func (a *Artifacts) checkSession(ctx context.Context, session string) error {
+	if a.Standing == nil {
+		return nil
+	}
+	return a.Standing(ctx, session)
 }
 
 // fence is what a new record is made behind: no collector began since its bytes were uploaded, and its session was not deleted since
@@ -198,7 +208,10 @@ type fence struct {
 	deleted record.Record // of events.DeletedKey, as it was then
 }
 
-func (a *Artifacts) begin(ctx context.Context) (*fence, error) {
+func (a *Artifacts) begin(ctx context.Context, session string) (*fence, error) {
+	if err := a.checkSession(ctx, session); err != nil {
+		return nil, err
+	}
 	f, err := a.records.Fence(ctx, a.lane)
 	return &fence{Fence: f}, err
 }
@@ -405,12 +418,18 @@ func busy(err error) error {
 
 // TakeNumber takes the session's next artifact number: for NewArtifact.Number of one artifact, or none (SPEC A1).
 func (a *Artifacts) TakeNumber(ctx context.Context, session string) (n artifacts.Seq, err error) {
+	if err := a.checkSession(ctx, session); err != nil {
+		return "", err
+	}
 	err = a.count(ctx, session, nil, func(c *record.Counter) { n = c.Take() })
 	return n, err
 }
 
 // TakeAgent takes the id of the next agent that a parent ("" = the root) starts in a session (SPEC A9).
 func (a *Artifacts) TakeAgent(ctx context.Context, session, parent, requested string) (id string, err error) {
+	if err := a.checkSession(ctx, session); err != nil {
+		return "", err
+	}
 	err = a.count(ctx, session, nil, func(c *record.Counter) { id = c.TakeAgent(parent, requested) })
 	return id, err
 }
@@ -442,6 +461,11 @@ func (a *Artifacts) count(ctx context.Context, session string, f *fence, change 
 				return err
 			case d.State == record.Removing:
 				return errDeleted
+			}
+			if f.deleted.Seq != rs[1].Seq || f.session == "" { // it may have gone since it was looked for
+				if err := a.checkSession(ctx, session); err != nil {
+					return err
+				}
 			}
 			f.session, f.deleted = session, rs[1]
 		}

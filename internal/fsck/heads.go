@@ -151,6 +151,7 @@ func (c *checker) head(ctx context.Context, h *head) (wrong []wrongHead, err err
 	case completed && len(h.Recent) > 0 && !c.states[h.Recent[0].Ref].end:
 		say("it is completed, and its last state is no end")
 	}
+	c.misread(h, say)
 	return wrong, nil
 }
 

@@ -17,6 +17,7 @@ import (
 // TestMisnamed: the name of an artifact's object that leads to a refused upload is no damage, and a repair puts it right.
 func TestMisnamed(t *testing.T) {
 	w := newWorld(t)
+	must.Do(w, w.cl.NewSession(t.Context(), "s", "/w", ""))
 	r, err := w.cl.PutArtifact(t.Context(), client.NewArtifact{Record: artifacts.Record{Session: "s"}}, strings.NewReader("mine"))
 	must.Do(w, err)
 	_, err = w.conn.Objects().UploadFrom(t.Context(), events.ArtifactsBucket, r.Object, strings.NewReader("another's"))

@@ -20,7 +20,9 @@ type state struct {
 	pack, node          int // index in packs, and in the pack
 	start, parent       casstore.Ref
 	index, first, count int64
-	end                 bool    // its role is that of an end
+	end                 bool  // its role is that of an end
+	dialect, lead       uint8 // of its entry; of a thread that ends with it, if led
+	led                 bool
 	entry               entryID // with Config.Lost
 	wrong               *cause  // of itself or of a state before it
 }
@@ -86,6 +88,7 @@ func (c *checker) state(r *resolver, i, node int, n casstore.Node) error {
 	}
 	s := &state{
 		pack: i, node: node, start: st.Start, parent: st.Parent, index: st.Entry.Index, first: st.Entry.First, count: st.Entry.Count, end: st.Role == threads.RoleEnd,
+		dialect: c.dialects.number(st.Entry.Dialect),
 	}
 	if c.cfg.Lost != "" {
 		s.entry = idOf(&st)

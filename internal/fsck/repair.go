@@ -105,6 +105,9 @@ func Fix(ctx context.Context, s Store, w Writer, packs Packs, cfg Config) (*Repo
 			}
 		}
 	}
+	if err := f.fixDialects(ctx); err != nil {
+		return nil, err
+	}
 	if err := f.fixNames(ctx); err != nil {
 		return nil, err
 	}

@@ -2,6 +2,7 @@ package httpapi
 
 import (
 	"context"
+	"crypto/sha256"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -40,9 +41,9 @@ func (a *api) entries(w http.ResponseWriter, r *http.Request) error {
 	}
 	switch mediaType(r) {
 	case typeJSON:
-		return a.store(w, r, cfg, a.one)
+		return a.store(w, r, cfg, a.one, a.again)
 	case typeNDJSON:
-		return a.store(w, r, cfg, a.stream)
+		return a.store(w, r, cfg, a.stream, a.lent)
 	}
 	return a.wrongType(r, typeJSON+" for one entry or "+typeNDJSON+" for an entry a line")
 }
@@ -54,15 +55,22 @@ func (a *api) events(w http.ResponseWriter, r *http.Request) error {
 	if g := access.From(r.Context()); !g.Everything() {
 		return fmt.Errorf("%w: %s is for some sessions only: POST to /v1/sessions/{session}/threads/{thread}/entries", errForbidden, g.Name)
 	}
-	return a.store(w, r, ingest.Config{Envelopes: true}, a.stream)
+	return a.store(w, r, ingest.Config{Envelopes: true}, a.stream, a.lent)
 }
 
 func (a *api) wrongType(r *http.Request, want string) error {
 	return fmt.Errorf("%w: Content-Type %.100q: use %s", errMedia, r.Header.Get("Content-Type"), want)
 }
 
-// store finds out as whom a request stores, and lets it. next returns the sequence after the last one it used.
-func (a *api) store(w http.ResponseWriter, r *http.Request, cfg ingest.Config, next func(http.ResponseWriter, *http.Request, ingest.Config) uint64) error {
+// storer stores what a request sends, and answers. It returns the sequence after the last one it used, and why nothing, or not all,
+// is known to be stored.
+type storer func(http.ResponseWriter, *http.Request, ingest.Config) (next uint64, err error)
+
+// store finds out as whom a request stores, and lets it. A request that does not say it is unnamed's.
+func (a *api) store(
+	w http.ResponseWriter, r *http.Request, cfg ingest.Config,
+	do storer, unnamed func(http.ResponseWriter, *http.Request, ingest.Config, storer),
+) error {
 	cfg.Trace = events.TraceParent(r.Header.Get(events.HeaderTrace))
 	cfg.User, cfg.Inbox, cfg.MaxBody, cfg.Patience = r.URL.Query().Get("user"), a.cfg.Inbox, a.cfg.MaxBody, a.cfg.Patience
 	if cfg.Envelopes {
@@ -78,14 +86,45 @@ func (a *api) store(w http.ResponseWriter, r *http.Request, cfg ingest.Config, n
 		return err
 	}
 	if named {
-		next(w, r, cfg)
+		_, _ = do(w, r, cfg) // it has answered
 		return nil
 	}
+	unnamed(w, r, cfg, do)
+	return nil
+}
+
+// lent stores lines under an identity of this process.
+func (a *api) lent(w http.ResponseWriter, r *http.Request, cfg ingest.Config, do storer) {
 	p := a.producers.take()
 	cfg.Producer, cfg.Start = p.id, p.next
-	p.next = max(p.next, next(w, r, cfg))
+	next, _ := do(w, r, cfg)
+	p.next = max(p.next, next)
 	a.producers.give(p)
-	return nil
+}
+
+// again stores one entry under an identity of this process; where its client was not told what became of an equal request, under
+// that one's: it is sent again.
+func (a *api) again(w http.ResponseWriter, r *http.Request, cfg ingest.Config, do storer) {
+	var key [sha256.Size]byte
+	begun := false
+	cfg.Identify = func(ctx context.Context, sum [sha256.Size]byte) (string, uint64, error) {
+		key = sha256.Sum256(fmt.Appendf(nil, "%s %q %q %q %x", cfg.Thread, cfg.Dialect, cfg.User, access.From(ctx).Name, sum))
+		at, err := a.attempts.take(ctx, key, time.Now())
+		if err != nil {
+			return "", 0, err
+		}
+		begun = true
+		return at.by.id, at.seq, nil
+	}
+	err := errors.New("the request is cut off")
+	defer func() {
+		if begun {
+			status, after := verdict(err)
+			told := err == nil || status < http.StatusInternalServerError && after == 0
+			a.attempts.end(key, told && r.Context().Err() == nil, time.Now())
+		}
+	}()
+	_, err = do(w, r, cfg)
 }
 
 // mayStore refuses what a persister would send to the dead letters: a step that refers to what is not stored, and an item
@@ -196,16 +235,16 @@ func identity(r *http.Request, cfg *ingest.Config) (named bool, err error) {
 }
 
 // one stores the body as one entry.
-func (a *api) one(w http.ResponseWriter, r *http.Request, cfg ingest.Config) uint64 {
+func (a *api) one(w http.ResponseWriter, r *http.Request, cfg ingest.Config) (next uint64, err error) {
 	_ = http.NewResponseController(w).SetReadDeadline(time.Now().Add(entryTime))
 	body := early{http.MaxBytesReader(w, r.Body, cfg.MaxBody+1)} // and its newline
 	seq, err := ingest.One(r.Context(), body, a.cfg.Publisher, cfg)
 	if err != nil {
 		a.fail(w, r, err)
-		return cfg.Start + 1
+		return cfg.Start + 1, err
 	}
 	answer(w, http.StatusAccepted, okay{OK: true, Seq: seq})
-	return seq + 1
+	return seq + 1, nil
 }
 
 // early says that a body which cannot be read to its end is the client's mistake.
@@ -221,7 +260,7 @@ func (e early) Read(p []byte) (int, error) {
 }
 
 // stream stores the body line by line, and answers with the result of each once it is durable or refused.
-func (a *api) stream(w http.ResponseWriter, r *http.Request, cfg ingest.Config) uint64 {
+func (a *api) stream(w http.ResponseWriter, r *http.Request, cfg ingest.Config) (next uint64, err error) {
 	ctl := http.NewResponseController(w)
 	_ = ctl.EnableFullDuplex() // the answer begins before the body ends
 	in := &timed{in: r.Body, ctl: ctl, time: func() time.Duration {
@@ -262,5 +301,5 @@ func (a *api) stream(w http.ResponseWriter, r *http.Request, cfg ingest.Config) 
 		w.Header().Set("Content-Type", typeNDJSON)
 		w.WriteHeader(http.StatusOK)
 	}
-	return max(sum.Next, cfg.Start)
+	return max(sum.Next, cfg.Start), err
 }

@@ -87,6 +87,7 @@ type api struct {
 	rooms     [lanes]*room // places of requests, by what they take
 	memory    *room        // bytes of bodies
 	producers producers
+	attempts  attempts // of requests that store one entry and say no producer
 	doubts    *doubts
 	roomy     recently[string]        // sessions with ample room, or a thread and its producer
 	takers    recently[events.Thread] // threads that take entries
@@ -113,6 +114,7 @@ func New(cfg Config) http.Handler {
 	}
 	cfg.Limits = cfg.Limits.WithDefaults()
 	a := &api{cfg: cfg, hub: newHub(cfg.Client, cfg.Log), doubts: newDoubts(cfg.records, cfg.Limits)}
+	a.attempts.producers = &a.producers
 	a.unlooked.keep, a.looks = cfg.Look, make(chan struct{}, mostBehind)
 	for lane, places := range map[lane]int{
 		storing: cfg.Writers, piping: cfg.Pipes, uploading: cfg.Requests, reading: cfg.Requests, sending: cfg.Outputs, following: cfg.Readers,

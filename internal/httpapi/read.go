@@ -127,7 +127,7 @@ func (a *api) blob(w http.ResponseWriter, r *http.Request) error {
 
 // putArtifact stores the body as an artifact, however long. A client that goes away in the middle leaves none.
 func (a *api) putArtifact(w http.ResponseWriter, r *http.Request) error {
-	session, err := a.standing(r)
+	session, err := sessionOf(r)
 	if err != nil {
 		return err
 	}
@@ -145,7 +145,7 @@ func (a *api) putArtifact(w http.ResponseWriter, r *http.Request) error {
 	if err == nil {
 		answer(w, http.StatusCreated, client.ArtifactJSON(rec))
 	}
-	return err
+	return orBegin(session, err)
 }
 
 // typeOf is what a request says of its body: nothing where it is what a client sends that was told nothing, and where the file's

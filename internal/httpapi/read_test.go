@@ -45,6 +45,7 @@ func one(h map[string][]string, name string) string { return strings.Join(h[name
 // TestCleanupByAge: an age is a time, or how long ago; anything else is refused, and removes nothing.
 func TestCleanupByAge(t *testing.T) {
 	ctx, c, url := world(t)
+	must.Do(t, c.NewSession(ctx, "s", "/w", ""))
 	must.Get(c.PutArtifact(ctx, client.NewArtifact{Record: artifacts.Record{Session: "s"}}, strings.NewReader("x")))(t)
 	for than, want := range map[string]struct {
 		status, found int
@@ -65,6 +66,7 @@ func TestCleanupByAge(t *testing.T) {
 // Artifacts are downloads: whole or in part, with an ETag, and never shown by a browser (DESIGN 11).
 func TestReadArtifact(t *testing.T) {
 	ctx, cl, url := world(t)
+	must.Do(t, cl.NewSession(ctx, "s", "/w", ""))
 	text := strings.Repeat("line\n", 300_000)
 	r, err := cl.PutArtifact(ctx, client.NewArtifact{Tool: "bash", Record: artifacts.Record{Session: "s", MIME: "text/html", Filename: `a "b".html`}}, strings.NewReader(text))
 	if err != nil {
@@ -150,6 +152,7 @@ func TestReadAddress(t *testing.T) {
 			t.Errorf("%s = %d %s, want %d %s", q.query, status, body, q.status, q.want)
 		}
 	}
+	must.Do(t, cl.NewSession(ctx, "s", "/w", ""))
 	must.Get(cl.PutArtifact(ctx, client.NewArtifact{Tool: "t", Record: artifacts.Record{Session: "s"}}, strings.NewReader("a\nb\nc\n")))(t)
 	id, err := cl.AgentID(ctx, "s", "", "Review")
 	if err != nil || id != "0-Review" {

@@ -33,16 +33,12 @@ func sessionOf(r *http.Request) (string, error) {
 	return session, events.CheckToken("session", session)
 }
 
-// standing is sessionOf a session that is there: what belongs to one begins none, so that a misspelt name is told.
-func (a *api) standing(r *http.Request) (string, error) {
-	session, err := sessionOf(r)
-	if err == nil {
-		err = a.cfg.Client.AwaitSession(r.Context(), session)
+// orBegin adds to the error that there is no such session how to begin it.
+func orBegin(session string, err error) error {
+	if errors.Is(err, client.ErrSessionNotFound) && !errors.Is(err, client.ErrBehind) {
+		return fmt.Errorf("%w with POST /v1/sessions/%s", err, session)
 	}
-	if errors.Is(err, client.ErrSessionNotFound) {
-		err = fmt.Errorf("%w: nothing is stored: publish something to it first, or begin it with POST /v1/sessions/%s", err, session)
-	}
-	return session, err
+	return err
 }
 
 // asked is the session that the query names; "" for none.

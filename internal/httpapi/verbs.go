@@ -15,9 +15,6 @@ import (
 	"spool/pkg/events"
 )
 
-// maxBlob is the longest blob that is taken, in bytes: it is held in memory.
-const maxBlob = 8 << 20
-
 // maxAgentID is the longest id of an agent that starts others, in bytes: a session's counter holds each of them.
 const maxAgentID = 512
 
@@ -148,7 +145,7 @@ func (a *api) moveSession(w http.ResponseWriter, r *http.Request) error {
 }
 
 func (a *api) agentID(w http.ResponseWriter, r *http.Request) error {
-	session, err := a.standing(r)
+	session, err := sessionOf(r)
 	if err != nil {
 		return err
 	}
@@ -173,7 +170,7 @@ func (a *api) agentID(w http.ResponseWriter, r *http.Request) error {
 		return err
 	}
 	id, err := a.cfg.Client.AgentID(r.Context(), session, in.Parent, in.Name)
-	return named(w, http.StatusCreated, id, err)
+	return named(w, http.StatusCreated, id, orBegin(session, err))
 }
 
 func (a *api) artifactNumber(w http.ResponseWriter, r *http.Request) error {
@@ -183,7 +180,7 @@ func (a *api) artifactNumber(w http.ResponseWriter, r *http.Request) error {
 	if err := read(w, r, &in); err != nil {
 		return err
 	}
-	session, err := a.standing(r)
+	session, err := sessionOf(r)
 	if err != nil {
 		return err
 	}
@@ -191,12 +188,12 @@ func (a *api) artifactNumber(w http.ResponseWriter, r *http.Request) error {
 	if err == nil {
 		answer(w, http.StatusCreated, map[string]any{"ok": true, "number": n, "filename": name})
 	}
-	return err
+	return orBegin(session, err)
 }
 
 func (a *api) putBlob(w http.ResponseWriter, r *http.Request) error {
 	_ = http.NewResponseController(w).SetReadDeadline(time.Now().Add(entryTime))
-	b, err := io.ReadAll(http.MaxBytesReader(w, r.Body, maxBlob))
+	b, err := io.ReadAll(http.MaxBytesReader(w, r.Body, client.MaxBlob))
 	if err != nil {
 		return fmt.Errorf("%w: %w", ErrRequest, err)
 	}
@@ -264,7 +261,7 @@ func (a *api) register(w http.ResponseWriter, r *http.Request) error {
 	if g := access.From(r.Context()); !g.Everything() {
 		return fmt.Errorf("%w: %s is for some sessions only, and an object may be of any: post its bytes", errForbidden, g.Name)
 	}
-	session, err := a.standing(r)
+	session, err := sessionOf(r)
 	if err != nil {
 		return err
 	}
@@ -275,7 +272,7 @@ func (a *api) register(w http.ResponseWriter, r *http.Request) error {
 	if err == nil {
 		answer(w, http.StatusCreated, client.ArtifactJSON(rec))
 	}
-	return err
+	return orBegin(session, err)
 }
 
 func (a *api) cleanup(w http.ResponseWriter, r *http.Request) error {
@@ -288,7 +285,7 @@ func (a *api) cleanup(w http.ResponseWriter, r *http.Request) error {
 	if err := read(w, r, &in); err != nil {
 		return err
 	}
-	session, err := a.standing(r)
+	session, err := sessionOf(r)
 	if err != nil {
 		return err
 	}
@@ -304,7 +301,7 @@ func (a *api) cleanup(w http.ResponseWriter, r *http.Request) error {
 	if err == nil {
 		answer(w, http.StatusOK, client.ReportJSON(report))
 	}
-	return err
+	return orBegin(session, err)
 }
 
 // isSet reads a parameter that is true or false: it is true where it stands, unless it says false.

@@ -3,6 +3,7 @@ package ingest
 import (
 	"cmp"
 	"context"
+	"crypto/sha256"
 	"errors"
 	"fmt"
 	"io"
@@ -49,6 +50,9 @@ type Config struct {
 	Producer string
 	Epoch    uint64
 	Start    uint64
+
+	// Identify, if not nil, is asked by One for Producer and Start once it has read the entry; sum is its SHA-256.
+	Identify func(ctx context.Context, sum [sha256.Size]byte) (producer string, start uint64, err error)
 
 	User string // user_id stamped on items (SPEC I6)
 	Host string // machine of the agent
@@ -133,7 +137,7 @@ func (c Config) withDefaults() Config {
 // Validate reports every problem at once.
 func (c Config) Validate() error {
 	var errs []error
-	if c.Producer == "" || len(c.Producer) > 256 {
+	if c.Producer == "" && c.Identify == nil || len(c.Producer) > 256 {
 		errs = append(errs, fmt.Errorf("%w: producer must have 1 to 256 bytes, has %d", ErrEntry, len(c.Producer)))
 	}
 	if !c.Envelopes {
@@ -190,12 +194,17 @@ func One(ctx context.Context, r io.Reader, out Publisher, cfg Config) (seq uint6
 		return 0, err
 	}
 	cfg = cfg.withDefaults()
-	s := &stream{cfg: cfg, out: out, seq: cfg.Start - 1}
 	l, err := whole(ctx, r, cfg)
 	defer cfg.Room.Give(l.held)
 	if err != nil {
 		return 0, err
 	}
+	if cfg.Identify != nil && !l.long {
+		if cfg.Producer, cfg.Start, err = cfg.Identify(ctx, l.sum()); err != nil {
+			return 0, err
+		}
+	}
+	s := &stream{cfg: cfg, out: out, seq: cfg.Start - 1}
 	e, err := s.event(ctx, l)
 	if err != nil {
 		return 0, err

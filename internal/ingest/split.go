@@ -4,6 +4,7 @@ import (
 	"bufio"
 	"bytes"
 	"context"
+	"crypto/sha256"
 	"errors"
 	"fmt"
 	"io"
@@ -18,6 +19,14 @@ type line struct {
 	long bool            // longer than allowed; text is nil
 	ref  *events.BodyRef // in the inbox; text is nil
 	held int             // bytes of room that it has taken
+}
+
+// sum is the line's SHA-256.
+func (l line) sum() [sha256.Size]byte {
+	if l.ref != nil {
+		return l.ref.Sum
+	}
+	return sha256.Sum256(l.text)
 }
 
 // split reads lines in a goroutine of its own, because a Read cannot be given up, until r ends or stop is called. Once the

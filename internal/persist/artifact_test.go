@@ -12,6 +12,7 @@ import (
 	"testing"
 	"time"
 
+	"spool/internal/artifactstore"
 	"spool/internal/must"
 	"spool/internal/natstest"
 	"spool/internal/persist"
@@ -21,6 +22,13 @@ import (
 	"spool/pkg/events"
 	"spool/pkg/sessions"
 )
+
+// putAlone puts an artifact into a session that has nothing else, as an import does.
+func (r *rig) putAlone(t *testing.T, session, text string) artifacts.Record {
+	t.Helper()
+	n := artifactstore.NewArtifact{Record: artifacts.Record{Session: session}}
+	return must.Get(artifactstore.Of(r.conn, 0).Put(soon(t), n, strings.NewReader(text)))(t)
+}
 
 // The fork of a session reads the artifacts of its source by their numbers, also when those are removed, and counts on from
 // them (SPEC A7).
@@ -135,7 +143,7 @@ func TestForkOfNumbers(t *testing.T) {
 		t.Errorf("first number of a fork of a session whose artifact 0 was deleted = %s, want 1", a.Seq)
 	}
 	put("s0", "theirs")
-	put("own", "0 of its own")
+	r.putAlone(t, "own", "0 of its own")
 	put("own", "1 of its own")
 	r.forkAlone(t, events.Thread{Session: "own", Name: events.MainThread}, wholeOf("s0"))
 	res := must.Get(r.Resolve(ctx, "own", "artifact://1", artifacts.Lines{}))(t)

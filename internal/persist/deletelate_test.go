@@ -102,10 +102,7 @@ func TestConditionalDeletionSparesALateArtifact(t *testing.T) {
 func TestConditionalDeletionOfASessionOfArtifacts(t *testing.T) {
 	r := newRig(t)
 	r.start(nil)
-	_, err := r.PutArtifact(t.Context(), client.NewArtifact{Record: artifacts.Record{Session: "s", Filename: "f.txt"}}, strings.NewReader("x"))
-	if err != nil {
-		t.Fatal(err)
-	}
+	r.putAlone(t, "s", "x")
 	for range 2 {
 		_, err := r.DeleteSession(brief(t), "s", client.Deletion{Plain: true, UnchangedSince: 1})
 		must.Is(t, err, client.ErrSessionWritten, "DeleteSession")

@@ -111,7 +111,7 @@ func (h *outputCache) trim() {
 }
 
 // loadOutputs reads the outputs that a batch has pieces of and that are not in memory, and the counters of the sessions in
-// which one ends, an entry may have a large result, or a fork begins, in one go.
+// which one ends, an entry may have a large result, a fork begins, or an agent is named by its id, in one go.
 func (l *lane) loadOutputs(ctx context.Context, batch []*staged) error {
 	h := &l.outputs
 	h.trim()
@@ -119,8 +119,12 @@ func (l *lane) loadOutputs(ctx context.Context, batch []*staged) error {
 	var keys []string
 	var take []func([]record.Record) (read int, err error) // each is given the records from its own on
 	for _, s := range batch {
+		if !s.known || s.bad != nil {
+			continue
+		}
 		chunk := s.event.Kind == events.KindChunk
-		if !chunk && !l.p.rules.MayNumber(&s.event.Event, s.event.Text) || !s.known || s.bad != nil {
+		numbers := l.p.rules.MayNumber(&s.event, l.heads.threads[s.event.Thread].Head.Start.IsZero())
+		if !chunk && !numbers {
 			continue
 		}
 		session := s.event.Thread.Session
@@ -132,7 +136,7 @@ func (l *lane) loadOutputs(ctx context.Context, batch []*staged) error {
 			lost := l.lostArtifact(key)
 			take = append(take, func(rs []record.Record) (int, error) { return l.takeOutput(ctx, o, rs, lost) })
 		}
-		if chunk && (s.event.Chunk.Op == events.ChunkData || s.event.Chunk.Op == events.ChunkStart) || counters[session] != nil {
+		if !numbers || counters[session] != nil {
 			continue
 		}
 		if n := h.counters[session]; n == nil || n.pending.Load() == 0 { // others may have taken numbers since

@@ -23,6 +23,13 @@ func (c *Counter) SeeAgent(id string) {
 	}
 }
 
+// NamesAgent reports whether a name is an agent's id with an index, so that SeeAgent goes by it.
+func NamesAgent(name string) bool {
+	var c Counter
+	c.SeeAgent(name)
+	return len(c.Agents) > 0
+}
+
 func (c *Counter) raiseAgent(parent string, n artifacts.Seq) {
 	for i := range c.Agents {
 		if c.Agents[i].Parent == parent {

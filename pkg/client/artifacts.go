@@ -10,6 +10,7 @@ import (
 
 	"spool/internal/artifactstore"
 	"spool/internal/project"
+	"spool/internal/record"
 	"spool/internal/rehydrate"
 	"spool/pkg/artifacts"
 	"spool/pkg/dialect"
@@ -37,28 +38,45 @@ func (c *Client) Warning(warn func(rehydrate.Missing)) *Client {
 
 func (c *Client) artifactStore() *artifactstore.Artifacts {
 	a := artifactstore.Of(c.conn, 0)
-	a.Local = !c.serving
+	a.Local, a.Standing = !c.serving, c.standing
 	return a
 }
 
+// standing refuses a session that is not there: what belongs to a session begins none, so that a misspelt name is told. Who may not
+// look for it is taken at their word.
+func (c *Client) standing(ctx context.Context, session string) error {
+	err := c.AwaitSession(ctx, session)
+	switch {
+	case errors.Is(err, record.ErrDenied):
+		return nil
+	case errors.Is(err, ErrSessionNotFound) && !errors.Is(err, ErrBehind):
+		return fmt.Errorf("%w: nothing is stored: publish something to it first, or begin it", err)
+	}
+	return err
+}
+
 // PutArtifact stores the bytes of body as an artifact (SPEC A3). It reads body once, to its end, in bounded memory. The
-// artifact exists when it returns, or not at all.
+// artifact exists when it returns, or not at all. ErrSessionNotFound: there is no such session, and body was not read; NewSession,
+// StartThread and whatever is published begin one.
 func (c *Client) PutArtifact(ctx context.Context, a NewArtifact, body io.Reader) (artifacts.Record, error) {
 	return c.artifactStore().Put(ctx, a, body)
 }
 
 // RegisterObject makes an artifact of an object that its tool put into the bucket spool_artifacts itself (SPEC A3).
+// ErrSessionNotFound: there is no such session.
 func (c *Client) RegisterObject(ctx context.Context, a NewArtifact, object string) (artifacts.Record, error) {
 	return c.artifactStore().RegisterObject(ctx, a, object)
 }
 
 // RegisterFile makes an artifact of a file of this machine, which stays where it is (SPEC A3).
+// ErrSessionNotFound: there is no such session.
 func (c *Client) RegisterFile(ctx context.Context, a NewArtifact, path string) (artifacts.Record, error) {
 	return c.artifactStore().RegisterFile(ctx, a, path)
 }
 
 // ArtifactNumber takes the session's next artifact number ahead of the artifact, which is put with it as Number; one
 // that is not put stays a gap (SPEC A1). name is what the artifact's file is called then, if it gets no other name.
+// ErrSessionNotFound: there is no such session.
 func (c *Client) ArtifactNumber(ctx context.Context, session, tool string) (n artifacts.Seq, name string, err error) {
 	if n, err = c.artifactStore().TakeNumber(ctx, session); err != nil {
 		return "", "", err
@@ -68,6 +86,7 @@ func (c *Client) ArtifactNumber(ctx context.Context, session, tool string) (n ar
 
 // AgentID takes the id of the next agent that parent ("" = the root) starts in a session. The agent's output is put with
 // Writer artifacts.FromAgent and this id as Agent, and is found as agent://<id> (SPEC A9).
+// ErrSessionNotFound: there is no such session.
 func (c *Client) AgentID(ctx context.Context, session, parent, requested string) (string, error) {
 	return c.artifactStore().TakeAgent(ctx, session, parent, requested)
 }
@@ -105,7 +124,13 @@ func (c *Client) DeleteArtifact(ctx context.Context, id artifacts.ID) error {
 }
 
 // CleanupArtifacts removes the artifacts that how selects, or only says which they are: the zero value does that (SPEC A5).
+// ErrSessionNotFound: there is no session of the name that how says.
 func (c *Client) CleanupArtifacts(ctx context.Context, how artifacts.Cleanup) (artifacts.Report, error) {
+	if how.Session != "" && !how.EverySession {
+		if err := c.standing(ctx, how.Session); err != nil {
+			return artifacts.Report{}, err
+		}
+	}
 	return artifacts.Clean(ctx, c.artifactStore(), how)
 }
 

@@ -10,6 +10,7 @@ import (
 	"testing"
 	"time"
 
+	"spool/internal/artifactstore"
 	"spool/internal/must"
 	"spool/internal/natsio"
 	"spool/internal/natstest"
@@ -132,7 +133,8 @@ func TestAwaitSession(t *testing.T) {
 	c, ctx := client.New(conn), t.Context()
 	must.Is(t, c.AwaitSession(ctx, "nothing"), client.ErrSessionNotFound, "AwaitSession of what was never there")
 	must.Is(t, c.AwaitSession(ctx, "a.b"), events.ErrToken, "AwaitSession of what is no name")
-	must.Get(c.PutArtifact(ctx, client.NewArtifact{Record: artifacts.Record{Session: "files", Filename: "a"}}, strings.NewReader("a")))(t)
+	alone := client.NewArtifact{Record: artifacts.Record{Session: "files", Filename: "a"}}
+	must.Get(artifactstore.Of(conn, 0).Put(ctx, alone, strings.NewReader("a")))(t) // as an import does
 	must.Do(t, c.AwaitSession(ctx, "files"))
 	side := events.Event{Producer: "p", Seq: 1, Kind: events.KindEntry, Dialect: "raw", Thread: events.Thread{Session: "side", Name: "other"}, Body: []byte("x")}
 	must.Do(t, conn.Events().PublishEvents(ctx, []*events.Event{&side}))

@@ -13,6 +13,9 @@ import (
 	"spool/pkg/events"
 )
 
+// MaxBlob is the longest blob that HTTP and the commands take, in bytes: it is held in memory. What is longer is an artifact.
+const MaxBlob = 8 << 20
+
 // PutBlob stores bytes under their SHA-256 and returns when they are durable, so that a step can refer to them. Publish the step
 // next: a collector takes what nothing refers to.
 func (c *Client) PutBlob(ctx context.Context, b []byte) (casstore.Ref, error) {

@@ -137,12 +137,20 @@ func (r *Run) End(ctx context.Context, state artifacts.RunStatus, summary string
 	return err
 }
 
-// Wait returns when the last that was said of the run is applied.
+// Wait returns when the last that was said of the run is applied. ErrRefused: its thread has ended, or another thread began a run of
+// that id first.
 func (r *Run) Wait(ctx context.Context) error {
 	r.mu.Lock()
 	seq := r.seq
 	r.mu.Unlock()
-	return r.client.awaitStored(ctx, r.thread, r.pub.Producer(), 0, seq)
+	if err := r.client.awaitStored(ctx, r.thread, r.pub.Producer(), 0, seq); err != nil {
+		return err
+	}
+	now, err := r.client.run(ctx, r.thread.Session, r.id)
+	if errors.Is(err, ErrNoRun) || err == nil && now.Thread != r.thread.Name {
+		err = fmt.Errorf("run %s of %s: %w", r.id, r.thread, ErrRefused)
+	}
+	return err
 }
 
 func (r *Run) over() {
@@ -221,20 +229,53 @@ func (c *Client) EndRun(ctx context.Context, session, id string, state artifacts
 	if was.Status.Ended() {
 		return endedAs(was)
 	}
-	t := events.Thread{Session: session, Name: was.Thread}
-	p := c.Publisher(PublisherConfig{})
-	op := events.Run{ID: id, State: string(state), Summary: summary}
-	if err := p.Control(ctx, t, 1, events.Control{Op: events.OpRun, Run: &op}); err != nil {
-		return err
-	}
-	if err := c.awaitStored(ctx, t, p.Producer(), 0, 1); err != nil {
-		return err
-	}
-	now, err := c.run(ctx, session, id)
+	now, err := c.signOf(ctx, session, was, events.Run{ID: id, State: string(state), Summary: summary})
 	if err == nil && now.Status != state { // another end was first
 		err = endedAs(now)
 	}
 	return err
+}
+
+// RenewRun gives a sign of life of a run that another program began, and returns when that is applied: its lease begins anew. Of cfg
+// State, Lease and Summary count; what is zero stays as it was. ErrNoRun: there is none of that id. ErrRunEnded: it has ended.
+func (c *Client) RenewRun(ctx context.Context, session, id string, cfg RunConfig) error {
+	was, err := c.run(ctx, session, id)
+	if err != nil {
+		return err
+	}
+	state := cmp.Or(cfg.State, was.Status)
+	switch _, bad := artifacts.ParseRunStatus(string(state)); {
+	case was.Status.Ended():
+		return endedAs(was)
+	case bad != nil:
+		return fmt.Errorf("%w: run %s: %w", events.ErrControl, id, bad)
+	case state.Ended(), !was.Status.CanBecome(state):
+		return fmt.Errorf("%w: run %s is %s: a sign of life can not make it %s", events.ErrControl, id, was.Status, state)
+	case cfg.Lease != 0 && cfg.Lease < leastLease:
+		return fmt.Errorf("%w: run %s: lease of %v; use at least %v", events.ErrControl, id, cfg.Lease, leastLease)
+	}
+	op := events.Run{ID: id, State: string(state), Lease: cfg.Lease.Milliseconds(), Summary: cfg.Summary}
+	if state == artifacts.RunRunning && was.Lease == 0 {
+		op.Lease = cmp.Or(op.Lease, defaultLease.Milliseconds())
+	}
+	now, err := c.signOf(ctx, session, was, op)
+	if err == nil && now.Status.Ended() { // an end was first
+		err = endedAs(now)
+	}
+	return err
+}
+
+// signOf publishes what somebody says of a run from outside, and gives the run when that is applied.
+func (c *Client) signOf(ctx context.Context, session string, was record.Run, op events.Run) (record.Run, error) {
+	t := events.Thread{Session: session, Name: was.Thread}
+	p := c.Publisher(PublisherConfig{})
+	if err := p.Control(ctx, t, 1, events.Control{Op: events.OpRun, Run: &op}); err != nil {
+		return was, err
+	}
+	if err := c.awaitStored(ctx, t, p.Producer(), 0, 1); err != nil {
+		return was, err
+	}
+	return c.run(ctx, session, was.ID)
 }
 
 // RunInfo is a run as it counts at the moment of its listing.

@@ -1,0 +1,64 @@
+package client_test
+
+import (
+	"context"
+	"io"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"spool/internal/must"
+	"spool/pkg/artifacts"
+	"spool/pkg/client"
+	"spool/pkg/events"
+)
+
+// TestOfASessionThatIsNotThere: what belongs to a session is refused where there is none of that name, and begins none; what a
+// session begins with, and what was published to one a moment ago, is enough.
+func TestOfASessionThatIsNotThere(t *testing.T) {
+	r, ctx := newRig(t), t.Context()
+	file := filepath.Join(t.TempDir(), "log")
+	must.Do(t, os.WriteFile(file, []byte("built"), 0o600))
+	must.Get(r.conn.Objects().UploadFrom(ctx, events.ArtifactsBucket, "a/b", strings.NewReader("built")))(t)
+	of := client.NewArtifact{Tool: "make", Record: artifacts.Record{Session: "build"}}
+	unread := strings.NewReader("built")
+	calls := map[string]func(context.Context) error{
+		"PutArtifact":    func(ctx context.Context) error { _, err := r.PutArtifact(ctx, of, unread); return err },
+		"RegisterObject": func(ctx context.Context) error { _, err := r.RegisterObject(ctx, of, "a/b"); return err },
+		"RegisterFile":   func(ctx context.Context) error { _, err := r.RegisterFile(ctx, of, file); return err },
+		"ArtifactNumber": func(ctx context.Context) error { _, _, err := r.ArtifactNumber(ctx, "build", ""); return err },
+		"AgentID":        func(ctx context.Context) error { _, err := r.AgentID(ctx, "build", "", "Plan"); return err },
+		"CleanupArtifacts": func(ctx context.Context) error {
+			_, err := r.CleanupArtifacts(ctx, artifacts.Cleanup{Session: "build", Apply: true})
+			return err
+		},
+	}
+	refused := func() {
+		t.Helper()
+		for name, call := range calls {
+			must.Is(t, call(ctx), client.ErrSessionNotFound, name+" of a session that is not there")
+		}
+		must.Is(t, r.AwaitSession(ctx, "build"), client.ErrSessionNotFound, "AwaitSession behind what was refused")
+		if left := must.Get(io.ReadAll(unread))(t); string(left) != "built" {
+			t.Errorf("of the body of a refused artifact %q is left, want all", left)
+		}
+		unread.Reset("built")
+	}
+	refused()
+	must.Do(t, r.NewSession(ctx, "build", "/w", ""))
+	for name, call := range calls {
+		if err := call(ctx); err != nil {
+			t.Errorf("%s of a session that has begun: %v", name, err)
+		}
+	}
+	must.Get(r.DeleteSession(ctx, "build", client.Deletion{}))(t)
+	unread.Reset("built")
+	refused()
+	p := r.Publisher(client.PublisherConfig{})
+	entry := client.Entry{Thread: events.Thread{Session: "build", Name: "side"}, Dialect: "raw", Body: []byte("a line")}
+	must.Do(t, p.Publish(ctx, entry)) // and no waiting
+	if got := must.Get(r.PutArtifact(ctx, of, unread))(t); got.Seq != "0" {
+		t.Errorf("the first artifact of the next life has the number %s, want 0", got.Seq)
+	}
+}
