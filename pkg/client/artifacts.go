@@ -43,13 +43,13 @@ func (c *Client) artifactStore() *artifactstore.Artifacts {
 }
 
 // standing refuses a session that is not there: what belongs to a session begins none, so that a misspelt name is told. Who may not
-// look for it is taken at their word.
+// look for it is taken at their word, and so is who published to it what no persister comes to within five seconds.
 func (c *Client) standing(ctx context.Context, session string) error {
 	err := c.AwaitSession(ctx, session)
 	switch {
-	case errors.Is(err, record.ErrDenied):
+	case errors.Is(err, record.ErrDenied), errors.Is(err, ErrBehind):
 		return nil
-	case errors.Is(err, ErrSessionNotFound) && !errors.Is(err, ErrBehind):
+	case errors.Is(err, ErrSessionNotFound):
 		return fmt.Errorf("%w: nothing is stored: publish something to it first, or begin it", err)
 	}
 	return err

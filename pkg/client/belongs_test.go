@@ -9,6 +9,7 @@ import (
 	"testing"
 
 	"spool/internal/must"
+	"spool/internal/natstest"
 	"spool/pkg/artifacts"
 	"spool/pkg/client"
 	"spool/pkg/events"
@@ -61,4 +62,15 @@ func TestOfASessionThatIsNotThere(t *testing.T) {
 	if got := must.Get(r.PutArtifact(ctx, of, unread))(t); got.Seq != "0" {
 		t.Errorf("the first artifact of the next life has the number %s, want 0", got.Seq)
 	}
+}
+
+// Where no persister has come to what was published to a session, it is begun all the same: what belongs to it is stored.
+func TestOfASessionThatIsOnItsWay(t *testing.T) {
+	r, ctx := client.New(natstest.Conn(t)), t.Context()
+	of := client.NewArtifact{Record: artifacts.Record{Session: "soon"}}
+	must.Do(t, r.Publisher(client.PublisherConfig{}).Publish(ctx, client.Entry{Thread: thread("soon"), Dialect: "raw", Body: []byte("a line")}))
+	must.Get(r.PutArtifact(ctx, of, strings.NewReader("built")))(t)
+	of.Session = "sooner"
+	_, err := r.PutArtifact(ctx, of, strings.NewReader("built"))
+	must.Is(t, err, client.ErrSessionNotFound, "PutArtifact of a session to which nothing was published")
 }
