@@ -41,8 +41,14 @@ func (d *draft) besideLast(h *threads.Head) bool { return d.e.Shared && d.e.At =
 func (d *draft) reused(ctx context.Context, h *threads.Head, last uint64) (Verdict, error) {
 	repeated, seq, is := Verdict{Is: Repeated}, d.e.Event.Seq, d.e.came()
 	given, err := d.given(ctx, h, last+1)
-	if err != nil || !given.names(seq, d.e.At) {
+	if err != nil || given.own == nil {
 		return repeated, err
+	}
+	if !given.names(seq, d.e.At) {
+		if d.besideLast(h) { // itself
+			return repeated, nil
+		}
+		return d.lateForgotten(ctx, h)
 	}
 	if again, err := d.before(ctx, given); err != nil || again {
 		return repeated, err
@@ -54,6 +60,21 @@ func (d *draft) reused(ctx context.Context, h *threads.Head, last uint64) (Verdi
 	}
 	return Refused(fmt.Errorf("%w: event %d of the producer %s: give every entry a sequence of its own",
 		ErrReused, seq, d.e.Producer)), nil
+}
+
+// lateForgotten is the verdict over an event whose sequence a head counts as seen, and that nothing in the thread's life had. It is new, and
+// late in a gap that the head has forgotten, if nothing of its session had it since.
+func (d *draft) lateForgotten(ctx context.Context, h *threads.Head) (Verdict, error) {
+	given, err := d.session(ctx, h, d.e.At)
+	if err != nil || given == nil || given.Names(d.e.Event.Seq, d.e.At) || d.op.Op == events.OpTail {
+		return Verdict{Is: Repeated}, err
+	}
+	return Refused(cameLate(&d.e.Event)), nil
+}
+
+// cameLate is why an event is refused that comes behind a later one of its producer.
+func cameLate(e *events.Event) error {
+	return fmt.Errorf("%w: event %d of the producer %s", ErrLate, e.Seq, e.Producer)
 }
 
 // fenced is the verdict over an event of an earlier epoch than the one that a head knows.
@@ -89,9 +110,14 @@ func (d *draft) given(ctx context.Context, h *threads.Head, before uint64) (g gi
 	if err != nil || g.own == nil || g.own.Before(d.e.Event.Seq, d.e.came(), d.e.At) {
 		return g, err
 	}
-	all := events.Thread{Session: d.st.Key.Session, Name: events.EveryThread}
-	g.all, err = d.w.Given(ctx, all, d.e.Producer, d.e.Epoch, max(h.Began, d.begins()), before)
+	g.all, err = d.session(ctx, h, before)
 	return g, err
+}
+
+// session is what the producer of an event gave its sequences to in all threads of the session, since a thread began.
+func (d *draft) session(ctx context.Context, h *threads.Head, before uint64) (*events.Given, error) {
+	all := events.Thread{Session: d.st.Key.Session, Name: events.EveryThread}
+	return d.w.Given(ctx, all, d.e.Producer, d.e.Epoch, max(h.Began, d.begins()), before)
 }
 
 // before reports whether the event's sequence was given to the same before: to this thread, under any name that it had. What came under

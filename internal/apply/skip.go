@@ -59,7 +59,7 @@ func (d *draft) late(ctx context.Context) (verdict Verdict, late bool, err error
 	case d.e.Bad != nil:
 		return d.refuse(d.e.Bad), true, nil
 	}
-	return d.refuse(fmt.Errorf("%w: event %d of the producer %s", ErrLate, d.e.Event.Seq, d.e.Producer)), true, nil
+	return d.refuse(cameLate(&d.e.Event)), true, nil
 }
 
 // forgets reports whether a head may have forgotten the producer of an event that it has passed. If it has not, EVENTS

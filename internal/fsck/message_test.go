@@ -1,10 +1,12 @@
 package fsck_test
 
 import (
+	"fmt"
 	"testing"
 
 	"spool/internal/fsck"
 	"spool/pkg/events"
+	"spool/pkg/threads"
 )
 
 // A message whose first entry comes late and whose second one has the sequence of another entry: both are acked, so both are dead letters.
@@ -32,4 +34,20 @@ func TestReusedBehindALateOneOfItsMessage(t *testing.T) {
 func withEntry(e events.Event, seq uint64, text string) events.Event {
 	e.More = append(e.More, events.Entry{Seq: seq, Body: step(text)})
 	return e
+}
+
+// A head knows a few of the gaps that a producer leaves. What comes late in another one is not lost either.
+func TestLateInAForgottenGap(t *testing.T) {
+	w := newWorld(t)
+	var steps []any
+	for seq := uint64(1); seq <= 2*threads.GapsOfProducer+5; seq += 2 {
+		steps = append(steps, entryOf(thA, "p", seq, 0, fmt.Sprint("entry ", seq)))
+	}
+	w.play(append(steps, settles, entryOf(thA, "p", 2, 0, "late"), entryOf(thA, "p", 2, 0, "late"), entryOf(thA, "p", 3, 0, "entry 3"))...)
+	if n := w.letters(); n != 1 {
+		t.Errorf("%d dead letters, want 1", n)
+	}
+	for _, f := range w.account(fsck.Config{}).Findings {
+		t.Errorf("accounts: %v", f)
+	}
 }
