@@ -12,6 +12,7 @@ import (
 	"spool/internal/must"
 	"spool/internal/natsio"
 	"spool/pkg/client"
+	"spool/pkg/events"
 )
 
 // export writes one session into a directory.
@@ -77,8 +78,8 @@ func TestExportKeepsWhatIsThere(t *testing.T) {
 	}
 }
 
-// What a program wrote behind an export of a thread that Spool began is imported beside that thread. The next export of it does not
-// take the file back to where the thread is (SPEC P7).
+// What a program wrote behind an export of a thread that Spool began, and that has gone on since, is imported beside that thread. The next
+// export of it does not take the file back to where the thread is (SPEC P7).
 func TestExportKeepsWhatAnotherThreadHas(t *testing.T) {
 	conn, dir := system(t), t.TempDir()
 	src := filepath.Join(dir, "src")
@@ -89,6 +90,7 @@ func TestExportKeepsWhatAnotherThreadHas(t *testing.T) {
 	must.Do(t, err)
 	file := filepath.Join(dir, filepath.FromSlash(out.File))
 	grown := string(must.Get(os.ReadFile(file))(t)) + message("b", `"a"`, "of the program") + "\n"
+	publish(t, conn, "f", message("c", `"a"`, "of an agent"))
 	write(t, file, []byte(grown))
 	load(t, conn, filepath.Join(dir, "sessions"))
 	_, err = export(t, conn, dir, "f", false)
@@ -114,5 +116,83 @@ func TestExportKeepsArtifacts(t *testing.T) {
 	}
 	for name, want := range map[string]string{"0.bash.log": "of the program\n", "1.bash.log": "stored too\n"} {
 		must.Same(t, string(must.Get(os.ReadFile(filepath.Join(folder, name)))(t)), want, "%s is %q, want %q", name)
+	}
+}
+
+// publish appends entries to the main thread of a session, as an agent does.
+func publish(t *testing.T, conn *natsio.Conn, session string, lines ...string) {
+	t.Helper()
+	cl, main := client.New(conn), events.Thread{Session: session, Name: events.MainThread}
+	p := cl.Publisher(client.PublisherConfig{})
+	for i, line := range lines {
+		must.Do(t, p.Publish(t.Context(), client.Entry{Thread: main, Dialect: "omp", Body: []byte(line), Seq: uint64(i + 1)}))
+	}
+	must.Do(t, cl.Await(t.Context(), main, p.Producer(), 0, uint64(len(lines))))
+}
+
+// A session that Spool began goes on where its program wrote behind an export of it: what is in the file is in its thread once, whatever was
+// said of the session meanwhile (SPEC P6).
+func TestProgramGoesOnFromAnExport(t *testing.T) {
+	begins := map[string]func(conn *natsio.Conn, cl *client.Client){
+		"a fork": func(conn *natsio.Conn, cl *client.Client) {
+			src := t.TempDir()
+			write(t, filepath.Join(src, "s.jsonl"), []byte(header("s", 3)+"\n"+message("a", "null", "one")+"\n"))
+			load(t, conn, src)
+			must.Do(t, cl.ForkSession(t.Context(), "s", "f", client.SessionFork{}))
+		},
+		"new":         func(_ *natsio.Conn, cl *client.Client) { must.Do(t, cl.NewSession(t.Context(), "f", "/w", "")) },
+		"of an agent": func(conn *natsio.Conn, _ *client.Client) { publish(t, conn, "f", message("a", "null", "one")) },
+		"new and used": func(conn *natsio.Conn, cl *client.Client) {
+			must.Do(t, cl.NewSession(t.Context(), "f", "/w", ""))
+			publish(t, conn, "f", message("a", "null", "one"), message("z", `"a"`, "two"))
+		},
+	}
+	for name, begin := range begins {
+		t.Run(name, func(t *testing.T) {
+			conn, dir := system(t), t.TempDir()
+			cl, main := client.New(conn), events.Thread{Session: "f", Name: events.MainThread}
+			begin(conn, cl)
+			has := func(want int, what string) {
+				t.Helper()
+				if tree := must.Get(cl.Tree(t.Context(), main))(t); len(tree.Entries()) != want {
+					t.Errorf("%s: the thread has %d entries, want %d: %q", what, len(tree.Entries()), want, lines(tree.Entries()))
+				}
+				if all := must.Get(cl.Threads(t.Context(), "f"))(t); len(all) != 1 {
+					t.Errorf("%s: there are %d threads, want 1", what, len(all))
+				}
+			}
+			n := len(must.Get(cl.Tree(t.Context(), main))(t).Entries())
+			out, err := export(t, conn, dir, "f", false)
+			must.Do(t, err)
+			file, files := filepath.Join(dir, filepath.FromSlash(out.File)), filepath.Join(dir, "sessions")
+			load(t, conn, files)
+			has(n, "the export as it is")
+			grow := func(line string) {
+				t.Helper()
+				f := must.Get(os.OpenFile(file, os.O_APPEND|os.O_WRONLY, 0))(t)
+				must.Get(f.WriteString(line + "\n"))(t)
+				must.Do(t, f.Close())
+			}
+			parent := "null"
+			if n > 0 {
+				parent = `"a"`
+			}
+			grow(message("b", parent, "of the program"))
+			load(t, conn, files)
+			has(n+1, "what the program wrote")
+			must.Do(t, cl.NameSession(t.Context(), "f", "renamed", false))
+			load(t, conn, files)
+			has(n+1, "the same file")
+			publish(t, conn, "f", message("n", `"b"`, "of an agent"))
+			grow(message("c", `"b"`, "of the program"))
+			load(t, conn, files)
+			has(n+3, "what the program wrote beside an agent")
+			text := string(must.Get(os.ReadFile(file))(t))
+			write(t, file, []byte(strings.Replace(text, "of the program", "of somebody else", 1)))
+			res := load(t, conn, files)
+			if tree := must.Get(cl.Tree(t.Context(), main))(t); len(tree.Entries()) != n+2 || res.Files[0].Former == "" {
+				t.Errorf("a rewritten file: %d entries, want %d; former %q", len(tree.Entries()), n+2, res.Files[0].Former)
+			}
+		})
 	}
 }

@@ -19,14 +19,16 @@ type claim struct {
 	thread   events.Thread
 	producer string // of its lines; empty: the thread belongs to another source
 	lines    uint64 // sequence of the last line that is applied, or published by this import; 0: of none
-	tail     uint64 // the same of the tail's own producer
+	before   uint64 // sequence of the last line that the thread has, which no import published; 0: there is none
+	tail     uint64 // the same as lines of the tail's own producer
 	leaf     uint64 // and of the leaf's
 
-	head   threads.Head // as it was read
-	shared bool         // others have written to the thread too: between the source's lines there are theirs
-	begun  bool         // this import has published to it, so that head is old
-	files  []*file      // of which this import found all in the thread
-	src    *Source      // the one of them that is all that the source has in it
+	head     threads.Head // as it was read
+	exported bool         // the source went on from an export of the thread: it is held against what that writes
+	shared   bool         // others have written to the thread too: between the source's lines there are theirs
+	begun    bool         // this import has published to it, so that head is old
+	files    []*file      // of which this import found all in the thread
+	src      *Source      // the one of them that is all that the source has in it
 
 	started bool // the name of the subagent that it is of is in it
 	joined  bool // entries of others that it had before this import gave it a source
@@ -57,10 +59,23 @@ func startOf(producer string) string { return producer + ":start" }
 // tailOf is the producer of a source's tail: its sequence is the size of the file.
 func tailOf(producer string) string { return producer + ":tail" }
 
-// first claims the thread that the harness names, or, when that is another's, one beside it.
-func (im *Importer) first(ctx context.Context, id Identity) (*claim, error) {
+// exportOf is the producer of a source that went on from an export of a thread which Spool began: what is before its first line of its own
+// came otherwise, and is not in the thread as the file has it.
+func exportOf(id Identity) string {
+	sum := sha256.Sum256([]byte(id.Thread.String()))
+	return fmt.Sprintf("%s%s%x", source(id), exports, sum[:8])
+}
+
+// exports begins what stands for the file in the name of such a producer.
+const exports = "export-"
+
+// first claims the thread that the harness names, or, when that is another's, one beside it. f is the newest file of the source.
+func (im *Importer) first(ctx context.Context, id Identity, f *file) (*claim, error) {
 	c, err := im.claim(ctx, id, id.Thread)
 	if err != nil || c != nil {
+		return c, err
+	}
+	if c, err = im.goesOn(ctx, id, f); err != nil || c != nil {
 		return c, err
 	}
 	t := beside(id)
@@ -69,6 +84,44 @@ func (im *Importer) first(ctx context.Context, id Identity) (*claim, error) {
 		err = fmt.Errorf("%s and %s belong to others", id.Thread, t)
 	}
 	return c, err
+}
+
+// goesOn claims a thread that is another's for a file that is an export of it and what its harness wrote behind that, or a beginning of an
+// export. nil: it is neither.
+func (im *Importer) goesOn(ctx context.Context, id Identity, f *file) (*claim, error) {
+	im.mu.Lock()
+	c := im.claims[id.Thread]
+	im.mu.Unlock()
+	if imported(c.head) || id.Dialect != ompDialect {
+		return nil, nil
+	}
+	lines, ok, err := im.stored.SessionLines(ctx, c.head)
+	if err != nil || !ok {
+		return nil, err
+	}
+	on := *c
+	on.exported, on.producer, on.shared = true, exportOf(id), true
+	for r, err := range f.src.records() {
+		if err != nil {
+			return nil, fmt.Errorf("%s: %w", f.src.Path, err)
+		}
+		if r.torn {
+			break
+		}
+		switch {
+		case r.heads():
+		case len(lines) == 0: // it has no more
+			*c = on
+			return c, nil
+		case !r.wrote(lines[0]):
+			return nil, nil
+		default:
+			lines = lines[1:]
+		}
+		on.before = r.seq()
+	}
+	*c = on
+	return c, nil
 }
 
 // beside is the thread of a source whose harness names one that another has.
@@ -151,6 +204,7 @@ func (im *Importer) look(ctx context.Context, id Identity, t events.Thread) (*cl
 	if i := slices.IndexFunc(head.Producers, ours); i >= 0 {
 		parts := strings.SplitN(head.Producers[i].ID, ":", 4)
 		producer = strings.Join(parts[:3], ":") // an earlier version named it after the first line
+		c.exported = strings.HasPrefix(parts[2], exports)
 	}
 	for _, p := range head.Producers {
 		switch p.ID {
@@ -171,6 +225,9 @@ func (im *Importer) look(ctx context.Context, id Identity, t events.Thread) (*cl
 
 // has iterates over the lines that the thread has, those of others included.
 func (im *Importer) has(ctx context.Context, c *claim) iter.Seq2[rehydrate.Line, error] {
+	if c.src == nil && c.exported {
+		return im.exported(ctx, c)
+	}
 	if c.src == nil {
 		return im.stored.RawEntries(ctx, c.head)
 	}
@@ -180,6 +237,21 @@ func (im *Importer) has(ctx context.Context, c *claim) iter.Seq2[rehydrate.Line,
 				return
 			}
 			if !yield(r.compare(), err) || err != nil {
+				return
+			}
+		}
+	}
+}
+
+// exported iterates over the lines that an export of the thread has.
+func (im *Importer) exported(ctx context.Context, c *claim) iter.Seq2[rehydrate.Line, error] {
+	return func(yield func(rehydrate.Line, error) bool) {
+		lines, _, err := im.stored.SessionLines(ctx, c.head)
+		if err != nil {
+			yield(rehydrate.Line{}, err)
+		}
+		for _, l := range lines {
+			if !yield(l, nil) {
 				return
 			}
 		}

@@ -127,6 +127,9 @@ func (im *Importer) supersede(ctx context.Context, f *file, c *claim) (goOn bool
 	for _, earlier := range c.files {
 		earlier.res.moved(was)
 	}
+	if c.exported { // the file is all that the thread has from here on
+		c.producer = producer(f.id)
+	}
 	*c = claim{thread: c.thread, producer: c.producer}
 	return true, nil
 }
@@ -202,9 +205,10 @@ func (im *Importer) pass(ctx context.Context, f *file, c *claim) error {
 		return err
 	}
 	defer done()
-	p := &pass{im: im, f: f, c: c, applied: c.lines, met: c.lines == 0}
+	applied := max(c.lines, c.before)
+	p := &pass{im: im, f: f, c: c, applied: applied, met: applied == 0}
 	defer func() { im.report(read, p.lines) }()
-	if c.lines > 0 {
+	if applied > 0 {
 		next, stop := iter.Pull2(im.has(ctx, c))
 		defer stop()
 		p.has = next
@@ -320,12 +324,19 @@ func (r record) time() int64 {
 // stands tells whether the thread has a line at its place: next gives the thread's. Between the source's lines there may be those that
 // others wrote.
 func (c *claim) stands(r record, next func() (rehydrate.Line, error, bool)) (bool, error) {
+	if c.exported && r.heads() {
+		return true, nil
+	}
+	is := r.is
+	if c.exported {
+		is = r.wrote
+	}
 	for {
 		line, err, ok := next()
 		if err != nil {
 			return false, fmt.Errorf("read the entries of %s: %w", c.thread, err)
 		}
-		if same := ok && r.is(line); same || !ok || !c.shared {
+		if same := ok && is(line); same || !ok || !c.shared {
 			return same, nil
 		}
 	}
@@ -382,7 +393,7 @@ func (p *pass) flush(ctx context.Context) error {
 // start tells the thread of a subagent what its harness calls it, before its first line.
 func (p *pass) start(ctx context.Context) error {
 	name := p.f.id.Agent
-	if name == "" || p.c.started || p.c.lines > 0 {
+	if name == "" || p.c.started || p.c.lines+p.c.before > 0 {
 		return nil
 	}
 	start := events.Start{Name: name, Depth: 1 + strings.Count(name, ".")}

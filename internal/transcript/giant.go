@@ -13,6 +13,7 @@ import (
 	"spool/internal/retry"
 	"spool/internal/text"
 	"spool/pkg/events"
+	"spool/pkg/sessions"
 	"spool/pkg/truncate"
 )
 
@@ -80,6 +81,21 @@ func (r record) compare() rehydrate.Line {
 // is tells whether a line that is stored is this one, as it is or without its secrets.
 func (r record) is(stored rehydrate.Line) bool {
 	return r.compare().Equal(stored) || r.giant == nil && redact.Hides(stored.Head, r.body, r.json)
+}
+
+// wrote tells whether a line that an export writes is this one, but for blanks around it.
+func (r record) wrote(line rehydrate.Line) bool {
+	r.body = bytes.TrimSpace(r.body)
+	return r.is(line)
+}
+
+// heads tells whether a record stands before the entries of a session's file: what an export makes of what Spool knows by now.
+func (r record) heads() bool {
+	if !r.json || r.giant != nil {
+		return false
+	}
+	typ := member(r.body, "type")
+	return typ == sessions.TypeHeader || typ == sessions.TypeTitleSlot
 }
 
 // section copies n bytes of the uncompressed file from a place on.

@@ -29,6 +29,8 @@ type Threads interface {
 	Thread(ctx context.Context, t events.Thread) (threads.Head, error)
 	// RawEntries are the raw entries of a thread, in the order in which they came.
 	RawEntries(ctx context.Context, head threads.Head) iter.Seq2[rehydrate.Line, error]
+	// SessionLines are the entries of a thread as an export of its session writes them behind the header. Not ok: it does not.
+	SessionLines(ctx context.Context, head threads.Head) (lines []rehydrate.Line, ok bool, err error)
 	// Await returns when a thread has what a producer published.
 	Await(ctx context.Context, t events.Thread, producer string, epoch, seq uint64) error
 	// Retire gives all that a thread holds the name of a former one, which it returns, and frees the thread's own. After an
@@ -127,7 +129,7 @@ func (im *Importer) groups(ctx context.Context, files map[Identity][]*file, orde
 		slices.SortStableFunc(group, func(a, b *file) int {
 			return cmp.Or(a.src.modified().Compare(b.src.modified()), cmp.Compare(a.disk, b.disk))
 		})
-		c, err := im.first(ctx, id)
+		c, err := im.first(ctx, id, group[len(group)-1])
 		g.Go(func() error {
 			for _, f := range group {
 				if err != nil {

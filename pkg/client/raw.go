@@ -1,10 +1,12 @@
 package client
 
 import (
+	"bytes"
 	"context"
 	"iter"
 
 	"spool/internal/rehydrate"
+	"spool/pkg/sessions"
 	"spool/pkg/threads"
 )
 
@@ -23,4 +25,20 @@ func (c *Client) RawEntries(ctx context.Context, head threads.Head) iter.Seq2[re
 			}
 		}
 	}
+}
+
+// SessionLines are the entries of a thread as lines of a session's file in the current version: what an export of it has behind the header
+// (SPEC S9). Not ok: its entries are not those of such files, or it began with an older version.
+func (c *Client) SessionLines(ctx context.Context, head threads.Head) (lines []rehydrate.Line, ok bool, err error) {
+	s, err := c.Source().Session(ctx, head, rehydrate.Full)
+	if err != nil {
+		return nil, false, err
+	}
+	if v := s.Header.Version; !s.OMP && s.Header.ID == "" || v != 0 && v != sessions.Version {
+		return nil, false, nil
+	}
+	for _, e := range s.Entries {
+		lines = append(lines, rehydrate.LineOf(bytes.TrimSpace(e.JSON())))
+	}
+	return lines, true, nil
 }
