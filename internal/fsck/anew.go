@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"slices"
 
 	"spool/internal/record"
 	"spool/internal/rehydrate"
@@ -146,10 +145,7 @@ func (f *fixer) putBack(ctx context.Context, h *head) (done Repair, err error) {
 		if err != nil {
 			return done, err
 		}
-		known = slices.ContainsFunc(stored, func(e replayed) bool {
-			return makesState(e.Event) && f.made(ctx,
-				e.Event, step)
-		})
+		known = f.madeOf(ctx, stored, step) >= 0
 	}
 	if !known {
 		it = nil

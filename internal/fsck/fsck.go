@@ -183,6 +183,7 @@ type checker struct {
 	floor       uint64 // events below were applied before anything was listed
 	items       map[events.Thread]*held
 	lostThreads []events.Thread                   // without a head
+	names       map[string]*namings               // of sessions that were asked for
 	posted      map[events.Thread]int64           // entries in SPOOL_EVENTS of threads that have a head
 	anew        []*head                           // threads that have lost what was applied before their first entry
 	left        []threads.Head                    // of threads that are no more under their names

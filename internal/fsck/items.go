@@ -224,9 +224,9 @@ func (c *checker) stands(h *head, ref casstore.Ref) bool {
 
 // ahead reports whether SPOOL_EVENTS holds an event of a thread that was applied, and that its head has not seen.
 func (c *checker) ahead(ctx context.Context, h *head) (bool, error) {
-	stored, err := c.s.ThreadEvents(ctx, h.id)
-	return slices.ContainsFunc(stored, func(e record.StoredEvent) bool {
-		return e.Seq > h.Applied && e.Seq < c.floor && !h.Duplicate(e.Producer, e.Epoch, e.Event.Seq)
+	l, err := c.lifeOf(ctx, h.id)
+	return l != nil && slices.ContainsFunc(l.evs, func(e replayed) bool {
+		return !e.refused && e.Seq > h.Applied && e.Seq < c.floor && !h.Duplicate(e.Producer, e.Epoch, e.Event.Seq)
 	}), err
 }
 
@@ -351,7 +351,7 @@ func (p packsOf) Pack(ctx context.Context, id casstore.PackID) (*casstore.Pack, 
 // lostHeads finds threads that items, or events which were applied, tell of, and that have no record: no head, no history, no
 // new name, no deletion.
 func (c *checker) lostHeads(ctx context.Context, known map[events.Thread]bool) error {
-	told, newest := map[events.Thread]string{}, map[events.Thread]uint64{}
+	told := map[events.Thread]string{}
 	c.posted = map[events.Thread]int64{}
 	for t, it := range c.items {
 		if !known[t] {
@@ -363,15 +363,18 @@ func (c *checker) lostHeads(ctx context.Context, known map[events.Thread]bool) e
 	}
 	err := c.s.Messages(ctx, events.EventsStream, 1, func(seq uint64, subject string, data []byte) error {
 		t, kind, err := events.ParseStored(subject)
-		if err != nil || kind != events.KindEntry || seq >= c.floor {
+		if err != nil || kind != events.KindEntry && kind != events.KindControl || seq >= c.floor {
 			return nil
 		}
 		e, err := events.Open(subject, data)
-		if known[t] && err == nil {
+		if err != nil {
+			return nil //nolint:nilerr // it is a dead letter
+		}
+		if kind == events.KindEntry && known[t] {
 			c.posted[t] += int64(1 + len(e.More))
-		} else if err == nil && !known[t] && !c.ledger.refusedAll(seq, &e) {
-			newest[t] = seq
-			told[t] = cmp.Or(told[t], fmt.Sprintf("%s holds an entry of it, %d, that was applied", events.EventsStream, seq))
+		}
+		if name, why := begins(&e); !known[name] && why != "" && !c.ledger.refusedAll(seq, &e) {
+			told[name] = cmp.Or(told[name], fmt.Sprintf("%s holds %s, %d, that was applied", events.EventsStream, why, seq))
 		}
 		return nil
 	})
@@ -379,36 +382,62 @@ func (c *checker) lostHeads(ctx context.Context, known map[events.Thread]bool) e
 		return err
 	}
 	for _, t := range slices.SortedFunc(maps.Keys(told), func(a, b events.Thread) int { return cmp.Compare(a.String(), b.String()) }) {
-		rs, err := c.s.Records(ctx, events.HeadKey(t), events.HistoryOf(t), events.LeftKey(t), events.DeletedKey(t.Session))
+		rev, lost, err := c.lostHead(ctx, t)
 		if err != nil {
 			return err
 		}
-		gone := goneAt(rs[2], rs[3])
-		if rs[0].Exists() || rs[1].Exists() || gone > 0 && newest[t] <= gone { // it came meanwhile, or has gone as it should
+		if !lost {
 			continue
 		}
-		if gone > 0 { // another one had the name since, unless all that came is in the dead letters or a repeat
-			_, lost, err := c.account(ctx, t)
-			if err != nil {
-				return err
-			}
-			if lost == 0 {
-				continue
-			}
-		}
-		if c.items[t] == nil && !c.noLetters { // no thread begins with what is superseded
-			switch acc, lost, err := c.account(ctx, t); {
-			case err != nil:
-				return err
-			case lost == 0 && acc.Superseded > 0:
-				continue
-			}
-		}
 		c.lostThreads = append(c.lostThreads, t)
-		if err := c.find(ctx, rs[0].Seq, Finding{Kind: Missing, Record: events.HeadKey(t),
+		if err := c.find(ctx, rev, Finding{Kind: Missing, Record: events.HeadKey(t),
 			Detail: told[t] + ", and nothing says what became of it"}); err != nil {
 			return err
 		}
 	}
 	return c.begunAnew(ctx)
+}
+
+// begins gives the thread that an event tells of, and what the event is; "" where no thread need come of it.
+func begins(e *events.Event) (t events.Thread, what string) {
+	if e.Kind == events.KindEntry {
+		return e.Thread, "an entry of it"
+	}
+	op, err := events.ParseControl(e.Body)
+	switch {
+	case err != nil:
+	case op.Op == events.OpFork:
+		return e.Thread, "a fork that began it"
+	case op.Op == events.OpStart:
+		return e.Thread, "what began it"
+	case op.Op == events.OpRename:
+		return events.Thread{Session: e.Thread.Session, Name: op.Rename.To}, "a rename to it"
+	}
+	return t, ""
+}
+
+// lostHead reports whether the record of a thread that has none is lost: its head, or what says that it left its name. rev is the
+// head's revision.
+func (c *checker) lostHead(ctx context.Context, t events.Thread) (rev uint64, lost bool, err error) {
+	rs, err := c.s.Records(ctx, events.HeadKey(t), events.HistoryOf(t), events.LeftKey(t), events.DeletedKey(t.Session))
+	if err != nil || rs[0].Exists() || rs[1].Exists() { // it came meanwhile
+		return 0, false, err
+	}
+	rev = rs[0].Seq
+	gone := goneAt(rs[2], rs[3])
+	n, err := c.namesOf(ctx, t.Session)
+	if err != nil {
+		return 0, false, err
+	}
+	l := n.at(t.Name).life
+	switch {
+	case l == nil && (c.items[t] != nil || n.at(t.Name).left != nil): // it left its name, or items alone tell of it
+		return rev, gone == 0, nil
+	case l != nil && gone > 0 && l.last() <= gone:
+		return rev, false, nil
+	case l != nil && (gone == 0 && (c.items[t] != nil || c.noLetters) || len(l.renames) > 0):
+		return rev, true, nil
+	}
+	acc, missing, err := c.account(ctx, t) // what came may be a repeat alone, and no thread begins with what is superseded
+	return rev, missing > 0 || gone == 0 && acc.Superseded == 0, err
 }

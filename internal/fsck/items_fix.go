@@ -24,6 +24,9 @@ func (f *fixer) fixItems(ctx context.Context) error {
 		}
 		f.c.report.Repairs = append(f.c.report.Repairs, done)
 	}
+	if err := f.byBeginning(ctx, f.c.lostThreads); err != nil {
+		return err
+	}
 	for _, t := range f.c.lostThreads {
 		done, err := f.recover(ctx, t)
 		if err != nil {
@@ -123,37 +126,37 @@ func (f *fixer) replay(ctx context.Context, h *head) (Repair, error) {
 	return done, nil
 }
 
-// recover makes the head of a thread again: from the state that its newest item was made from, and what SPOOL_EVENTS has behind
-// it; else from all its events, if SPOOL_EVENTS never forgot one.
+// recover makes the record of a thread again, as what SPOOL_EVENTS says of its name: that it left it; or its head, from the newest state
+// that is known of it, and what SPOOL_EVENTS has behind that; else from all its events, if SPOOL_EVENTS never forgot one.
 func (f *fixer) recover(ctx context.Context, t events.Thread) (Repair, error) {
 	done := Repair{Record: events.HeadKey(t)}
+	names, err := f.c.namesOf(ctx, t.Session)
+	if err != nil {
+		return done, err
+	}
+	n := names.at(t.Name)
+	if n.life == nil && n.left != nil {
+		return f.noteLeft(ctx, t, n.left)
+	}
 	stored, err := f.events(ctx, t)
 	if err != nil {
 		return done, err
 	}
-	i, to, err := f.renames(ctx, t, stored)
+	it, err := f.newest(ctx, t, n.life, stored)
 	if err != nil {
 		return done, err
 	}
-	if to != "" {
-		return f.recoverLeft(ctx, t, stored[:i+1], to)
-	}
-	var s *state
-	it := f.c.items[t]
-	if it != nil {
-		s = f.c.states[it.node]
-	}
-	if s == nil || s.wrong != nil {
-		return f.replayAll(ctx, applied(stored), done)
+	if it == nil {
+		return f.replayAll(ctx, n.life, applied(stored), done)
 	}
 	now, step, err := f.headAt(ctx, t, it.node)
 	if err != nil {
 		return done, err
 	}
-	if _, now.Life, err = f.c.s.LastItem(ctx, t); err != nil { // the newest item is the one that it is made from
+	rest := f.seen(ctx, &now, stored, step)
+	if err := f.born(ctx, t, n.life, it, &now); err != nil {
 		return done, err
 	}
-	rest := f.seen(ctx, &now, stored, step)
 	if err := f.putHead(ctx, t, &now, sessions.Info{ID: t.Session, Created: now.Created}); err != nil {
 		return done, err
 	}
@@ -173,56 +176,72 @@ func (f *fixer) recover(ctx context.Context, t events.Thread) (Repair, error) {
 	return done, nil
 }
 
-// renames finds the event that took a thread from its name, and its new name; "": none did that a thread knows of, or there is more
-// behind it.
-func (f *fixer) renames(ctx context.Context, t events.Thread, stored []replayed) (at int, to string, err error) {
-	for i, e := range slices.Backward(stored) {
-		if e.refused {
-			continue
+// newest is what SPOOL_ITEMS holds of a thread that leads to a state of it, under whichever of its names; nil: nothing does. Where events of
+// the thread are known, the state is what became of one of them: the items of those that had its names before are others'.
+func (f *fixer) newest(ctx context.Context, t events.Thread, l *life, stored []replayed) (best *held, err error) {
+	under := []string{t.Name}
+	if l != nil {
+		under = under[:0]
+		for _, s := range l.spans {
+			under = append(under, s.name)
 		}
-		if makesState(e.Event) {
-			break
-		}
-		op, err := events.ParseControl(e.Body)
-		if e.Kind != events.KindControl || err != nil || op.Op != events.OpRename {
-			continue
-		}
-		known, err := f.known(ctx, t.Session, e)
-		if err != nil || !known {
-			return 0, "", err
-		}
-		return i, op.Rename.To, nil
 	}
-	return 0, "", nil
+	at := -1
+	for _, name := range under {
+		for it := f.c.items[events.Thread{Session: t.Session, Name: name}]; it != nil; it = it.old {
+			s := f.c.states[it.node]
+			if s == nil || s.wrong != nil {
+				continue
+			}
+			step, err := f.r.Step(ctx, casstore.Located{Ref: it.node, Pack: f.c.packs[s.pack].id})
+			if err != nil {
+				return nil, err
+			}
+			switch made := f.madeOf(ctx, stored, step); {
+			case made > at:
+				best, at = it, made
+			case best == nil && (l == nil || !f.c.knowsAll(l)):
+				best = it
+			}
+		}
+	}
+	return best, nil
 }
 
-// known reports whether a thread of a session has had an event, or one that left its name.
-func (f *fixer) known(ctx context.Context, session string, e replayed) (bool, error) {
-	has := func(h *threads.Head) bool {
-		return h.Applied >= e.Seq && h.Duplicate(e.Producer, e.Epoch, e.Event.Seq)
+// knowsAll reports whether SPOOL_EVENTS has a thread from its beginning: nothing that it was before is forgotten.
+func (c *checker) knowsAll(l *life) bool { return c.ledger.oldest <= 1 || l.spans[0].used }
+
+// born tells a head which life it is of its name, and where that began.
+func (f *fixer) born(ctx context.Context, t events.Thread, l *life, it *held, now *threads.Head) (err error) {
+	if l == nil || len(l.renames) == 0 {
+		if now.Life, err = f.lifeOfItem(ctx, t, it); err != nil || l == nil {
+			return err
+		}
 	}
-	if slices.ContainsFunc(f.c.heads, func(h head) bool { return h.id.Session == session && has(&h.Head) }) {
-		return true, nil
+	for _, e := range l.renames {
+		now.Saw(e.Producer, e.Epoch, e.Event.Seq, e.Seq)
+		if s := l.spans[len(l.spans)-1]; s.used {
+			now.Life = s.from
+		}
 	}
-	lefts, err := f.c.s.List(ctx, events.LeftKey(events.Thread{Session: session, Name: "*"}))
-	return slices.ContainsFunc(lefts, func(r record.Record) bool {
-		left, err := apply.DecodeLeft(r.Value)
-		return err == nil && has(&left.Head)
-	}), err
+	if f.c.knowsAll(l) {
+		now.Began = l.seen.Began
+	}
+	return nil
 }
 
-// recoverLeft notes again that a thread was renamed, by the last of its events: applied again they would make another thread of what it
-// has under its new name.
-func (f *fixer) recoverLeft(ctx context.Context, t events.Thread, stored []replayed, to string) (Repair, error) {
+// lifeOfItem is the life of its name that the newest item says.
+func (f *fixer) lifeOfItem(ctx context.Context, t events.Thread, it *held) (uint64, error) {
+	if it != f.c.items[t] {
+		return 0, nil
+	}
+	_, life, err := f.c.s.LastItem(ctx, t)
+	return life, err
+}
+
+// noteLeft notes again that a thread left its name: applied again, its events would make it anew.
+func (f *fixer) noteLeft(ctx context.Context, t events.Thread, left *apply.Left) (Repair, error) {
 	done := Repair{Record: events.HeadKey(t)}
-	left := apply.Left{To: to}
-	for i, e := range stored {
-		left.Head.Saw(e.Producer, e.Epoch, e.Event.Seq, e.Seq)
-		left.Head.Applied = e.Seq
-		if op, err := events.ParseControl(e.Body); e.Kind == events.KindControl && err == nil && op.Op == events.OpRemove && i < len(stored)-1 {
-			left.Head.Life = e.Seq + 1
-		}
-	}
 	fence, err := f.w.Fence(ctx, 0)
 	if err != nil {
 		return done, err
@@ -233,18 +252,26 @@ func (f *fixer) recoverLeft(ctx context.Context, t events.Thread, stored []repla
 		_, err = f.w.Commit(ctx, fence, []record.Put{{Key: key, Value: left.Encode(), Expect: rs[0].Seq}})
 	}
 	done.To = key
-	done.Detail = fmt.Sprintf("event %d of %s renamed it to %s, and that is noted again", stored[len(stored)-1].Seq, events.EventsStream, to)
+	done.Detail = fmt.Sprintf("%s removed it, and that is noted again", events.EventsStream)
+	if left.To != "" {
+		done.Detail = fmt.Sprintf("%s renamed it to %s, and that is noted again", events.EventsStream, left.To)
+	}
 	return done, err
+}
+
+// madeOf is which of a thread's events became a state; -1: none did.
+func (f *fixer) madeOf(ctx context.Context, stored []replayed, step threads.Step) int {
+	for at, e := range slices.Backward(stored) {
+		if makesState(e.Event) && f.made(ctx, e.Event, step) {
+			return at
+		}
+	}
+	return -1
 }
 
 // seen tells a head what it had seen of its producers up to a step, and gives the events behind that.
 func (f *fixer) seen(ctx context.Context, now *threads.Head, stored []replayed, step threads.Step) (rest []*events.Event) {
-	at := len(stored) - 1
-	for ; at >= 0; at-- {
-		if makesState(stored[at].Event) && f.made(ctx, stored[at].Event, step) {
-			break
-		}
-	}
+	at := f.madeOf(ctx, stored, step)
 	for i, e := range stored {
 		switch {
 		case at < 0:
@@ -289,24 +316,109 @@ func (f *fixer) putHead(ctx context.Context, t events.Thread, now *threads.Head,
 }
 
 // replayAll has a thread made again from all its events.
-func (f *fixer) replayAll(ctx context.Context, stored []replayed, done Repair) (Repair, error) {
+func (f *fixer) replayAll(ctx context.Context, l *life, stored []replayed, done Repair) (Repair, error) {
 	whole, err := f.whole(ctx, stored)
 	if err != nil {
 		return done, err
 	}
-	var all []*events.Event
-	for _, e := range stored {
-		all = append(all, e.again())
-	}
 	if !whole {
 		done.Detail = fmt.Sprintf("no state of it is known, and %s may not have all its events: restore it from a backup, or publish it again", events.EventsStream)
 		return done, nil
+	}
+	var all []*events.Event
+	for _, e := range stored {
+		again := e.again()
+		why, err := f.pin(ctx, e, again)
+		if err != nil || why != "" {
+			done.Detail = why
+			return done, err
+		}
+		all = append(all, again)
 	}
 	if err := f.w.PublishEvents(ctx, all); err != nil {
 		return done, err
 	}
 	done.To, done.Replayed, done.Detail = "its beginning", len(all), "all its events are applied again"
 	return done, nil
+}
+
+// pin makes a fork that is applied again begin where it began: its source may have gone on since, under another name as well. why says what
+// keeps it from that.
+func (f *fixer) pin(ctx context.Context, e replayed, again *events.Event) (why string, err error) {
+	op, bad := events.ParseControl(e.Body)
+	if e.Kind != events.KindControl || bad != nil || op.Op != events.OpFork {
+		return "", nil
+	}
+	names, err := f.c.namesOf(ctx, op.Fork.Session)
+	if err != nil {
+		return "", err
+	}
+	by := fmt.Sprintf("it was forked from %s/%s", op.Fork.Session, op.Fork.Thread)
+	source := names.holder(op.Fork.Thread, e.Seq)
+	if source == nil {
+		return "", nil // a persister says what is wrong
+	}
+	now := source.spans[len(source.spans)-1]
+	if now.to != 0 {
+		return by + ", which is no more: what it had of that is not to be had", nil
+	}
+	op.Fork.Thread = now.name
+	if source.last() > e.Seq && (op.Fork.Whole || !op.Fork.Point()) {
+		node, err := f.pointAt(ctx, source, events.Thread{Session: op.Fork.Session, Name: now.name}, e.Seq)
+		if err != nil {
+			return "", err
+		}
+		if op.Fork.Node = node; op.Fork.Whole || node == "" {
+			return by + ", which went on since, and where it was then cannot be told: repair again if that has come back meanwhile, else fork it again", nil
+		}
+	}
+	again.Body = op.Encode()
+	return "", nil
+}
+
+// pointAt is the state at which a fork without a point began, of a source as it was before a sequence of SPOOL_EVENTS; "" if it cannot be
+// told.
+func (f *fixer) pointAt(ctx context.Context, source *life, now events.Thread, before uint64) (node string, err error) {
+	entries := int64(0)
+	for _, e := range source.evs {
+		if e.refused || e.Seq > before || !makesState(e.Event) && !moves(e.Event) {
+			continue
+		}
+		if entries++; e.Kind != events.KindEntry {
+			return "", nil
+		}
+	}
+	if !f.c.knowsAll(source) {
+		return "", nil
+	}
+	var was threads.Head
+	if i := slices.IndexFunc(f.c.heads, func(h head) bool { return h.id == now }); i >= 0 {
+		was = f.c.heads[i].Head
+	} else if it, err := f.newest(ctx, now, source, source.evs); err != nil || it == nil {
+		return "", err
+	} else if was, _, err = f.headAt(ctx, now, it.node); err != nil {
+		return "", err
+	}
+	step, err := f.r.Find(ctx, was, func(s threads.State) bool { return s.Entry.Index == entries })
+	if err == nil {
+		was, _, err = f.headAt(ctx, now, step.At.Ref)
+	}
+	if err == nil {
+		was, err = threads.Fork(ctx, f.r, was, threads.Point{})
+	}
+	if errors.Is(err, threads.ErrNoStep) || errors.Is(err, threads.ErrNoPoint) || err == nil && len(was.Recent) == 0 {
+		return "", nil
+	}
+	if err != nil {
+		return "", err
+	}
+	return was.Recent[0].Ref.String(), nil
+}
+
+// moves reports whether an event moves the leaf of its thread, or may.
+func moves(e events.Event) bool {
+	op, err := events.ParseControl(e.Body)
+	return e.Kind == events.KindChunk || e.Kind == events.KindControl && err == nil && (op.Op == events.OpBranch || op.Op == events.OpReset)
 }
 
 // whole reports whether these are all events that a thread ever had, and those that were applied hold all that they were

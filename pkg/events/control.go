@@ -76,6 +76,11 @@ type Fork struct {
 	Header json.RawMessage `json:"header,omitempty"`
 }
 
+// Point reports whether a fork names a point of its source; else it is the source's head, or all of it.
+func (f *Fork) Point() bool {
+	return f.Index != 0 || f.Item != 0 || f.Node != "" || f.Entry != "" || f.Role != ""
+}
+
 // Tail holds the bytes of a transcript file behind its last complete line, so that its export is the same to the byte. It
 // says something only while it is the newest thing in its thread: a file that grew makes it history.
 type Tail struct {

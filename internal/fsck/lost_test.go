@@ -1,0 +1,156 @@
+package fsck_test
+
+import (
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+	"testing"
+
+	"spool/internal/fsck"
+	"spool/internal/must"
+	"spool/internal/natsadmin"
+	"spool/pkg/client"
+	"spool/pkg/events"
+)
+
+// says are entries of a thread by a producer of the same name as they begin with.
+func says(t events.Thread, who string, from, to uint64) func(*world) {
+	return func(w *world) {
+		for seq := from; seq <= to; seq++ {
+			w.raw(entryOf(t, who, seq, 0, fmt.Sprint(who, seq)))
+		}
+	}
+}
+
+func forks(to, from events.Thread, index int64) func(*world) {
+	return func(w *world) {
+		must.Do(w, w.cl.Fork(w.Context(), to, events.Fork{Session: from.Session, Thread: from.Name, Index: index}))
+	}
+}
+
+// texts are the exports of all threads.
+func (w *world) texts() map[events.Thread]string {
+	w.Helper()
+	out := map[events.Thread]string{}
+	for _, t := range must.Get(client.New(w.conn).Threads(w.Context(), ""))(w) {
+		var b strings.Builder
+		must.Get(client.New(w.conn).Export(w.Context(), t.Thread, &b))(w)
+		out[t.Thread] = b.String()
+	}
+	return out
+}
+
+// A repair brings back what a lost record told of, or says that it cannot; it never brings back what was removed, nor shows one thread's
+// entries in another.
+func TestRepairOfLostRecords(t *testing.T) {
+	type losses = []string
+	for name, c := range map[string]struct {
+		steps  []any
+		losses losses
+	}{
+		"removed":                {[]any{says(thA, "p", 1, 2), removes(thA)}, losses{"notes", "notes, items"}},
+		"removed and used again": {[]any{says(thA, "p", 1, 2), removes(thA), says(thA, "q", 1, 2)}, losses{"heads, items", "heads, notes"}},
+		"renamed":                {[]any{says(thA, "p", 1, 2), renames(thA, "b")}, losses{"heads", "heads, notes, items"}},
+		"renamed and goes on":    {[]any{says(thA, "p", 1, 2), renames(thA, "b"), says(thB, "p", 3, 3)}, losses{"heads, notes"}},
+		"replaced": {
+			[]any{says(thA, "p", 1, 2), removes(thA), says(thO, "q", 1, 2), renames(thO, "a")}, losses{"heads", "heads, notes"},
+		},
+		"replaced and goes on": {
+			[]any{says(thA, "p", 1, 2), removes(thA), says(thO, "q", 1, 2), renames(thO, "a"), says(thA, "q", 3, 3)},
+			losses{"heads, notes", "heads, notes, items"},
+		},
+		"source grew":            {[]any{says(thA, "p", 1, 3), forks(thB, thA, 0), says(thA, "p", 4, 5)}, losses{"heads", "heads, items"}},
+		"source grew and forked": {[]any{says(thA, "p", 1, 3), forks(thB, thA, 0), says(thA, "p", 4, 5), says(thB, "q", 1, 1)}, losses{"heads, items"}},
+		"source renamed":         {[]any{says(thA, "p", 1, 3), forks(thB, thA, 0), renames(thA, "o"), says(thO, "p", 4, 5)}, losses{"heads, items"}},
+		"renamed and removed":    {[]any{says(thA, "p", 1, 2), renames(thA, "b"), says(thB, "p", 3, 3), removes(thB)}, losses{"notes"}},
+		"there and back":         {[]any{says(thA, "p", 1, 2), renames(thA, "b"), says(thB, "p", 3, 3), renames(thB, "a")}, losses{"heads, notes"}},
+		"deleted and used again": {[]any{says(thA, "p", 1, 2), deletesSession, says(thA, "q", 1, 2)}, losses{"heads"}},
+		"fork of a removed one":  {[]any{says(thA, "p", 1, 3), forks(thB, thA, 3), removes(thA)}, losses{"heads", "heads, notes"}},
+		"renamed twice":          {[]any{says(thA, "p", 1, 2), renames(thA, "b"), renames(thB, "o")}, losses{"heads, notes"}},
+		"two lives in another": {
+			[]any{says(thA, "p", 1, 2), renames(thA, "b"), removes(thB), says(thB, "q", 1, 2)}, losses{"heads, items", "heads, notes"},
+		},
+		"replaced, and removed": {
+			[]any{says(thA, "p", 1, 2), removes(thA), says(thO, "q", 1, 2), renames(thO, "a"), removes(thA)}, losses{"notes"},
+		},
+	} {
+		for _, loss := range c.losses {
+			t.Run(name+": "+loss, func(t *testing.T) {
+				t.Parallel()
+				repairOf(t, c.steps, loss)
+			})
+		}
+	}
+}
+
+func repairOf(t *testing.T, steps []any, loss string) {
+	w := newWorld(t)
+	w.play(steps...)
+	want := w.texts()
+	w.wantClean()
+	w.stop()
+	all := []events.Thread{thA, thB, thO}
+	lost := 0
+	for _, id := range all {
+		keys := []string{}
+		if strings.Contains(loss, "heads") {
+			keys = append(keys, events.HeadKey(id))
+		}
+		if strings.Contains(loss, "notes") {
+			keys = append(keys, events.LeftKey(id))
+		}
+		for _, r := range must.Get(w.conn.Records().Records(w.Context(), keys...))(w) {
+			if r.Exists() {
+				lost++
+				w.put(r.Key, nil)
+			}
+		}
+		if strings.Contains(loss, "items") {
+			w.dropItems(id, func(int64) bool { return true })
+		}
+	}
+	if lost == 0 {
+		t.Skip("nothing to lose")
+	}
+	rep := must.Get(fsck.Fix(w.Context(), natsadmin.Of(w.conn), natsadmin.Of(w.conn), w.conn.Store(0), fsck.Config{}))(w)
+	w.start()
+	w.settle()
+	got := w.texts()
+	for id, text := range got {
+		if text != want[id] {
+			t.Errorf("%s = %q, want %q", id, text, want[id])
+		}
+	}
+	for _, id := range slices.SortedFunc(maps.Keys(want), func(a, b events.Thread) int { return strings.Compare(a.String(), b.String()) }) {
+		if _, ok := got[id]; ok {
+			continue
+		}
+		if !slices.ContainsFunc(rep.Repairs, func(r fsck.Repair) bool { return r.Record == events.HeadKey(id) && r.To == "" }) {
+			t.Errorf("%s is gone, and no repair says why", id)
+		}
+	}
+	for _, r := range must.Get(fsck.Fix(w.Context(), natsadmin.Of(w.conn), natsadmin.Of(w.conn), w.conn.Store(0), fsck.Config{}))(w).Repairs {
+		done := slices.ContainsFunc(rep.Repairs, func(first fsck.Repair) bool { return first.Record == r.Record && first.To != "" })
+		if r.To != "" && done {
+			t.Errorf("a second repair: %+v", r)
+		}
+	}
+	w.settle()
+	for id, text := range w.texts() {
+		if text != want[id] {
+			t.Errorf("%s = %q behind a second repair, want %q", id, text, want[id])
+		}
+	}
+	if t.Failed() {
+		for _, f := range rep.Findings {
+			t.Logf("finding %s", f)
+		}
+		for _, r := range rep.Repairs {
+			t.Logf("repair %+v", r)
+		}
+		for _, f := range w.check().Findings {
+			t.Logf("left %s", f)
+		}
+	}
+}
