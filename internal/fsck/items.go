@@ -353,6 +353,7 @@ func (p packsOf) Pack(ctx context.Context, id casstore.PackID) (*casstore.Pack, 
 func (c *checker) lostHeads(ctx context.Context, known map[events.Thread]bool) error {
 	told := map[events.Thread]string{}
 	c.posted = map[events.Thread]int64{}
+	latest := map[events.Thread]name{} // whose message the last one of a thread is: one that is sent again is no other
 	for t, it := range c.items {
 		if !known[t] {
 			told[t] = fmt.Sprintf("%s holds its items up to %d", events.ItemsStream, it.last)
@@ -370,8 +371,9 @@ func (c *checker) lostHeads(ctx context.Context, known map[events.Thread]bool) e
 		if err != nil {
 			return nil //nolint:nilerr // it is a dead letter
 		}
-		if kind == events.KindEntry && known[t] {
+		if is := nameOf(&e); kind == events.KindEntry && known[t] && latest[t] != is {
 			c.posted[t] += int64(1 + len(e.More))
+			latest[t] = is
 		}
 		if name, why := begins(&e); !known[name] && why != "" && !c.ledger.refusedAll(seq, &e) {
 			told[name] = cmp.Or(told[name], fmt.Sprintf("%s holds %s, %d, that was applied", events.EventsStream, why, seq))
