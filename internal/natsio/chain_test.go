@@ -147,6 +147,20 @@ func TestNoLinkBreaksInACall(t *testing.T) {
 	t.Logf("%d tries failed", failed)
 }
 
+// A daemon that starts while its server goes away, at whichever question, waits for it: Ensure fails of nothing that passes.
+func TestEnsureOverAWireThatIsCut(t *testing.T) {
+	s := natstest.Server(t)
+	wire := &cutter{server: s}
+	c := must.Get(natsio.Dial(t.Context(), natsio.Config{InProcess: wire, Timeout: 300 * time.Millisecond}))(t)
+	defer c.Close()
+	for at := 1; at < 60_000; at += at/3 + rand.IntN(1000) {
+		wire.after(at, -1)
+		if err := c.Ensure(t.Context(), natsio.Limits{}); err != nil {
+			t.Errorf("cut after %d bytes from the server: %v", at, err)
+		}
+	}
+}
+
 // A server that refuses a message of a call stores none of those behind it, however the call is sent.
 func TestRefusedInACall(t *testing.T) {
 	for _, n := range []int{3, 7, 40} { // alone, while the way of sending is tried, and in a batch

@@ -1,9 +1,11 @@
 package natsio_test
 
 import (
+	"errors"
 	"fmt"
 	"net"
 	"net/url"
+	"strings"
 	"testing"
 	"time"
 
@@ -99,5 +101,19 @@ func quiet(t *testing.T, conn *natsio.Conn) {
 	}
 	if last, err := conn.Records().Scan(ctx, 1, func(record.Stamped) error { return nil }); err != nil || last != at+2 {
 		t.Errorf("Scan = %d, %v, want %d", last, err, at+2)
+	}
+}
+
+// A server without JetStream is not waited for.
+func TestEnsureWithoutJetStream(t *testing.T) {
+	t.Parallel()
+	s := must.Get(server.NewServer(&server.Options{Host: "127.0.0.1", Port: -1, NoSigs: true, NoLog: true}))(t)
+	s.Start()
+	t.Cleanup(func() { s.Shutdown(); s.WaitForShutdown() })
+	c := must.Get(natsio.Dial(t.Context(), natsio.Config{URL: s.ClientURL()}))(t)
+	t.Cleanup(c.Close)
+	err := c.Ensure(t.Context(), natsio.Limits{})
+	if !errors.Is(err, record.ErrRefused) || !strings.Contains(err.Error(), "-js") {
+		t.Errorf("%v, want a refusal that says what to do", err)
 	}
 }

@@ -13,6 +13,7 @@ import (
 	"golang.org/x/sync/errgroup"
 
 	"spool/internal/record"
+	"spool/internal/retry"
 	"spool/pkg/events"
 )
 
@@ -48,11 +49,13 @@ func (c *Conn) ensureConsumers(ctx context.Context) error {
 	g.SetLimit(8)
 	for p := range events.Partitions {
 		g.Go(func() error {
-			_, err := c.js.CreateOrUpdateConsumer(ctx, events.EventsStream, partitionConsumer(p))
-			if err != nil {
-				return fmt.Errorf("consumer of partition %d: %w", p, WrapErr(err))
-			}
-			return nil
+			return retry.Do(ctx, nil, func() error {
+				_, err := c.js.CreateOrUpdateConsumer(ctx, events.EventsStream, partitionConsumer(p))
+				if err != nil {
+					return fmt.Errorf("consumer of partition %d: %w", p, WrapErr(err))
+				}
+				return nil
+			})
 		})
 	}
 	return g.Wait()

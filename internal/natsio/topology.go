@@ -107,8 +107,7 @@ var ErrGone = errors.New("stream is gone")
 // that was lost is not replaced by an empty one, which would pass for the truth: ErrGone.
 func (c *Conn) Ensure(ctx context.Context, l Limits) error {
 	given := l
-	l, err := c.fit(ctx, l)
-	if err != nil {
+	if err := retry.Do(ctx, nil, func() (err error) { l, err = c.fit(ctx, l); return err }); err != nil {
 		return err
 	}
 	if err := retry.Do(ctx, nil, func() error { return errors.Join(c.usable(ctx), c.checkGone(ctx)) }); err != nil {
@@ -227,6 +226,9 @@ func (c *Conn) fit(ctx context.Context, l Limits) (Limits, error) {
 		return l, nil
 	}
 	info, err := c.js.AccountInfo(ctx)
+	if errors.Is(err, jetstream.ErrJetStreamNotEnabled) || errors.Is(err, jetstream.ErrJetStreamNotEnabledForAccount) {
+		return l, fmt.Errorf("%w: the server has no JetStream for this account: start it with -js, or give the account limits: %v", record.ErrRefused, err)
+	}
 	if err != nil {
 		return l, fmt.Errorf("ask for the account's limits: %w", WrapErr(err))
 	}
