@@ -1,8 +1,8 @@
 package httpapi
 
 import (
+	"cmp"
 	"context"
-	"errors"
 	"fmt"
 	"maps"
 	"net/http"
@@ -12,6 +12,7 @@ import (
 
 	"spool/internal/access"
 	"spool/internal/jsonscan"
+	"spool/internal/record"
 	"spool/pkg/client"
 	"spool/pkg/events"
 	"spool/pkg/threads"
@@ -52,7 +53,7 @@ func (a *api) streamItems(w http.ResponseWriter, r *http.Request) error {
 			return nil
 		}
 		g.seq = max(g.seq, m.seq)
-		if err := g.meanwhile(ctx, m.thread, mark{m.n, m.life}); err != nil {
+		if err := g.meanwhile(ctx, m.thread, mark{m.n, m.life}, m.data); err != nil {
 			return err
 		}
 		return g.give(m.thread, mark{m.n, m.life}, m.data)
@@ -73,6 +74,7 @@ type gleaner struct {
 	grant   access.Grant
 	seq     uint64
 	had     map[string]mark // the last items, by thread; nil: not known
+	last    client.Had      // of a reader of one thread: its last item
 	store   storeMark
 }
 
@@ -107,9 +109,11 @@ func (g *gleaner) begin(r *http.Request) (from client.Position, err error) {
 			continue
 		}
 		name, n, _ := strings.Cut(part, ":")
-		if g.had[name], err = parseMark(n); err != nil || events.CheckToken("thread", name) != nil || len(g.had) > mostThreads {
+		at, err := parseMark(n)
+		if err != nil || events.CheckToken("thread", name) != nil || len(g.had) > mostThreads {
 			return from, bad
 		}
+		g.note(name, at, nil)
 	}
 	return client.Position{Seq: g.seq + 1}, nil
 }
@@ -125,7 +129,7 @@ func (g *gleaner) fromNow(ctx context.Context) (err error) {
 	all, err := g.api.cfg.Client.Threads(ctx, g.key.session)
 	g.had = map[string]mark{}
 	for _, t := range all {
-		g.had[t.Name] = mark{t.Head.N, t.Head.Life} // what came since the sequence was read comes once more, and is left out
+		g.note(t.Name, mark{t.Head.N, t.Head.Life}, nil) // what came since the sequence was read comes once more, and is left out
 	}
 	return err
 }
@@ -146,14 +150,28 @@ func (g *gleaner) cursor() string {
 	return string(g.store.appendTo(id))
 }
 
+// note notes an item as had; of one without data SPOOL_ITEMS knows where it is.
+func (g *gleaner) note(thread string, at mark, data []byte) {
+	if g.had != nil {
+		g.had[thread] = at
+	}
+	if thread == g.key.thread {
+		g.last = hadOf(at, data)
+	}
+}
+
+// hadOf is an item as a client knows it.
+func hadOf(at mark, data []byte) client.Had {
+	node, _ := jsonscan.Text(jsonscan.Get(data, "item", "node"))
+	return client.Had{N: at.n, Life: at.life, Node: node}
+}
+
 // give gives an item that the reader does not have.
 func (g *gleaner) give(t events.Thread, at mark, data []byte) error {
-	if g.had != nil {
-		if g.had[t.Name].covers(at) {
-			return nil
-		}
-		g.had[t.Name] = at
+	if g.had[t.Name].covers(at) {
+		return nil
 	}
+	g.note(t.Name, at, data)
 	if !g.grant.Session(t.Session) {
 		return nil
 	}
@@ -165,34 +183,37 @@ func (g *gleaner) give(t events.Thread, at mark, data []byte) error {
 
 // meanwhile gives a reader of one thread that comes back to its name what it had under another one, before the first item that it has under
 // its own again.
-func (g *gleaner) meanwhile(ctx context.Context, t events.Thread, at mark) error {
-	had := g.had[t.Name]
-	if g.key.thread == "" || g.key.kind != "" || g.key.detail != "" || had.n == 0 || had.life >= at.life || at.n <= had.n+1 {
+func (g *gleaner) meanwhile(ctx context.Context, t events.Thread, at mark, data []byte) error {
+	if g.key.thread == "" || g.key.kind != "" || g.key.detail != "" {
 		return nil
 	}
-	cl := g.api.cfg.Client
-	head, err := cl.Thread(ctx, t)
-	if errors.Is(err, threads.ErrNoThread) || err == nil && head.Life != at.life {
+	cl, next := g.api.cfg.Client, g.last.N+1
+	head, err := cl.CameBack(ctx, t, hadOf(at, data), g.last)
+	if head.Start.IsZero() && err == nil {
 		return nil
 	}
-	if err != nil {
+	if err == nil {
+		for p, bad := range cl.ItemsFrom(ctx, t, head, next) {
+			if err = bad; err != nil || p.N >= at.n || p.N != next {
+				break
+			}
+			if err := g.give(t, mark{p.N, at.life}, encode(itemOf(p.Data))); err != nil {
+				return err
+			}
+			next++
+		}
+	}
+	if next >= at.n || record.Temporary(err) || ctx.Err() != nil {
 		return err
 	}
-	if same, err := cl.CameBack(ctx, t, head, had.n, had.life); err != nil || !same {
-		return err
-	}
-	for p, err := range cl.ItemsFrom(ctx, t, head, had.n+1) {
-		if lost(err) || err == nil && p.N >= at.n { // who reads the thread is told what is lost
-			return nil
-		}
-		if err != nil {
-			return err
-		}
-		if err := g.give(t, mark{p.N, at.life}, encode(itemOf(p.Data))); err != nil {
-			return err
-		}
-	}
-	return nil
+	return g.lost(t.Name, next, mark{at.n - 1, at.life}, err)
+}
+
+// lost tells of items that the reader does not get.
+func (g *gleaner) lost(thread string, from int64, to mark, why error) error {
+	g.note(thread, to, nil)
+	text := map[string]any{"reason": "lost", "thread": thread, "from": from, "to": to.n, "message": cmp.Or(why, threads.ErrNoPoint).Error()}
+	return g.out.send(eventReset, g.cursor(), encode(text))
 }
 
 // stored gives all that is stored from a position on.
@@ -209,7 +230,7 @@ func (g *gleaner) stored(ctx context.Context, from client.Position) error {
 		"items between the last one that was read and the first of these are no longer in SPOOL_ITEMS: read the threads"
 	if other {
 		g.seq, from.Seq, reason, why = 0, first, "replaced", restored+": read the threads"
-		if g.had != nil {
+		if g.last = (client.Had{}); g.had != nil {
 			g.had = map[string]mark{}
 		}
 	}
@@ -227,19 +248,19 @@ func (g *gleaner) stored(ctx context.Context, from client.Position) error {
 	}
 	twice := map[events.Thread]mark{} // what was stored twice after a crash; of many threads, of those that spoke last
 	err = g.api.cfg.Client.ItemsUntilNow(ctx, g.key.filter(), from, func(it client.Item) error {
-		t := events.Thread{Session: it.Session, Name: it.Thread}
-		at := mark{it.N, it.Life}
+		t, at := events.Thread{Session: it.Session, Name: it.Thread}, mark{it.N, it.Life}
 		if it.Seq <= g.seq || twice[t].covers(at) {
 			return nil
 		}
 		if len(twice) > mostTwice {
 			clear(twice)
 		}
-		if err := g.meanwhile(ctx, t, at); err != nil {
+		data := encode(itemOf(it.Raw))
+		if err := g.meanwhile(ctx, t, at, data); err != nil {
 			return err
 		}
 		g.seq, twice[t] = it.Seq, at
-		return g.give(t, at, encode(itemOf(it.Raw)))
+		return g.give(t, at, data)
 	})
 	if err == nil {
 		g.seq = max(g.seq, last)
@@ -260,9 +281,7 @@ func (g *gleaner) forgotten(ctx context.Context) error {
 		}
 		for p, err := range g.api.cfg.Client.ItemsFrom(ctx, t.Thread, t.Head, g.next(t)) {
 			if lost(err) {
-				text := map[string]any{"reason": "lost", "thread": t.Name, "from": g.next(t), "to": t.Head.N, "message": err.Error()}
-				g.had[t.Name] = mark{t.Head.N, t.Head.Life}
-				err = g.out.send(eventReset, g.cursor(), encode(text))
+				err = g.lost(t.Name, g.next(t), mark{t.Head.N, t.Head.Life}, err)
 			} else if err == nil && g.key.takes(p.Data) {
 				err = g.give(t.Thread, mark{p.N, t.Head.Life}, encode(itemOf(p.Data)))
 			}

@@ -562,8 +562,13 @@ func TestItemsOfAThreadThatComesBack(t *testing.T) {
 	say(ctx, t, cl, other, "c")
 	must.Do(t, cl.Rename(ctx, other, th.Name))
 	say(ctx, t, cl, th, "d")
+	must.Do(t, cl.Rename(ctx, th, other.Name))
+	say(ctx, t, cl, other, "e")
+	must.Do(t, cl.Rename(ctx, other, th.Name))
+	say(ctx, t, cl, th, "f")
+	must.Do(t, cl.Rename(ctx, th, other.Name))
 	for name, s := range map[string]*stream{"comes back": follow(t, ctx, path, e.id), "stays": stays} {
-		for n := int64(3); n <= 4; n++ {
+		for n := int64(3); n <= 6; n++ {
 			if _, e := s.until("item"); decode[itemEvent](t, e).N != n {
 				t.Errorf("%s: item %s, want %d", name, e.data, n)
 			}

@@ -24,7 +24,8 @@ const (
 	readerHeartbeat = 1500 * time.Millisecond
 )
 
-// FollowDurable is Follow from a position that the server keeps under a name; from says where it begins the first time. An item
+// FollowDurable is Follow from a position that the server keeps under a name; from says where it begins the first time, and ready, if it is
+// not nil, is told where that was. An item
 // is done when the caller comes back for the next one, and then not given again, unless its ack is lost or overtaken
 // by a crash. Of several processes under one name one gets the items, and another when that one stops.
 //
@@ -32,7 +33,7 @@ const (
 // deletion of its session is, for the ack of those before it as well, and whoever has those in hand when it dies
 // loses them.
 func (its Items) FollowDurable(
-	ctx context.Context, name string, filters []string, from Position, ready func(),
+	ctx context.Context, name string, filters []string, from Position, ready func(begun Position),
 ) iter.Seq2[StoredItem, error] {
 	return func(yield func(StoredItem, error) bool) {
 		cons, err := its.readerConsumer(ctx, name, filters, from)
@@ -50,7 +51,7 @@ func (its Items) FollowDurable(
 			return
 		}
 		if ready != nil {
-			ready()
+			ready(begunAt(cons.CachedInfo()))
 		}
 		done := "" // where the ack of the last item went
 		defer func() {
@@ -139,6 +140,19 @@ func (its Items) readerConsumer(
 		return nil, WrapErr(err)
 	}
 	return cons, checkFilters(cons, filters)
+}
+
+// begunAt is where a durable began. Of one that began with the newest item of each subject: with what came since.
+func begunAt(info *jetstream.ConsumerInfo) Position {
+	switch cfg := info.Config; cfg.DeliverPolicy {
+	case jetstream.DeliverAllPolicy:
+		return Position{All: true}
+	case jetstream.DeliverByStartSequencePolicy:
+		return Position{Seq: cfg.OptStartSeq}
+	case jetstream.DeliverByStartTimePolicy:
+		return Position{Since: *cfg.OptStartTime}
+	}
+	return Position{Since: info.Created}
 }
 
 // checkFilters refuses a consumer that is to other items.

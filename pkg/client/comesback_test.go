@@ -2,8 +2,10 @@ package client_test
 
 import (
 	"context"
+	"fmt"
 	"slices"
 	"strconv"
+	"strings"
 	"testing"
 	"time"
 
@@ -104,5 +106,75 @@ func TestItemsOfAThreadThatComesBack(t *testing.T) {
 			stop()
 			<-done
 		})
+	}
+}
+
+// TestItemsOfANameThatWasLeftTwice: who reads a name is given what each thread that had it had meanwhile under another one, wherever those
+// threads are now: from the start, and with a durable that was away.
+func TestItemsOfANameThatWasLeftTwice(t *testing.T) {
+	for history, want := range map[string]string{ // entries by the name of their thread, and renames; what a reader of a is given
+		"a0 a1 a>b b3 b4 b>a a6 a>c c8":     "0 1 3 4 6", // and went
+		"a0 a>b b2 b>a a4 a>c c6 c>a a8":    "0 2 4 6 8",
+		"a0 a>b b>a a3":                     "0 3",
+		"a0 a>b b2 b>a a4 a>b b6 b>a a8 a9": "0 2 4 6 8 9",
+	} {
+		steps := strings.Fields(history)
+		for away := range len(steps) { // after so many steps the durable reads what there is
+			prefix := 0
+			for _, step := range steps[:away] {
+				if text, ok := strings.CutPrefix(step, "a"); ok && text[0] != '>' {
+					prefix = 1 + slices.Index(strings.Fields(want), text)
+				}
+			}
+			if away > 0 && (prefix == 0 || prefix == len(strings.Fields(want)) || !strings.Contains(steps[away-1], ">")) {
+				continue
+			}
+			t.Run(fmt.Sprintf("%s, %d", history, away), func(t *testing.T) {
+				t.Parallel()
+				r := newRig(t)
+				ctx, stop := context.WithTimeout(t.Context(), 20*time.Second)
+				defer stop()
+				var got []string
+				read := func(until int) {
+					t.Helper()
+					f, all := client.Filter{Session: "s", Thread: "a"}, client.Position{All: true}
+					items := r.Subscribe(ctx, f, all)
+					if away > 0 {
+						items = r.SubscribeDurable(ctx, "reader", f, all)
+					}
+					for it, err := range items {
+						must.Do(t, err)
+						if got = append(got, it.Text()); len(got) == until {
+							break
+						}
+					}
+				}
+				for i, step := range steps {
+					if i == away && away > 0 {
+						ctx, enough := context.WithCancel(ctx)
+						defer enough()
+						var done []string
+						for it, err := range r.SubscribeDurable(ctx, "reader", client.Filter{Session: "s", Thread: "a"}, client.Position{All: true}) {
+							must.Do(t, err)
+							if done = append(done, it.Text()); len(done) == prefix {
+								time.AfterFunc(100*time.Millisecond, enough) // it asks for the next one: this one is done
+							}
+						}
+						got = done
+					}
+					th := events.Thread{Session: "s", Name: step[:1]}
+					if step[1] == '>' {
+						must.Do(t, r.Rename(ctx, th, step[2:]))
+						continue
+					}
+					must.Do(t, r.Publisher(client.PublisherConfig{}).Publish(ctx, post(th, step[1:])))
+					must.Do(t, r.Settled(ctx, th))
+				}
+				read(len(strings.Fields(want)))
+				if all := strings.Join(got, " "); all != want {
+					t.Errorf("items %s, want %s", all, want)
+				}
+			})
+		}
 	}
 }

@@ -150,7 +150,8 @@ func (g *Gap) Error() string {
 func (g *Gap) Unwrap() []error { return []error{ErrGap, g.Err} }
 
 // Subscribe follows items from a position until ctx ends or the caller breaks off. Of each life of a thread they come in the order
-// of n, each once: what was stored twice after a crash is dropped here, and what is missing is made from the thread's nodes. Of
+// of n, each once: what was stored twice after a crash is dropped here, and what is missing is made from the thread's nodes: also what a thread that
+// is followed by its name had under another one meanwhile. Of
 // more than 50,000 threads those are forgotten for this whose items came longest ago. An error ends it; a *Gap does not when the
 // caller goes on.
 func (c *Client) Subscribe(ctx context.Context, f Filter, from Position) iter.Seq2[Item, error] {
@@ -195,7 +196,11 @@ func (c *Client) SubscribeDurable(ctx context.Context, name string, f Filter, fr
 			yield(Item{}, err)
 			return
 		}
-		s.run(c.items.FollowDurable(ctx, name, f.subjects(), from.stored(), nil))
+		s.run(c.items.FollowDurable(ctx, name, f.subjects(), from.stored(), func(begun natsio.Position) {
+			s.begun = func(ctx context.Context, before uint64) (Had, error) {
+				return c.hadBefore(ctx, events.Thread{Session: f.Session, Name: f.Thread}, before, begun)
+			}
+		}))
 	}
 }
 
@@ -216,8 +221,10 @@ type subscription struct {
 	last   *places // the last item of each life of a thread
 	newest uint64  // of the thread that from.N is of: the newest life that is known
 	unborn bool    // it was not there yet
-	given  Item    // the newest, of a reader of one thread; what he does not want counts as given
+	had    Had     // the newest, of a reader of one name; what he does not want counts as had
 	yield  func(Item, error) bool
+
+	begun func(ctx context.Context, before uint64) (Had, error) // what had begins with, when the first item comes; nil: with nothing
 }
 
 // start checks what was asked for, and finds where SPOOL_ITEMS goes on from a number.
@@ -235,7 +242,7 @@ func (s *subscription) start() (natsio.Position, error) {
 		return at, err
 	}
 	if s.from == (Position{}) {
-		s.given = Item{N: head.N, Life: head.Life}
+		s.had = Had{N: head.N, Life: head.Life}
 	}
 	if s.from.N == 0 {
 		return at, nil
@@ -268,7 +275,7 @@ func (s *subscription) past() bool {
 		return true
 	}
 	s.last.set(now, head.N)
-	return s.fill(t, head.Life, s.from.N, head.N)
+	return s.fill(t, head.Life, s.from.N, head.N, func() (threads.Head, error) { return head, nil })
 }
 
 // bear notes the life of a thread that was not there when its items were asked for by a number.
@@ -314,8 +321,20 @@ func (s *subscription) take(stored natsio.StoredItem) bool {
 	s.bear(t, item.Life)
 	of := life{t, item.Life}
 	before, known := s.last.get(of)
-	if !known && s.filter.Thread != "" {
-		before, known = s.comesBack(t, item)
+	holder := func() (threads.Head, error) { return s.c.holder(s.ctx, t, hadOf(item)) }
+	if !known && s.filter.Thread != "" && !s.filter.narrow() {
+		if s.begun != nil {
+			if s.had, err = s.begun(s.ctx, item.Seq); err != nil && !errors.Is(err, record.ErrDenied) {
+				s.yield(Item{}, err)
+				return false
+			}
+			s.begun = nil
+		}
+		var head threads.Head
+		if head, before, err = s.comesBack(t, item); !head.Start.IsZero() || err != nil {
+			holder = func() (threads.Head, error) { return head, err }
+		}
+		known = before > 0
 	}
 	if !known && s.from.N != 0 {
 		if item.Life < s.newest { // an item of a life before that which was asked for, stored again
@@ -328,53 +347,32 @@ func (s *subscription) take(stored natsio.StoredItem) bool {
 		return true
 	}
 	s.last.set(of, item.N)
-	if known && item.N > before+1 && !s.filter.narrow() && !s.fill(t, item.Life, before+1, item.N-1) {
+	if known && item.N > before+1 && !s.filter.narrow() && !s.fill(t, item.Life, before+1, item.N-1, holder) {
 		return false
 	}
 	return s.give(item)
 }
 
-// comesBack reports whether an item is the first one of a thread that had another name meanwhile, under which its items went, and which was
-// the last one that had the name: what came before, up to number before, was its own.
-func (s *subscription) comesBack(t events.Thread, item Item) (before int64, is bool) {
-	if s.given.N == 0 || s.given.Life >= item.Life || item.N <= s.given.N {
-		return 0, false
+// comesBack reports whether an item is of the thread whose item the reader had last, under whatever name it was meanwhile (CameBack): what
+// follows number before is its own, and missing. Where nobody can tell, it may be: with the error.
+func (s *subscription) comesBack(t events.Thread, item Item) (head threads.Head, before int64, err error) {
+	if s.had.N == 0 || s.had.Life == item.Life {
+		return head, s.had.N, nil
 	}
-	head, err := s.c.Thread(s.ctx, t)
-	if err == nil && head.Life == item.Life {
-		is, err = s.c.CameBack(s.ctx, t, head, s.given.N, s.given.Life)
+	head, err = s.c.CameBack(s.ctx, t, hadOf(item), s.had)
+	if err != nil || head.Start.IsZero() {
+		if err != nil {
+			before = s.had.N
+		}
+		return head, before, err
 	}
-	if is = is && err == nil; is {
-		s.newest = max(s.newest, item.Life)
-	}
-	return s.given.N, is
-}
-
-// CameBack reports whether the thread of a name is the one that had the name when its item n was stored under it, in that earlier life of
-// the name: it was renamed, and has its name again. What came between is stored under its other name. Where SPOOL_ITEMS has item n no more,
-// nobody can tell: false.
-func (c *Client) CameBack(ctx context.Context, t events.Thread, head threads.Head, n int64, life uint64) (bool, error) {
-	if life >= head.Life || n <= 0 || n > head.N {
-		return false, nil
-	}
-	stored, err := c.items.First(ctx, t, life, n)
-	if err != nil || stored.Seq == 0 || stored.N != n || stored.Life != life {
-		return false, err
-	}
-	was, err := parseItem(stored.Data)
-	if err != nil {
-		return false, err
-	}
-	for posted, err := range c.ItemsFrom(ctx, t, head, n) {
-		now, bad := parseItem(posted.Data)
-		return err == nil && bad == nil && now.Node == was.Node, err
-	}
-	return false, nil
+	s.newest = max(s.newest, item.Life)
+	return head, s.had.N, nil
 }
 
 func (s *subscription) give(item Item) bool {
 	if s.filter.Thread != "" {
-		s.given = Item{N: item.N, Life: item.Life}
+		s.had = hadOf(item)
 	}
 	if s.filter.NotUser != "" && item.User == s.filter.NotUser {
 		return true
@@ -382,26 +380,23 @@ func (s *subscription) give(item Item) bool {
 	return s.yield(item, nil)
 }
 
-// fill gives items that SPOOL_ITEMS does not have, from the nodes of the thread whose life it is.
-func (s *subscription) fill(t events.Thread, of uint64, from, to int64) bool {
-	head, err := s.c.Thread(s.ctx, t)
-	if err == nil && head.Life != of {
-		err = fmt.Errorf("%w: %s: another one has its name now", threads.ErrNoThread, t)
-	}
+// fill gives items that SPOOL_ITEMS does not have, from the nodes of the thread whose life it is: of the head that holder finds.
+func (s *subscription) fill(t events.Thread, of uint64, from, to int64, holder func() (threads.Head, error)) bool {
+	head, err := holder()
 	if err == nil {
 		for posted, e := range s.c.ItemsFrom(s.ctx, t, head, from) {
 			var item Item
-			if err = e; err == nil && posted.N <= to {
+			if err = e; err == nil && posted.N == from {
 				item, err = parseItem(posted.Data)
 			}
-			if err != nil || posted.N > to {
+			if err != nil || posted.N != from || from > to {
 				break
 			}
 			item.Filled, item.Life = true, of
 			if !s.give(item) {
 				return false
 			}
-			from = posted.N + 1
+			from++
 		}
 	}
 	if err == nil && from <= to {

@@ -1,0 +1,100 @@
+package client
+
+import (
+	"context"
+	"errors"
+	"fmt"
+
+	"spool/internal/natsio"
+	"spool/pkg/events"
+	"spool/pkg/threads"
+)
+
+// Had is an item that was stored under a name; the zero value is none.
+type Had struct {
+	N    int64
+	Life uint64
+	Node string // where it is in its thread; "": as SPOOL_ITEMS has the item
+}
+
+func hadOf(it Item) Had { return Had{it.N, it.Life, it.Node} }
+
+// CameBack reports whether an item under a name is of the thread that the item before it is of, which a reader of the name had in an earlier
+// life of it: it was renamed, and had its name again. What came between is stored under its other names; it is what follows the earlier item
+// in the nodes of head. Without a start, head is of another thread. An error: nobody can tell.
+func (c *Client) CameBack(ctx context.Context, t events.Thread, at, had Had) (head threads.Head, err error) {
+	if had.N <= 0 || had.N >= at.N || had.Life >= at.Life {
+		return head, nil
+	}
+	if had.Node == "" {
+		had.Node, err = c.nodeOf(ctx, t, had)
+	}
+	if err == nil {
+		head, err = c.holder(ctx, t, at)
+	}
+	if err != nil {
+		return threads.Head{}, err
+	}
+	if same, err := c.has(ctx, head, had); err != nil || !same {
+		return threads.Head{}, err
+	}
+	return head, nil
+}
+
+// nodeOf finds where an item is in its thread, as SPOOL_ITEMS has it.
+func (c *Client) nodeOf(ctx context.Context, t events.Thread, h Had) (string, error) {
+	stored, err := c.items.First(ctx, t, h.Life, h.N)
+	if err != nil {
+		return "", err
+	}
+	if stored.N != h.N || stored.Life != h.Life {
+		return "", fmt.Errorf("%w: which thread it was that had the name %s before cannot be told: SPOOL_ITEMS has its item %d no more", threads.ErrNoPoint, t, h.N)
+	}
+	was, err := parseItem(stored.Data)
+	return was.Node, err
+}
+
+// holder finds the thread that an item was stored of under a name, whatever it is called now. threads.ErrNoThread: no thread has the item.
+func (c *Client) holder(ctx context.Context, t events.Thread, at Had) (threads.Head, error) {
+	head, err := c.Thread(ctx, t)
+	if err == nil && head.Life == at.Life {
+		return head, nil
+	}
+	if err != nil && !errors.Is(err, threads.ErrNoThread) {
+		return head, err
+	}
+	all, err := c.Threads(ctx, t.Session)
+	if err != nil {
+		return head, err
+	}
+	for _, x := range all {
+		if x.Head.N < at.N {
+			continue
+		}
+		if ok, err := c.has(ctx, x.Head, at); err != nil && !isUnreadable(err) {
+			return head, err
+		} else if ok {
+			return x.Head, nil
+		}
+	}
+	return threads.Head{}, fmt.Errorf("%w: %s: another one has its name now, and none of the session its item %d", threads.ErrNoThread, t, at.N)
+}
+
+// has reports whether a thread has an item.
+func (c *Client) has(ctx context.Context, head threads.Head, h Had) (bool, error) {
+	step, err := c.reader.At(ctx, head, threads.Point{Item: h.N})
+	if errors.Is(err, threads.ErrNoPoint) {
+		return false, nil
+	}
+	return err == nil && step.At.Ref.String() == h.Node, err
+}
+
+// hadBefore is what a reader who began at a position had of a name when an item came, if SPOOL_ITEMS still has it.
+func (c *Client) hadBefore(ctx context.Context, t events.Thread, before uint64, began natsio.Position) (Had, error) {
+	m, err := c.items.LastBefore(ctx, t, before, began)
+	if err != nil || m.Seq == 0 {
+		return Had{}, err
+	}
+	it, err := parseItem(m.Data)
+	return Had{it.N, m.Life, it.Node}, err
+}
