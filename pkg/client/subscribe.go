@@ -150,10 +150,9 @@ func (g *Gap) Error() string {
 func (g *Gap) Unwrap() []error { return []error{ErrGap, g.Err} }
 
 // Subscribe follows items from a position until ctx ends or the caller breaks off. Of each life of a thread they come in the order
-// of n, each once: what was stored twice after a crash is dropped here, and what is missing is made from the thread's nodes: also what a thread that
-// is followed by its name had under another one meanwhile. Of
-// more than 50,000 threads those are forgotten for this whose items came longest ago. An error ends it; a *Gap does not when the
-// caller goes on.
+// of n, each once: what was stored twice after a crash is dropped here, and what is missing is made from the thread's nodes, also what a
+// thread that is followed by its name had under another one meanwhile. Of more than 50,000 threads those are forgotten for this whose
+// items came longest ago. An error ends it; a *Gap does not when the caller goes on.
 func (c *Client) Subscribe(ctx context.Context, f Filter, from Position) iter.Seq2[Item, error] {
 	return c.SubscribeReady(ctx, f, from, nil)
 }
