@@ -13,9 +13,10 @@ import (
 
 // Extent is what ITEMS holds.
 type Extent struct {
-	Stream      string // names this very stream: another one, also after it was deleted and made again, has another
-	First, Last uint64 // sequences; First is Last+1 when it is empty
-	Match       uint64 // sequence of the newest item that matches the filters; 0 = there is none
+	Stream      string    // names this very stream: another one, also after it was deleted and made again, has another
+	First, Last uint64    // sequences; First is Last+1 when it is empty
+	Match       uint64    // sequence of the newest item that matches the filters; 0 = there is none
+	Stored      time.Time // when that was stored
 }
 
 // Extent asks ITEMS' leader what it holds now. In a cluster it may be what was some seconds ago (leader.go): a reader that is told
@@ -35,7 +36,9 @@ func (its Items) Extent(ctx context.Context, filters []string) (Extent, error) {
 		if err != nil {
 			return Extent{}, fmt.Errorf("extent of ITEMS: %w", err)
 		}
-		e.Match = max(e.Match, m.Sequence)
+		if m.Sequence > e.Match {
+			e.Match, e.Stored = m.Sequence, m.Time
+		}
 	}
 	return e, nil
 }

@@ -126,16 +126,6 @@ func storedItem(m jetstream.Msg, meta *jetstream.MsgMetadata) StoredItem {
 	}
 }
 
-// Newest is the time at which the newest item that matches a filter was stored; zero when there is none.
-func (its Items) Newest(ctx context.Context, filter string) (time.Time, error) {
-	s, err := MessagesOf(ctx, its.c.Streams(), events.ItemsStream)
-	if err != nil {
-		return time.Time{}, WrapErr(err)
-	}
-	m, err := newestOn(ctx, s, filter)
-	return m.Time, err
-}
-
 // First is the first item that ITEMS holds of a life of a thread whose number is at least n, or of a later life; Seq 0: it holds
 // none. It looks for it by halves, some twenty reads: behind the items of one life come those of the next.
 func (its Items) First(ctx context.Context, t events.Thread, life uint64, n int64) (first StoredItem, err error) {

@@ -409,14 +409,6 @@ func (c *Client) Empty(ctx context.Context, f Filter, from Position) (bool, erro
 	if from == (Position{}) {
 		return true, nil
 	}
-	for _, subject := range f.subjects() {
-		newest, err := c.items.Newest(ctx, subject)
-		if err != nil {
-			return false, err
-		}
-		if !newest.IsZero() && !newest.Before(from.Since) {
-			return false, nil
-		}
-	}
-	return true, nil
+	now, err := c.items.Extent(ctx, f.subjects())
+	return err == nil && (now.Match == 0 || now.Stored.Before(from.Since)), err
 }
