@@ -119,9 +119,7 @@ func (f *fixer) replay(ctx context.Context, h *head) (Repair, error) {
 		done.Detail = fmt.Sprintf("%s has not got the events any more that it lost: publish its entries behind the %dth again", events.EventsStream, h.Entries)
 		return done, nil
 	}
-	if err := f.w.PublishEvents(ctx, again); err != nil {
-		return done, err
-	}
+	f.publish(again)
 	done.To, done.Replayed, done.Detail = at, len(again), "what it lost is applied again"
 	return done, nil
 }
@@ -157,7 +155,7 @@ func (f *fixer) recover(ctx context.Context, t events.Thread) (Repair, error) {
 	if err := f.born(ctx, t, n.life, it, &now); err != nil {
 		return done, err
 	}
-	if err := f.putHead(ctx, t, &now, sessions.Info{ID: t.Session, Created: now.Created}); err != nil {
+	if err := f.putHead(ctx, t, &now, nil); err != nil {
 		return done, err
 	}
 	done.From, done.To = step.At.Ref.String(), step.At.Ref.String()
@@ -168,9 +166,7 @@ func (f *fixer) recover(ctx context.Context, t events.Thread) (Repair, error) {
 	case now.Applied == 0:
 		done.Detail += "; what its producers publish again it will take for new"
 	case len(rest) > 0:
-		if err := f.w.PublishEvents(ctx, rest); err != nil {
-			return done, err
-		}
+		f.publish(rest)
 		done.Replayed = len(rest)
 	}
 	return done, nil
@@ -285,8 +281,8 @@ func (f *fixer) seen(ctx context.Context, now *threads.Head, stored []replayed, 
 	return rest
 }
 
-// putHead stores the head of a thread that has none, and its session's header where there is none.
-func (f *fixer) putHead(ctx context.Context, t events.Thread, now *threads.Head, info sessions.Info) error {
+// putHead stores the head of a thread that has none, and with info that its session is if that has no record: else fixSessions makes it.
+func (f *fixer) putHead(ctx context.Context, t events.Thread, now *threads.Head, info *sessions.Info) error {
 	fence, err := f.w.Fence(ctx, 0)
 	if err != nil {
 		return err
@@ -300,8 +296,12 @@ func (f *fixer) putHead(ctx context.Context, t events.Thread, now *threads.Head,
 		return err
 	}
 	puts := []record.Put{{Key: key, Value: now.Encode(), Expect: rs[2].Seq}}
-	if !rs[1].Exists() {
-		puts = append(puts, record.Put{Key: events.SessionKey(t.Session), Value: info.Encode(), Expect: rs[1].Seq})
+	switch session := events.SessionKey(t.Session); {
+	case rs[1].Exists():
+	case info != nil:
+		puts = append(puts, record.Put{Key: session, Value: info.Encode(), Expect: rs[1].Seq})
+	case !slices.Contains(f.c.noRecord, session):
+		f.c.noRecord = append(f.c.noRecord, session)
 	}
 	named := &filling{at: map[casstore.Ref]casstore.PackID{now.Start.Ref: now.Start.Pack}}
 	for _, l := range now.Recent {
@@ -312,6 +312,7 @@ func (f *fixer) putHead(ctx context.Context, t events.Thread, now *threads.Head,
 	}
 	// A crash after this leaves the thread as it was at its newest item.
 	_, err = f.w.Commit(ctx, fence, puts)
+	f.recovered = append(f.recovered, head{key: key, id: t, Head: *now})
 	return err
 }
 
@@ -335,9 +336,7 @@ func (f *fixer) replayAll(ctx context.Context, l *life, stored []replayed, done 
 		}
 		all = append(all, again)
 	}
-	if err := f.w.PublishEvents(ctx, all); err != nil {
-		return done, err
-	}
+	f.publish(all)
 	done.To, done.Replayed, done.Detail = "its beginning", len(all), "all its events are applied again"
 	return done, nil
 }
@@ -363,7 +362,7 @@ func (f *fixer) pin(ctx context.Context, e replayed, again *events.Event) (why s
 		return by + ", which is no more: what it had of that is not to be had", nil
 	}
 	op.Fork.Thread = now.name
-	if source.last() > e.Seq && (op.Fork.Whole || !op.Fork.Point()) {
+	if source.grewAfter(e.Seq) && (op.Fork.Whole || !op.Fork.Point()) {
 		node, err := f.pointAt(ctx, source, events.Thread{Session: op.Fork.Session, Name: now.name}, e.Seq)
 		if err != nil {
 			return "", err

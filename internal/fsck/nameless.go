@@ -284,12 +284,25 @@ func (f *fixer) adopt(ctx context.Context, ref casstore.Ref) error {
 		return err
 	}
 	info := sessions.Info{ID: t.Session, Created: now.Created, Answered: true, Title: fmt.Sprintf("found by fsck, %d entries", step.Entry.Index)}
-	if err := f.putHead(ctx, t, &now, info); err != nil {
+	if err := f.putHead(ctx, t, &now, &info); err != nil {
 		return err
 	}
 	f.told(events.HeadKey(t), ref.String(), "its name is lost: it has entries up to %d in a session of its own, and what its producers publish again it will take for new",
 		step.Entry.Index)
 	return nil
+}
+
+// began is the time of the first state that is a thread's own.
+func (f *fixer) began(ctx context.Context, at casstore.Located) (ms int64, err error) {
+	for step, err := range f.r.Walk(ctx, at) {
+		if err != nil {
+			return 0, err
+		}
+		if ms = step.Timestamp; step.Role == threads.RoleFork {
+			break
+		}
+	}
+	return ms, nil
 }
 
 // headAt is the head of a thread that ends with a state.
@@ -307,7 +320,10 @@ func (f *fixer) headAt(ctx context.Context, t events.Thread, ref casstore.Ref) (
 	if now, err = f.back(ctx, h, step); err != nil {
 		return now, step, err
 	}
-	now.Sent, now.Created = now.N, now.Updated
+	now.Sent = now.N
+	if now.Created, err = f.began(ctx, step.At); err != nil {
+		return now, step, err
+	}
 	return now, step, nil
 }
 

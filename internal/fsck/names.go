@@ -46,6 +46,11 @@ func (l *life) last() (seq uint64) {
 	return seq
 }
 
+// grewAfter reports whether what a fork of a thread takes over may have become more behind a sequence.
+func (l *life) grewAfter(seq uint64) bool {
+	return slices.ContainsFunc(l.evs, func(e replayed) bool { return e.Seq > seq && !e.refused && (makesState(e.Event) || moves(e.Event)) })
+}
+
 // namings are the names of a session, with all lives that there were, in the order of their beginning.
 type namings struct {
 	of    map[string]*naming

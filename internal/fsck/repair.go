@@ -123,6 +123,9 @@ func Fix(ctx context.Context, s Store, w Writer, packs Packs, cfg Config) (*Repo
 	if err := f.fixSessions(ctx); err != nil {
 		return c.report, err
 	}
+	if err := f.publishAgain(ctx); err != nil {
+		return c.report, fmt.Errorf("publish again what is lost: %w", err)
+	}
 	err = f.unreadable(ctx, false)
 	for _, found := range c.before {
 		if !slices.Contains(c.report.Findings, found) {
@@ -177,6 +180,23 @@ type fixer struct {
 	w     Writer
 	packs Packs
 	r     threads.Reader
+
+	recovered []head            // that were lost
+	again     [][]*events.Event // to publish
+}
+
+// publish has events published again at the end of the repair: a persister that applies one sooner makes a record of its session, if that is
+// lost, of no more than that.
+func (f *fixer) publish(evs []*events.Event) { f.again = append(f.again, evs) }
+
+func (f *fixer) publishAgain(ctx context.Context) error {
+	for _, evs := range f.again {
+		// A crash before this leaves threads without what came behind the state that they were made again from: the next repair publishes it.
+		if err := f.w.PublishEvents(ctx, evs); err != nil {
+			return err
+		}
+	}
+	return nil
 }
 
 func (f *fixer) fix(ctx context.Context, h *head) (Repair, error) {
@@ -215,9 +235,7 @@ func (f *fixer) fix(ctx context.Context, h *head) (Repair, error) {
 	done.To, done.Detail = at.Ref.String(), why
 	for _, e := range evs {
 		if e.lost && !e.refused {
-			if err := f.w.PublishEvents(ctx, []*events.Event{e.again()}); err != nil {
-				return done, err
-			}
+			f.publish([]*events.Event{e.again()})
 			done.Replayed++
 		}
 	}

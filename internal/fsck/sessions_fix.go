@@ -26,7 +26,7 @@ func (f *fixer) fixSessions(ctx context.Context) error {
 		if err != nil {
 			return err
 		}
-		if rs[0].Exists() { // a persister wrote it meanwhile, or fixItems
+		if rs[0].Exists() { // a persister wrote it meanwhile
 			continue
 		}
 		info, err := f.session(ctx, strings.TrimPrefix(key, "session."))
@@ -54,8 +54,9 @@ func (f *fixer) fixSessions(ctx context.Context) error {
 func (f *fixer) session(ctx context.Context, id string) (info sessions.Info, err error) {
 	var heads []*head
 	producers := map[string]bool{}
-	for i := range f.c.heads {
-		h := &f.c.heads[i]
+	all := slices.Concat(f.c.heads, f.recovered)
+	for i := range all {
+		h := &all[i]
 		if h.id.Session != id {
 			continue
 		}
@@ -83,23 +84,27 @@ func (f *fixer) session(ctx context.Context, id string) (info sessions.Info, err
 	if dialect.IsJSON(main.Dialect) {
 		info.Harness = dialect.Lead(info.Harness, main.Dialect)
 	}
-	for _, h := range heads {
-		if err := f.said(ctx, h, &info); err != nil {
-			return info, err
-		}
-	}
-	return info, nil
+	return info, f.said(ctx, heads, &info)
 }
 
-// said takes in what operations on a thread said of its session.
-func (f *fixer) said(ctx context.Context, h *head, info *sessions.Info) error {
-	stored, err := f.w.ThreadEvents(ctx, h.id)
-	if err != nil {
-		return err
+// said takes in what operations on threads said of their session.
+func (f *fixer) said(ctx context.Context, heads []*head, info *sessions.Info) error {
+	var ops []replayed
+	for _, h := range heads {
+		stored, err := f.events(ctx, h.id)
+		if err != nil {
+			return err
+		}
+		for _, e := range stored {
+			if e.Kind == events.KindControl && !e.refused && e.Seq <= h.Applied {
+				ops = append(ops, e)
+			}
+		}
 	}
-	for _, e := range stored {
+	slices.SortFunc(ops, func(a, b replayed) int { return cmp.Compare(a.Seq, b.Seq) })
+	for _, e := range ops {
 		op, err := events.ParseControl(e.Body)
-		if e.Kind != events.KindControl || err != nil || e.Seq > h.Applied {
+		if err != nil {
 			continue
 		}
 		switch op.Op {

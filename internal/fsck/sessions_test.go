@@ -1,6 +1,7 @@
 package fsck_test
 
 import (
+	"fmt"
 	"slices"
 	"strings"
 	"testing"
@@ -17,8 +18,20 @@ import (
 	"spool/pkg/sessions"
 )
 
-// TestRecordOfASession: the record of a session that is gone is made again, as its entries and operations made it.
+// TestRecordOfASession: the record of a session that is gone is made again, as its entries and operations made it: whatever its threads are
+// called now, and when their heads are gone with it.
 func TestRecordOfASession(t *testing.T) {
+	for _, renamed := range []bool{false, true} {
+		for _, headless := range []bool{false, true} {
+			t.Run(fmt.Sprintf("renamed %v, heads lost %v", renamed, headless), func(t *testing.T) {
+				t.Parallel()
+				recordOfASession(t, renamed, headless)
+			})
+		}
+	}
+}
+
+func recordOfASession(t *testing.T, renamed, headless bool) {
 	w := newWorld(t)
 	ctx := t.Context()
 	main := events.Thread{Session: "s", Name: events.MainThread}
@@ -35,7 +48,14 @@ func TestRecordOfASession(t *testing.T) {
 	must.Do(t, w.cl.NameSession(ctx, "s", "The build", false))
 	must.Do(t, w.cl.MoveSession(ctx, "s", "/elsewhere"))
 	fork := events.Thread{Session: "s2", Name: events.MainThread}
-	must.Do(t, w.cl.Fork(ctx, fork, events.Fork{Session: "s", Thread: events.MainThread, Whole: true}))
+	if renamed {
+		must.Do(t, w.cl.NameSession(ctx, "s", "The building", false))
+		must.Do(t, w.cl.Fork(ctx, fork, events.Fork{Session: "s", Thread: main.Name, Whole: true}))
+		must.Do(t, w.cl.Rename(ctx, main, "first"))
+		must.Do(t, w.cl.MoveSession(ctx, "s", "/w3"))
+	} else {
+		must.Do(t, w.cl.Fork(ctx, fork, events.Fork{Session: "s", Thread: main.Name, Whole: true}))
+	}
 	w.settle()
 	w.stop()
 	w.wantClean()
@@ -43,21 +63,37 @@ func TestRecordOfASession(t *testing.T) {
 		return must.Get(sessions.DecodeInfo(must.Get(w.conn.Records().Records(ctx, events.SessionKey(session)))(w)[0].Value))(w)
 	}
 	for _, session := range []string{"s", "s2"} {
-		was := read(session)
-		rs := must.Get(w.conn.Records().Records(ctx, events.SessionKey(session)))(w)
-		must.Get(w.conn.Records().Write(ctx, record.Put{Key: events.SessionKey(session), Expect: rs[0].Seq}))(w)
-		if f := w.found(events.SessionKey(session)); len(f) != 1 || f[0].Kind != fsck.Missing {
+		was, key := read(session), events.SessionKey(session)
+		w.drop(key)
+		if headless {
+			for _, th := range must.Get(w.cl.Threads(ctx, session))(w) {
+				w.drop(events.HeadKey(th.Thread))
+			}
+		} else if f := w.found(key); len(f) != 1 || f[0].Kind != fsck.Missing {
 			t.Fatalf("findings = %v, want that the record is missing", f)
 		}
 		rep := must.Get(fsck.Fix(ctx, natsadmin.Of(w.conn), natsadmin.Of(w.conn), w.conn.Store(0), fsck.Config{}))(w)
-		if len(rep.Repairs) != 1 || rep.Repairs[0].Record != events.SessionKey(session) {
-			t.Errorf("repairs = %+v, want the record", rep.Repairs)
+		w.start()
+		w.settle()
+		w.stop()
+		if w.wantClean(); t.Failed() {
+			t.Logf("repairs %+v", rep.Repairs)
 		}
-		if d := cmp.Diff(was, read(session), cmpopts.IgnoreFields(sessions.Info{}, "Host")); d != "" {
+		now := read(session)
+		if session == "s2" {
+			now.Cwd = was.Cwd // of a fork, that of its source as it is now
+		}
+		if d := cmp.Diff(was, now, cmpopts.IgnoreFields(sessions.Info{}, "Host")); d != "" {
 			t.Errorf("%s differs (-was +now):\n%s", session, d)
 		}
-		w.wantClean()
 	}
+}
+
+// drop removes a record.
+func (w *world) drop(key string) {
+	w.Helper()
+	rs := must.Get(w.conn.Records().Records(w.Context(), key))(w)
+	must.Get(w.conn.Records().Write(w.Context(), record.Put{Key: key, Expect: rs[0].Seq}))(w)
 }
 
 // Where the nodes are gone too, the record is told as not repaired, and other sessions' are.

@@ -10,6 +10,7 @@ import (
 	"spool/internal/gc/gcnats"
 	"spool/internal/must"
 	"spool/internal/natsadmin"
+	"spool/internal/natsio"
 	"spool/internal/natstest"
 	"spool/internal/record"
 	"spool/pkg/events"
