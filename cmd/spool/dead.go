@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"io"
 	"slices"
-	"strings"
 	"time"
 
 	"spool/internal/record"
@@ -146,7 +145,7 @@ func (c *deadReplayCmd) Run(a *app) error {
 	}
 	for t, at := range newest {
 		came, err := lettersSince(a.ctx, cl, t, at, func(e *events.Event) bool {
-			return strings.HasPrefix(e.Producer, threads.Replayer)
+			return threads.IsReplayer(e.Producer)
 		})
 		if err != nil {
 			fmt.Fprintf(a.err, "%s: whether it could be applied is not known yet (spool dead ls %s): %v\n", t, t.Session, err)

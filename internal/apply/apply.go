@@ -100,7 +100,7 @@ func (d *draft) refuse(why error) Verdict {
 // noteDead sees to it that what is linked to an event that goes to the dead letters is taken. One that is published again from its
 // letter is noted only where it is applied: once what was wrong with it is mended, it is published again under the same identity.
 func (d *draft) noteDead() {
-	if strings.HasPrefix(d.e.Producer, threads.Replayer) {
+	if threads.IsReplayer(d.e.Producer) {
 		d.mark(events.Stands)
 		d.Doubt = true
 		return

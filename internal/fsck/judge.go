@@ -4,7 +4,6 @@ import (
 	"crypto/sha256"
 	"fmt"
 	"slices"
-	"strings"
 
 	"spool/pkg/events"
 	"spool/pkg/threads"
@@ -107,7 +106,7 @@ func (b *book) note(p *posting, first bool) {
 	if first {
 		b.first[p.name()] = p
 	}
-	if strings.HasPrefix(p.producer, threads.Replayer) {
+	if threads.IsReplayer(p.producer) {
 		b.replays[p.producer] = true
 	}
 	b.top[p.producer] = max(b.top[p.producer], p.epoch)

@@ -3,7 +3,6 @@ package fsck
 import (
 	"cmp"
 	"slices"
-	"strings"
 	"time"
 
 	"spool/internal/record"
@@ -19,7 +18,7 @@ func (a *accountant) markRefused(stored []record.StoredEvent) []replayed {
 	in, again := map[uint64]int{}, []*events.Event{}
 	for i := range stored {
 		in[stored[i].Seq]++
-		if strings.HasPrefix(stored[i].Producer, threads.Replayer) {
+		if threads.IsReplayer(stored[i].Producer) {
 			again = append(again, &stored[i].Event)
 		}
 	}

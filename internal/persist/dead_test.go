@@ -261,3 +261,27 @@ func TestReplayOfWhatCameBack(t *testing.T) {
 		t.Errorf("the thread has the entry %d times, want once", n)
 	}
 }
+
+// A producer whose name begins like that of a replay is one as all are: what it sent, and was refused, is replayed behind what it sent since.
+func TestReplayOfAProducerNamedLikeAReplay(t *testing.T) {
+	r := newRig(t)
+	small := r.start(func(_ *persist.Deps, cfg *persist.Config) { cfg.MaxEntry = 10_000 })
+	large := []byte(`{"type":"custom","data":[` + strings.Repeat("1,", 8_000) + `1]}`)
+	const name = "~dead.drop"
+	must.Do(t, r.Publisher(client.PublisherConfig{Producer: name}).Publish(t.Context(),
+		client.Entry{Thread: thread(0), Dialect: "omp", Body: large, Seq: 1},
+		client.Entry{Thread: thread(0), Dialect: "omp", Body: []byte(`{"type":"custom"}`), Seq: 2}))
+	r.await(thread(0), name, 2)
+	must.Do(t, small.stop())
+	r.start(nil)
+	dead := must.Get(r.DeadLetters(t.Context(), "s0"))(t)
+	if had := must.Get(r.ReplayDeadLetter(t.Context(), dead[0].At))(t); had {
+		t.Error("the thread is said to have what was refused")
+	}
+	must.Do(t, r.Settled(t.Context(), thread(0)))
+	var out bytes.Buffer
+	must.Get(r.Export(t.Context(), thread(0), &out))(t)
+	if n := bytes.Count(out.Bytes(), large); n != 1 {
+		t.Errorf("the thread has the entry %d times, want once", n)
+	}
+}

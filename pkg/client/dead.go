@@ -4,7 +4,6 @@ import (
 	"context"
 	"fmt"
 	"io"
-	"strings"
 
 	"spool/internal/natsio"
 	"spool/pkg/events"
@@ -57,7 +56,7 @@ func (c *Client) ReplayDeadLetter(ctx context.Context, at uint64) (had bool, err
 	if err != nil {
 		return false, fmt.Errorf("dead letter %d is not an event that can be published again: %w", at, err)
 	}
-	if !strings.HasPrefix(e.Producer, threads.Replayer) { // else it came back, and has its identity
+	if !threads.IsReplayer(e.Producer) { // else it came back, and has its identity
 		is := e.Digest()
 		e.Producer, e.Epoch = threads.ReplayerOf(e.Producer, e.Epoch, e.Seq, is[:]), 0
 	}

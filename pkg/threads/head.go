@@ -234,15 +234,24 @@ type Producer struct {
 // Ephemeral begins the id of a producer that lives as long as one process. A thread forgets these before the others.
 const Ephemeral = "~"
 
-// Replayer begins the id of a producer that publishes the event of a dead letter again, and nothing else.
-const Replayer = Ephemeral + "dead."
+// replayer begins the id of a producer that publishes the event of a dead letter again, and nothing else.
+const replayer = Ephemeral + "dead."
+
+const replayerHash = 12 // bytes of a hash that its id ends with
 
 // ReplayerOf is the producer that publishes an event again, by the digest of what the event says, and no other event. Where its letter
 // is says nothing: numbers of letters begin anew in a system that was restored, or whose SPOOL_DEAD was lost.
 func ReplayerOf(producer string, epoch, seq uint64, is []byte) string {
 	h := sha256.New()
 	fmt.Fprintf(h, "%s\x00%d\x00%d\x00%s", producer, epoch, seq, is)
-	return Replayer + hex.EncodeToString(h.Sum(nil)[:12])
+	return replayer + hex.EncodeToString(h.Sum(nil)[:replayerHash])
+}
+
+// IsReplayer reports whether a producer is one that ReplayerOf names. Others that begin like one are producers as all are.
+func IsReplayer(producer string) bool {
+	hash, ok := strings.CutPrefix(producer, replayer)
+	b, err := hex.DecodeString(hash)
+	return ok && err == nil && len(b) == replayerHash && hash == strings.ToLower(hash)
 }
 
 // MaxProducers is how many producers a head remembers.
