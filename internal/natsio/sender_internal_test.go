@@ -40,7 +40,7 @@ func TestSenderTakesTheBetterWay(t *testing.T) {
 				if r.Float64() < c.noise {
 					cost *= 1 + 19*r.Float64()
 				}
-				w.took(batched, cost)
+				w.took(batched, cost, cost*1e-6)
 				if batched != c.batched[i/groups] {
 					wrong[i/groups]++
 				}
