@@ -440,6 +440,6 @@ func (c *checker) lostHead(ctx context.Context, t events.Thread) (rev uint64, lo
 	case l != nil && (gone == 0 && (c.items[t] != nil || c.noLetters) || len(l.renames) > 0):
 		return rev, true, nil
 	}
-	acc, missing, err := c.account(ctx, t) // what came may be a repeat alone, and no thread begins with what is superseded
-	return rev, missing > 0 || gone == 0 && acc.Superseded == 0, err
+	acc, missing, err := c.account(ctx, t) // what came may be a repeat alone, also of what was refused, and no thread begins with what is superseded
+	return rev, missing > 0 || gone == 0 && acc.Superseded == 0 && l != nil && l.last() > 0, err
 }

@@ -1,11 +1,13 @@
 package fsck_test
 
 import (
+	"context"
 	"fmt"
 	"maps"
 	"slices"
 	"strings"
 	"testing"
+	"time"
 
 	"spool/internal/fsck"
 	"spool/internal/must"
@@ -153,4 +155,22 @@ func repairOf(t *testing.T, steps []any, loss string) {
 			t.Logf("left %s", f)
 		}
 	}
+}
+
+// A rename that was refused, and is sent again, gave no thread its name: no record of one is missed.
+func TestNothingIsLostOfARenameThatWasRefused(t *testing.T) {
+	w := newWorld(t)
+	ctx, stop := context.WithTimeout(t.Context(), time.Second)
+	defer stop()
+	must.Is(t, must.Err(w.cl.Ask(ctx, thA, events.Prompt{ID: "q", Kind: events.PromptText, Text: "Well?"})), context.DeadlineExceeded, "Ask")
+	e := entryOf(thA, "op", 1, 0, "")
+	e.Kind, e.Dialect, e.Body = events.KindControl, "", []byte(`{"op":"rename","rename":{"to":"b"}}`)
+	w.raw(e) // while somebody is asked: refused
+	w.raw(e)
+	w.settle()
+	w.stop()
+	if n := len(must.Get(w.cl.DeadLetters(t.Context(), thA.Session))(t)); n != 1 {
+		t.Fatalf("%d dead letters, want one", n)
+	}
+	w.wantClean()
 }

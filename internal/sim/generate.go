@@ -83,6 +83,7 @@ var moods = []mood{
 	// More often than others that cost as much: what it is about shows in one of some three hundred programs of it.
 	{name: "name again", often: 12, scene: (*Program).nameAgain},
 	{name: "begun later", often: 4, scene: (*Program).begunLater},
+	{name: "gave up", often: 3, scene: (*Program).gaveUp},
 	{name: "claimed", often: 3, scene: (*Program).claimed},
 	{name: "refers", often: 3, scene: (*Program).refers},
 }

@@ -25,7 +25,7 @@ func (m *model) refused(e *events.Event, t *life) {
 
 // leaves has a thread leave its name, under which stays known what it had seen, and those that had the name before.
 func (m *model) leaves(name events.Thread, to string, t *life) {
-	l := &left{to: to, by: t, had: t.seen.clone(), seen: t.seen.clone(), noted: maps.Clone(t.noted)}
+	l := &left{to: to, by: t, own: t.seen.clone(), had: t.seen.clone(), seen: t.seen.clone(), noted: maps.Clone(t.noted)}
 	if was := m.lefts[name]; was != nil {
 		l.earlier = true
 		l.had.inherit(was.had)

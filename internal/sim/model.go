@@ -65,6 +65,10 @@ func (p producers) had(e *events.Event, seq uint64) bool {
 	return ok && (e.Epoch < at.epoch || e.Epoch == at.epoch && seq <= at.seq)
 }
 
+// knows reports whether there is an event of the producer: who sent nothing to a thread that left its name, but to one before it, may
+// send the same to the one that it is called now.
+func (p producers) knows(e *events.Event) bool { _, ok := p[e.Producer]; return ok }
+
 // note notes an event. It never goes back.
 func (p producers) note(e *events.Event) {
 	if !p.had(e, e.Seq) {
@@ -98,7 +102,8 @@ type held struct {
 type left struct {
 	to      string    // its new name; "" when it was removed
 	by      *life     // that left it last
-	had     producers // what it had seen, and those that had the name before
+	own     producers // what it had seen then
+	had     producers // and those that had the name before
 	seen    producers // the same, and what the name refused since
 	noted   map[identity]string
 	earlier bool // there were such
@@ -238,7 +243,7 @@ func (m *model) one(e *events.Event, at uint64) {
 	case t == nil && gone != nil && gone.to != "" && gone.had.had(e, e.Seq) && m.reused(e, t, gone):
 		m.bury(e, mark, at, letter, reason, "its producer gave its sequence to another one before", false)
 		m.refused(e, nil)
-	case t == nil && gone != nil && gone.to != "" && gone.had.had(e, e.Seq) && !(letter && gone.noted[inLife(e)] == ""):
+	case t == nil && gone != nil && gone.to != "" && gone.had.had(e, e.Seq) && !(letter && (gone.noted[inLife(e)] == "" || !gone.own.knows(e))):
 		m.repeat(e, mark, at, letter, reason)
 	case t == nil && gone != nil && gone.to != "":
 		m.bury(e, mark, at, letter, reason, "its thread was renamed", true)
@@ -302,7 +307,7 @@ func (m *model) before(e *events.Event, op *events.Control, t *life, mark string
 		if was != nil && was.outcome == buried && was.at >= t.began && letter && own && !m.unfit(at, reason) {
 			m.fail("two dead letters of %s, the second one at %d: %s", mark, at, reason)
 		}
-		m.bury(e, mark, at, letter, reason, "its producer gave its sequence to another one before", own && was == nil && t.began >= m.kept)
+		m.bury(e, mark, at, letter, reason, givenTwice, own && was == nil && t.began >= m.kept)
 	case t != nil && t.seen.had(e, e.Seq):
 		m.repeat(e, mark, at, letter, reason)
 	case m.nowhere[identityOf(e)]:
@@ -351,6 +356,9 @@ func (m *model) fenced(e *events.Event, t *life, gone *left, mark string, at uin
 
 // overtaken is why an event is a dead letter that comes behind a later one of its producer.
 const overtaken = "a later event of its producer was stored before it"
+
+// givenTwice is why an event is a dead letter whose sequence another one has.
+const givenTwice = "its producer gave its sequence to another one before"
 
 // late reports whether an event comes behind a later one of its producer, and neither its thread nor those that had the
 // name before ever saw it.

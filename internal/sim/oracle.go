@@ -94,6 +94,8 @@ func (j *judgement) accounts() {
 		case f.outcome == fenced && j.replaced(w.Process): // that is what an epoch is for
 		case f.outcome == buried && f.why == overtaken && !j.p.numbers(w.Op) && !j.replaced(w.Process):
 			j.fail("%s of %s was acknowledged, and is a dead letter: its publisher let a later one pass", w.Mark, w.Thread)
+		case f.outcome == buried && f.why == givenTwice && !j.p.numbers(w.Op) && !j.replaced(w.Process):
+			j.fail("%s of %s was acknowledged, and is a dead letter: its publisher gave a sequence out twice", w.Mark, w.Thread)
 		case f.outcome == superseded || f.outcome == repeated || f.outcome == fenced:
 			j.fail("%s of %s was acknowledged, and is %s at %d: it is applied nowhere (SPEC P1, P3)", w.Mark, w.Thread,
 				f.outcome, f.at)

@@ -264,3 +264,18 @@ func (p *Program) lostEvents(r *rand.Rand) []Op {
 	}
 	return ops
 }
+
+// gaveUp is a scene: a publisher is not told what became of a call, and goes on with others.
+func (p *Program) gaveUp(r *rand.Rand) []Op {
+	var ops []Op
+	thread := few(r, 2)
+	for range 1 + r.IntN(2) {
+		lost := Op{Do: []Verb{DropTell, DropTell, Late}[r.IntN(3)], On: "event", Kind: 1, N: r.IntN(2), Times: 1 + r.IntN(4), Ms: 10_000}
+		call := p.some(r, 0, thread)
+		call.Who, call.As, call.Again, call.Ms = 0, 0, false, 1000+r.IntN(5000)
+		ops = append(ops, lost, call)
+	}
+	next := p.some(r, 0, thread)
+	next.Who, next.As = 0, 0
+	return append(ops, next)
+}
