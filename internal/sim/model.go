@@ -311,7 +311,8 @@ func (m *model) before(e *events.Event, op *events.Control, t *life, mark string
 	case t != nil && t.seen.had(e, e.Seq):
 		m.repeat(e, mark, at, letter, reason)
 	case m.nowhere[identityOf(e)]:
-		m.bury(e, mark, at, letter, reason, "it was refused when it came first", !countsAgain(e))
+		counts := countsAgain(e) || gone != nil && gone.had.had(e, e.Seq) // as a repeat
+		m.bury(e, mark, at, letter, reason, "it was refused when it came first", !counts)
 		m.note(e, t)
 	case leaves(op) && gone != nil && gone.had.had(e, e.Seq):
 		m.repeat(e, mark, at, letter, reason)
