@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/nats-io/nats.go"
+	"github.com/nats-io/nats.go/jetstream"
 
 	"spool/internal/must"
 	"spool/internal/natsadmin"
@@ -158,6 +159,56 @@ func TestEnsureOverAWireThatIsCut(t *testing.T) {
 		if err := c.Ensure(t.Context(), natsio.Limits{}); err != nil {
 			t.Errorf("cut after %d bytes from the server: %v", at, err)
 		}
+	}
+}
+
+// deaf drops what the server says once it is told to.
+type deaf struct {
+	net.Conn
+	gone chan struct{}
+}
+
+func (d *deaf) Read(b []byte) (int, error) {
+	for {
+		n, err := d.Conn.Read(b)
+		select {
+		case <-d.gone:
+			if err == nil {
+				continue
+			}
+		default:
+		}
+		return n, err
+	}
+}
+
+type deafly struct {
+	server nats.InProcessConnProvider
+	gone   chan struct{}
+}
+
+func (d deafly) InProcessConn() (net.Conn, error) {
+	c, err := d.server.InProcessConn()
+	return &deaf{c, d.gone}, err
+}
+
+// A request whose answer is lost ends, also one to which nats.go sets no end: a persister waited for ever in a deletion.
+func TestARequestThatIsNotAnsweredEnds(t *testing.T) {
+	wire := deafly{natstest.Server(t), make(chan struct{})}
+	c := must.Get(natsio.Dial(t.Context(), natsio.Config{InProcess: wire, Timeout: 300 * time.Millisecond}))(t)
+	defer c.Close()
+	must.Do(t, c.Ensure(t.Context(), natsio.Limits{}))
+	cons := must.Get(c.JetStream().OrderedConsumer(t.Context(), events.ItemsStream, jetstream.OrderedConsumerConfig{}))(t)
+	close(wire.gone)
+	ended := make(chan error, 1)
+	go func() { _, err := cons.Info(t.Context()); ended <- err }()
+	select {
+	case err := <-ended:
+		if err == nil {
+			t.Error("it was answered")
+		}
+	case <-time.After(20 * time.Second):
+		t.Error("it waits for ever")
 	}
 }
 

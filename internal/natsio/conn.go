@@ -96,6 +96,7 @@ func Dial(ctx context.Context, cfg Config) (*Conn, error) {
 	if c.timeout <= 0 {
 		c.timeout = 5 * time.Second
 	}
+	c.denied.patience = c.timeout
 	var js jetstream.JetStream
 	if cfg.Domain != "" {
 		js, err = jetstream.NewWithDomain(nc, cfg.Domain, jetstream.WithDefaultTimeout(c.timeout))

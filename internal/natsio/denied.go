@@ -7,6 +7,7 @@ import (
 	"regexp"
 	"strings"
 	"sync"
+	"time"
 
 	"github.com/nats-io/nats.go"
 
@@ -16,6 +17,8 @@ import (
 // denials are the requests of a connection that wait for answers. A server drops what a user may not send, says so on
 // the connection, and answers nothing: whoever waits for the answer learns it here.
 type denials struct {
+	patience time.Duration // how long one is waited for
+
 	mu      sync.Mutex
 	waiting map[*waiter]struct{}
 	deaf    error // why no answer reaches this connection, until it is made again; nil: answers do
