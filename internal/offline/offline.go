@@ -29,6 +29,7 @@ import (
 	"strconv"
 	"strings"
 	"sync"
+	"time"
 
 	"github.com/oklog/ulid/v2"
 
@@ -151,8 +152,23 @@ func (q *Queue) Drained() <-chan struct{} {
 	return q.empty
 }
 
-// Some has a token while there may be something to drain.
-func (q *Queue) Some() <-chan struct{} { return q.some }
+// lookAgain is how often a process without entries of its own looks at the directory: another one may have died meanwhile, or was about
+// to when this one began, and held its queue still.
+const lookAgain = 30 * time.Second
+
+// Wait returns when there may be something to drain, of this process or another one.
+func (q *Queue) Wait(ctx context.Context) error {
+	look := time.NewTimer(lookAgain)
+	defer look.Stop()
+	select {
+	case <-q.some:
+		return nil
+	case <-look.C:
+		return nil
+	case <-ctx.Done():
+		return ctx.Err()
+	}
+}
 
 // Yield waits while a drain sends what came during its last round, as long as ctx lives. Who calls it before Append and Empty lets a
 // drain come to an end, however much is published meanwhile.

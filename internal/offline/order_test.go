@@ -2,11 +2,13 @@ package offline
 
 import (
 	"context"
+	"fmt"
 	"os"
 	"path/filepath"
 	"slices"
 	"strings"
 	"testing"
+	"testing/synctest"
 
 	"pgregory.net/rapid"
 
@@ -234,4 +236,26 @@ func TestZerosAreATornTail(t *testing.T) {
 	if _, err := os.Stat(dead.dir()); !slices.Equal(s.got, ids("p", 1, 2)) || !os.IsNotExist(err) {
 		t.Errorf("sent %v, the queue: %v; want two events, and it gone", s.got, err)
 	}
+}
+
+// A process that opens a queue while a dying one still holds its own, or did so long before, sends what that one left, also without
+// entries of its own.
+func TestLeftByAProcessThatDiesLater(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		dir, server := t.TempDir(), &sink{}
+		dying := open(t, Config{Dir: dir})
+		must.Do(t, dying.Append([]*events.Event{event("p", 1, 10)}))
+		next := open(t, Config{Dir: dir})
+		limit, cancel := context.WithTimeout(t.Context(), 2*lookAgain)
+		defer cancel()
+		must.Do(t, next.Wait(limit))
+		must.Do(t, next.Drain(limit, server.send))
+		must.Do(t, dying.Close())
+		must.Do(t, next.Wait(limit))
+		must.Do(t, next.Drain(limit, server.send))
+		if got := fmt.Sprint(server.got); got != "[p:1]" {
+			t.Errorf("%s is sent, want [p:1]", got)
+		}
+		must.Do(t, next.Close())
+	})
 }

@@ -24,6 +24,7 @@ type rereadOf struct {
 // stretch is what EVENTS holds of a producer's events up to and without a sequence.
 type stretch struct {
 	given  events.Given
+	former *stretch // what came before it, if something is linked to that
 	before uint64
 	bytes  int
 	over   bool // it begins behind its beginning, or is too long to be read
@@ -70,7 +71,10 @@ func (r *rereads) stretch(of rereadOf, from uint64) *stretch {
 		return s
 	}
 	for len(r.order) > 0 && r.n >= mostRereads {
-		r.n -= 1 + r.of[r.order[0]].given.Len()
+		old := r.of[r.order[0]]
+		if r.n -= 1 + old.given.Len(); old.former != nil {
+			r.n -= old.former.given.Len()
+		}
 		delete(r.of, r.order[0])
 		r.order = r.order[1:]
 	}
@@ -93,7 +97,14 @@ func (w world) extend(ctx context.Context, of rereadOf, s *stretch, before uint6
 	}
 	n := s.given.Len()
 	for _, l := range past.Links {
-		s.given.Add(l)
+		if s.given.Add(l) || of.from <= 1 {
+			continue
+		}
+		if stood, err := w.stoodBefore(ctx, of, s, l.Prev); err != nil {
+			return err
+		} else if stood {
+			s.given.Take(l)
+		}
 	}
 	s.bytes += past.Bytes
 	s.over = past.From > s.before || past.Before < before || s.given.Len() > mostGiven || s.bytes >= mostReread
@@ -103,4 +114,17 @@ func (w world) extend(ctx context.Context, of rereadOf, s *stretch, before uint6
 	}
 	w.l.rereads.n += s.given.Len() - n
 	return nil
+}
+
+// stoodBefore reports whether an event that is linked to from a stretch may have been stored before it: in an earlier life of the thread.
+func (w world) stoodBefore(ctx context.Context, of rereadOf, s *stretch, prev uint64) (bool, error) {
+	if s.former == nil {
+		s.former = &stretch{before: 1}
+	}
+	begin := of.from
+	of.from = 1
+	if err := w.extend(ctx, of, s.former, begin); err != nil {
+		return false, err
+	}
+	return s.former.over || s.former.given.Names(prev, begin), nil
 }

@@ -252,6 +252,24 @@ func TestSameAsWhatNeverCounted(t *testing.T) {
 	r.wantEntries(lives, 2)
 }
 
+// What is linked to an entry of the thread that had its name before counts, and is a repeat when it is sent again.
+func TestRepeatedBehindAnEarlierLife(t *testing.T) {
+	r := newRig(t)
+	id := thread(0)
+	p, _ := r.looking()
+	r.linked(id, 1, 0)
+	r.linked(id, 2, 1)
+	r.control(id, "rm", removal())
+	r.linked(id, 3, 2)
+	r.linked(id, 4, 3)
+	r.linked(id, 3, 2)
+	r.entry(id, 4, 91)
+	last := r.lastSeq(events.EventsStream)
+	r.give(p, 1, last)
+	r.through(p, int64(last))
+	r.wantReused("e00091")
+}
+
 // What says the same is a repeat however it travels: with its body beside it, with secrets that are masked.
 func TestRepeatedInAnotherForm(t *testing.T) {
 	r := newRig(t)

@@ -44,16 +44,12 @@ func openOffline(conn *natsio.Conn, cfg Config) (*offline, error) {
 	ctx, stop := context.WithCancel(context.Background())
 	o := &offline{Queue: q, stop: stop}
 	o.done.Go(func() error {
-		for {
-			select {
-			case <-q.Some():
-			case <-ctx.Done():
-				return nil
-			}
+		for q.Wait(ctx) == nil {
 			_ = retry.Do(ctx, nil, func() error {
 				return unknown(q.Drain(ctx, func(ctx context.Context, evs []*events.Event) error { return publish(ctx, conn, evs) }))
 			})
 		}
+		return nil
 	})
 	return o, nil
 }

@@ -23,14 +23,20 @@ type named struct {
 	in string
 }
 
-// Add takes in the next event that is stored. What is linked to an event that was never stored has no sequence: its
-// producer publishes both again.
-func (g *Given) Add(l Linked) {
+// Add takes in the next event that is stored, and reports whether it did. What is linked to an event that was never stored has no
+// sequence: its producer publishes both again. What is linked to one before the stretch that is read is for Take.
+func (g *Given) Add(l Linked) bool {
+	if _, stood := g.named[l.Prev]; l.Prev != 0 && !stood && !g.Tail {
+		return false
+	}
+	g.Take(l)
+	return true
+}
+
+// Take takes in the next event that is stored, whatever it is linked to.
+func (g *Given) Take(l Linked) {
 	if g.first == nil {
 		g.named, g.first, g.in = map[uint64]named{}, map[seqOf]named{}, map[seqOf][]string{}
-	}
-	if _, stood := g.named[l.Prev]; l.Prev != 0 && !stood && !g.Tail {
-		return
 	}
 	one, is := named{l.At, l.In}, seqOf{l.Seq, l.Is}
 	switch first, known := g.first[is]; {
