@@ -1,0 +1,204 @@
+package httpapi
+
+import (
+	"errors"
+	"fmt"
+	"io"
+	"maps"
+	"net/http"
+	"slices"
+	"strings"
+
+	"spool/internal/access"
+	"spool/pkg/events"
+)
+
+// routes are those that this process serves.
+func (a *api) routes() []route {
+	if a.cfg.Client == nil {
+		return open
+	}
+	return slices.Concat(open, served, verbs, removals)
+}
+
+// mux leads requests to their routes, and what is no route's to the handlers beside.
+func (a *api) mux() http.Handler {
+	mux := http.NewServeMux()
+	byPath := map[string][]route{}
+	for _, r := range a.routes() {
+		byPath[r.path] = append(byPath[r.path], r)
+	}
+	for path, routes := range byPath {
+		mux.Handle(path, a.at(routes))
+	}
+	if a.cfg.Streams != nil {
+		mux.Handle(streamPath, a.beside(a.ofStream(a.cfg.Streams), func(r *http.Request) access.Scope {
+			switch r.Method {
+			case http.MethodGet, http.MethodHead:
+				return access.Read
+			case http.MethodDelete:
+				return access.Admin
+			}
+			return access.Write
+		}))
+	}
+	if a.cfg.Metrics != nil {
+		mux.Handle("/metrics", a.beside(a.cfg.Metrics, func(*http.Request) access.Scope { return access.Read }))
+	}
+	nothing := http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		refuse(w, http.StatusNotFound,
+			"nothing at "+r.URL.Path+": POST to /v1/events or /v1/sessions/{session}/threads/{thread}/entries; all paths are in /v1/openapi.json")
+	})
+	if a.cfg.Page == nil {
+		mux.Handle("/", nothing)
+	} else {
+		mux.Handle("/v1/", nothing)
+		mux.Handle("/", a.cfg.Page) // files that hold nothing secret: they ask the API, with a token
+	}
+	return mux
+}
+
+// at answers at one path.
+func (a *api) at(routes []route) http.Handler {
+	methods := make([]string, len(routes))
+	for i, r := range routes {
+		methods[i] = r.method
+	}
+	allow := strings.Join(methods, ", ")
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		method := r.Method
+		if method == http.MethodHead {
+			method = http.MethodGet
+		}
+		i := slices.Index(methods, method)
+		if i < 0 {
+			w.Header().Set("Allow", allow)
+			refuse(w, http.StatusMethodNotAllowed, r.Method+": use "+allow)
+			return
+		}
+		a.serve(routes[i], w, r)
+	})
+}
+
+// serve lets a request in, or answers why not, and answers its error.
+func (a *api) serve(to route, w http.ResponseWriter, r *http.Request) {
+	if to.need != access.None {
+		var ok bool
+		if r, ok = a.admit(w, r, to.need); !ok {
+			return
+		}
+		if err := to.knows(r); err != nil {
+			a.fail(w, r, err)
+			return
+		}
+	}
+	if to.in == following && r.Method == http.MethodHead {
+		w.Header().Set("Content-Type", typeSSE)
+		return
+	}
+	if enc := strings.Join(r.Header.Values("Content-Encoding"), ","); enc != "" && enc != "identity" && len(to.takes) > 0 {
+		a.fail(w, r, fmt.Errorf("%w: Content-Encoding %.50q: send the body as it is", errMedia, enc))
+		return
+	}
+	if len(to.takes) == 0 && r.ContentLength != 0 { // net/http would wait for it while a place is held
+		if _, err := io.CopyN(io.Discard, r.Body, maxBody); err != nil && !errors.Is(err, io.EOF) {
+			a.fail(w, r, fmt.Errorf("%w: a body that is not wanted did not come: %w", ErrRequest, err))
+			return
+		}
+	}
+	if to.need == access.Write || to.need == access.Answer {
+		if err := a.charge(r, r.PathValue("session"), to.paced); err != nil {
+			a.fail(w, r, err)
+			return
+		}
+	}
+	in := to.in
+	if in == storing && mediaType(r) == typeNDJSON {
+		in = piping
+	}
+	leave, ok := a.enter(w, r, in)
+	if !ok {
+		return
+	}
+	defer leave()
+	if in == following || in == sending || in == piping {
+		untime(w)
+	}
+	if err := to.do(a, w, r); err != nil {
+		a.fail(w, r, err)
+	}
+}
+
+// knows refuses a parameter that the route does not have: to take no notice of a misspelt one would answer another question.
+func (to *route) knows(r *http.Request) error {
+	for _, name := range slices.Sorted(maps.Keys(r.URL.Query())) {
+		if slices.ContainsFunc(to.query, func(p param) bool { return p.name == name && !p.header }) {
+			continue
+		}
+		var has []string
+		for _, p := range to.query {
+			if !p.header {
+				has = append(has, p.name)
+			}
+		}
+		if len(has) == 0 {
+			return fmt.Errorf("%w: unknown parameter %.50q: none is taken here", ErrRequest, name)
+		}
+		return fmt.Errorf("%w: unknown parameter %.50q: here are %s", ErrRequest, name, strings.Join(has, ", "))
+	}
+	return nil
+}
+
+// untime tells whoever measures requests that this one lasts as long as the client likes.
+func untime(w http.ResponseWriter) {
+	for {
+		if m, ok := w.(interface{ Untimed() }); ok {
+			m.Untimed()
+		}
+		inner, ok := w.(interface{ Unwrap() http.ResponseWriter })
+		if !ok {
+			return
+		}
+		w = inner.Unwrap()
+	}
+}
+
+// beside guards a handler that is not of the table.
+func (a *api) beside(next http.Handler, need func(*http.Request) access.Scope) http.Handler {
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if r, ok := a.admit(w, r, need(r)); ok {
+			next.ServeHTTP(w, r)
+		}
+	})
+}
+
+const (
+	streamPath   = "/v1/stream/"
+	headerSource = "Stream-Forked-From" // a stream that a new one begins with
+)
+
+// ofStream lets a token for some sessions only at streams that are named after these: any other name may be of any session.
+func (a *api) ofStream(next http.Handler) http.Handler {
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		grant := access.From(r.Context())
+		for _, path := range []string{r.URL.Path, r.Header.Get(headerSource)} {
+			t, err := events.ParseThread(strings.TrimPrefix(path, streamPath))
+			if path != "" && !grant.Everything() && (err != nil || !grant.Session(t.Session)) {
+				refuse(w, http.StatusForbidden,
+					"the token "+grant.Name+" is not for this stream: it is for those of sessions that begin with "+strings.Join(grant.Sessions, ", "))
+				return
+			}
+		}
+		if r.Method == http.MethodPut || r.Method == http.MethodPost {
+			t, _ := events.ParseThread(strings.TrimPrefix(r.URL.Path, streamPath))
+			if err := a.charge(r, t.Session, false); err != nil {
+				a.fail(w, r, err)
+				return
+			}
+		}
+		if r.URL.Query().Has("live") { // a long poll, or an event stream
+			untime(w)
+		}
+		next.ServeHTTP(w, r)
+	})
+}
