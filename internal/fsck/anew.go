@@ -22,7 +22,16 @@ func (c *checker) begunAnew(ctx context.Context) error {
 		h := &c.heads[i]
 		it := c.items[h.id]
 		items := it != nil && it.old != nil && !it.old.node.IsZero() && !c.stands(h, it.old.node)
-		if h.Life != 0 || c.posted[h.id] <= h.Entries && !items || c.found(h) {
+		if c.found(h) {
+			continue
+		}
+		if h.Life != 0 { // what others had under its name counts as posted
+			if err := c.endsShort(ctx, h); err != nil {
+				return err
+			}
+			continue
+		}
+		if c.posted[h.id] <= h.Entries && !items {
 			continue
 		}
 		rs, err := c.s.Records(ctx, events.LeftKey(h.id), events.DeletedKey(h.id.Session))
@@ -54,6 +63,21 @@ func (c *checker) begunAnew(ctx context.Context) error {
 		}
 	}
 	return nil
+}
+
+// endsShort finds a thread without the last entries that were posted to it: a repair that made its head again ended before it published them.
+func (c *checker) endsShort(ctx context.Context, h *head) error {
+	if h.Applied == 0 || c.lastPosted[h.id] <= h.Applied {
+		return nil
+	}
+	acc, lost, err := c.account(ctx, h.id)
+	if err != nil || lost == 0 {
+		return err
+	}
+	c.short = append(c.short, h)
+	return c.find(ctx, h.seq, Finding{Kind: Missing, Record: h.key, Detail: fmt.Sprintf(
+		"it ends short: %s holds %d events of it that were acked and are not in it, the first of them: %s",
+		events.EventsStream, lost, acc.Findings[0].Detail)})
 }
 
 // account holds the events of one thread against what is stored, and counts those that are nowhere. A thread that

@@ -185,6 +185,8 @@ type checker struct {
 	lostThreads []events.Thread                   // without a head
 	names       map[string]*namings               // of sessions that were asked for
 	posted      map[events.Thread]int64           // entries in SPOOL_EVENTS of threads that have a head
+	lastPosted  map[events.Thread]uint64          // where the last of them is
+	short       []*head                           // that lack the last of them
 	anew        []*head                           // threads that have lost what was applied before their first entry
 	left        []threads.Head                    // of threads that are no more under their names
 	pointers    map[artifacts.ID]threads.Artifact // what nodes tell of artifacts

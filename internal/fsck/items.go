@@ -352,7 +352,7 @@ func (p packsOf) Pack(ctx context.Context, id casstore.PackID) (*casstore.Pack, 
 // new name, no deletion.
 func (c *checker) lostHeads(ctx context.Context, known map[events.Thread]bool) error {
 	told := map[events.Thread]string{}
-	c.posted = map[events.Thread]int64{}
+	c.posted, c.lastPosted = map[events.Thread]int64{}, map[events.Thread]uint64{}
 	latest := map[events.Thread]name{} // whose message the last one of a thread is: one that is sent again is no other
 	for t, it := range c.items {
 		if !known[t] {
@@ -373,7 +373,7 @@ func (c *checker) lostHeads(ctx context.Context, known map[events.Thread]bool) e
 		}
 		if is := nameOf(&e); kind == events.KindEntry && known[t] && latest[t] != is {
 			c.posted[t] += int64(1 + len(e.More))
-			latest[t] = is
+			latest[t], c.lastPosted[t] = is, seq
 		}
 		if name, why := begins(&e); !known[name] && why != "" && !c.ledger.refusedAll(seq, &e) {
 			told[name] = cmp.Or(told[name], fmt.Sprintf("%s holds %s, %d, that was applied", events.EventsStream, why, seq))

@@ -24,6 +24,13 @@ func (f *fixer) fixItems(ctx context.Context) error {
 		}
 		f.c.report.Repairs = append(f.c.report.Repairs, done)
 	}
+	for _, h := range f.c.short {
+		done, err := f.replay(ctx, h)
+		if err != nil {
+			return fmt.Errorf("repair %s: %w", h.key, err)
+		}
+		f.c.report.Repairs = append(f.c.report.Repairs, done)
+	}
 	if err := f.byBeginning(ctx, f.c.lostThreads); err != nil {
 		return err
 	}
