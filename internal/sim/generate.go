@@ -70,7 +70,7 @@ var moods = []mood{
 	{name: "remembered", often: 2, scene: (*Program).remembered},
 	{name: "late ack", often: 4, scene: (*Program).lateAck},
 	{name: "late removal", often: 3, scene: (*Program).lateRemoval},
-	{name: "killed again", often: 3, scene: (*Program).killedAgain},
+	{name: "killed again", often: 5, scene: (*Program).killedAgain},
 	{name: "own queue", often: 4, scene: (*Program).ownQueue},
 	{name: "letters kept", often: 2, scene: (*Program).lettersKept},
 	{name: "deleted inside", often: 3, scene: (*Program).deletedInside},
@@ -84,6 +84,7 @@ var moods = []mood{
 	{name: "name again", often: 12, scene: (*Program).nameAgain},
 	{name: "begun later", often: 4, scene: (*Program).begunLater},
 	{name: "gave up", often: 3, scene: (*Program).gaveUp},
+	{name: "removed meanwhile", often: 2, scene: (*Program).removedMeanwhile},
 	{name: "claimed", often: 3, scene: (*Program).claimed},
 	{name: "refers", often: 3, scene: (*Program).refers},
 }

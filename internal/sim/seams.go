@@ -279,3 +279,12 @@ func (p *Program) gaveUp(r *rand.Rand) []Op {
 	next.Who, next.As = 0, 0
 	return append(ops, next)
 }
+
+// removedMeanwhile is a scene: a thread is removed between two messages of a call, which is made again. What the call has behind the
+// removal begins the thread anew, and is linked to what went.
+func (p *Program) removedMeanwhile(r *rand.Rand) []Op {
+	p.Persisters, p.Agents, p.Payload = 1, max(p.Agents, 2), 64<<10
+	call := p.some(r, 0, 0)
+	call.Who, call.N, call.Size, call.Split, call.Again, call.Ms = 1, 4+r.IntN(5), 30_000, true, true, 1+r.IntN(2)
+	return []Op{{Do: Remove, Kind: 1, N: 1 + r.IntN(5), Again: true}, call, {Do: Settle}, p.some(r, 0, 0)}
+}
