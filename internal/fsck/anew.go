@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
 
 	"spool/internal/record"
 	"spool/internal/rehydrate"
@@ -16,79 +17,89 @@ import (
 // What tells of the entries before are its events, as long as SPOOL_EVENTS has them, and the items that were made of
 // states which it does not have.
 
-// begunAnew finds threads that have lost entries which were acked and applied.
-func (c *checker) begunAnew(ctx context.Context) error {
+// posted are the entries that SPOOL_EVENTS holds of a name.
+type posted struct {
+	n    int64
+	last name
+	at   uint64 // where the message of the last one is
+}
+
+// lackEvents finds threads that have a head and lack entries that were acked.
+func (c *checker) lackEvents(ctx context.Context) error {
 	for i := range c.heads {
 		h := &c.heads[i]
-		it := c.items[h.id]
-		items := it != nil && it.old != nil && !it.old.node.IsZero() && !c.stands(h, it.old.node)
 		if c.found(h) {
 			continue
 		}
+		find := c.begunAnew
 		if h.Life != 0 { // what others had under its name counts as posted
-			if err := c.endsShort(ctx, h); err != nil {
-				return err
-			}
-			continue
+			find = c.endsShort
 		}
-		if c.posted[h.id] <= h.Entries && !items {
-			continue
-		}
-		rs, err := c.s.Records(ctx, events.LeftKey(h.id), events.DeletedKey(h.id.Session))
-		if err != nil {
-			return err
-		}
-		if rs[0].Exists() || rs[1].Exists() { // another thread had the name
-			continue
-		}
-		acc, lost, err := c.account(ctx, h.id)
-		if err != nil {
-			return err
-		}
-		var detail string
-		// Who does not know the masks of the persisters does not find what was masked: it is in the thread nevertheless.
-		switch n := min(lost, acc.Applied+lost-h.Entries); {
-		case n > 0:
-			detail = fmt.Sprintf("%s holds %d events of it that were acked and are not in it, the first of them: %s",
-				events.EventsStream, n, acc.Findings[0].Detail)
-		case items:
-			detail = fmt.Sprintf("%s held its items up to %d, of states that it does not have, and nothing says that it was removed", events.ItemsStream, it.old.last)
-		default:
-			continue
-		}
-		c.anew = append(c.anew, h)
-		if err := c.find(ctx, h.seq, Finding{Kind: Missing, Record: h.key,
-			Detail: "it began anew, without what it had: " + detail}); err != nil {
+		if err := find(ctx, h); err != nil {
 			return err
 		}
 	}
 	return nil
 }
 
-// endsShort finds a thread without the last entries that were posted to it: a repair that made its head again ended before it published them.
-func (c *checker) endsShort(ctx context.Context, h *head) error {
-	if h.Applied == 0 || c.lastPosted[h.id] <= h.Applied {
+// begunAnew finds a thread that has lost entries which were acked and applied.
+func (c *checker) begunAnew(ctx context.Context, h *head) error {
+	it := c.items[h.id]
+	items := it != nil && it.old != nil && !it.old.node.IsZero() && !c.stands(h, it.old.node)
+	if c.posted[h.id].n <= h.Entries && !items {
 		return nil
 	}
-	acc, lost, err := c.account(ctx, h.id)
-	if err != nil || lost == 0 {
+	rs, err := c.s.Records(ctx, events.LeftKey(h.id), events.DeletedKey(h.id.Session))
+	if err != nil || rs[0].Exists() || rs[1].Exists() { // another thread had the name
 		return err
+	}
+	acc, lost, err := c.account(ctx, h.id)
+	if err != nil {
+		return err
+	}
+	var detail string
+	// Who does not know the masks of the persisters does not find what was masked: it is in the thread nevertheless.
+	switch n := min(int64(len(lost)), acc.Applied+int64(len(lost))-h.Entries); {
+	case n > 0:
+		detail = fmt.Sprintf("%s holds %d events of it that were acked and are not in it, the first of them: %s",
+			events.EventsStream, n, acc.Findings[0].Detail)
+	case items:
+		detail = fmt.Sprintf("%s held its items up to %d, of states that it does not have, and nothing says that it was removed", events.ItemsStream, it.old.last)
+	default:
+		return nil
+	}
+	c.anew = append(c.anew, h)
+	return c.find(ctx, h.seq, Finding{Kind: Missing, Record: h.key, Detail: "it began anew, without what it had: " + detail})
+}
+
+// endsShort finds a thread that has not seen the last entries that were posted to it: a repair that made its head again ended before it
+// published them.
+func (c *checker) endsShort(ctx context.Context, h *head) error {
+	if h.Applied == 0 || c.posted[h.id].at <= h.Applied {
+		return nil
+	}
+	_, lost, err := c.account(ctx, h.id)
+	if err != nil {
+		return err
+	}
+	maps.DeleteFunc(lost, func(e name, _ bool) bool { return h.Duplicate(e.producer, e.epoch, e.seq) })
+	if len(lost) == 0 {
+		return nil
 	}
 	c.short = append(c.short, h)
 	return c.find(ctx, h.seq, Finding{Kind: Missing, Record: h.key, Detail: fmt.Sprintf(
-		"it ends short: %s holds %d events of it that were acked and are not in it, the first of them: %s",
-		events.EventsStream, lost, acc.Findings[0].Detail)})
+		"it ends short: %s holds %d events of it that were acked and that it has not seen", events.EventsStream, len(lost))})
 }
 
-// account holds the events of one thread against what is stored, and counts those that are nowhere. A thread that
+// account holds the events of one thread against what is stored, and says which are nowhere. A thread that
 // cannot be read, and dead letters that cannot, are told of elsewhere.
-func (c *checker) account(ctx context.Context, t events.Thread) (acc *Accounts, lost int64, err error) {
+func (c *checker) account(ctx context.Context, t events.Thread) (acc *Accounts, lost map[name]bool, err error) {
 	stored, err := c.s.ThreadEvents(ctx, t)
 	if err != nil {
-		return nil, 0, err
+		return nil, nil, err
 	}
 	if err := c.readLetters(ctx); err != nil {
-		return nil, 0, err
+		return nil, nil, err
 	}
 	a := c.ledger
 	a.lost = map[name]bool{}
@@ -102,7 +113,7 @@ func (c *checker) account(ctx context.Context, t events.Thread) (acc *Accounts, 
 	if unreadable := a.lost[(&posting{}).name()]; unreadable || c.noLetters {
 		a.accounts.Findings, a.lost = nil, nil
 	}
-	return a.accounts, int64(len(a.lost)), err
+	return a.accounts, a.lost, err
 }
 
 // readLetters reads the dead letters, once.

@@ -184,9 +184,8 @@ type checker struct {
 	items       map[events.Thread]*held
 	lostThreads []events.Thread                   // without a head
 	names       map[string]*namings               // of sessions that were asked for
-	posted      map[events.Thread]int64           // entries in SPOOL_EVENTS of threads that have a head
-	lastPosted  map[events.Thread]uint64          // where the last of them is
-	short       []*head                           // that lack the last of them
+	posted      map[events.Thread]posted          // under the names of threads that have a head
+	short       []*head                           // that lack the last of what was posted
 	anew        []*head                           // threads that have lost what was applied before their first entry
 	left        []threads.Head                    // of threads that are no more under their names
 	pointers    map[artifacts.ID]threads.Artifact // what nodes tell of artifacts

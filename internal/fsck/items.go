@@ -352,8 +352,7 @@ func (p packsOf) Pack(ctx context.Context, id casstore.PackID) (*casstore.Pack, 
 // new name, no deletion.
 func (c *checker) lostHeads(ctx context.Context, known map[events.Thread]bool) error {
 	told := map[events.Thread]string{}
-	c.posted, c.lastPosted = map[events.Thread]int64{}, map[events.Thread]uint64{}
-	latest := map[events.Thread]name{} // whose message the last one of a thread is: one that is sent again is no other
+	c.posted = map[events.Thread]posted{}
 	for t, it := range c.items {
 		if !known[t] {
 			told[t] = fmt.Sprintf("%s holds its items up to %d", events.ItemsStream, it.last)
@@ -371,9 +370,8 @@ func (c *checker) lostHeads(ctx context.Context, known map[events.Thread]bool) e
 		if err != nil {
 			return nil //nolint:nilerr // it is a dead letter
 		}
-		if is := nameOf(&e); kind == events.KindEntry && known[t] && latest[t] != is {
-			c.posted[t] += int64(1 + len(e.More))
-			latest[t], c.lastPosted[t] = is, seq
+		if is, all := nameOf(&e), c.posted[t]; kind == events.KindEntry && known[t] && all.last != is { // one that is sent again is no other
+			c.posted[t] = posted{all.n + int64(1+len(e.More)), is, seq}
 		}
 		if name, why := begins(&e); !known[name] && why != "" && !c.ledger.refusedAll(seq, &e) {
 			told[name] = cmp.Or(told[name], fmt.Sprintf("%s holds %s, %d, that was applied", events.EventsStream, why, seq))
@@ -397,7 +395,7 @@ func (c *checker) lostHeads(ctx context.Context, known map[events.Thread]bool) e
 			return err
 		}
 	}
-	return c.begunAnew(ctx)
+	return c.lackEvents(ctx)
 }
 
 // begins gives the thread that an event tells of, and what the event is; "" where no thread need come of it.
@@ -441,5 +439,5 @@ func (c *checker) lostHead(ctx context.Context, t events.Thread) (rev uint64, lo
 		return rev, true, nil
 	}
 	acc, missing, err := c.account(ctx, t) // what came may be a repeat alone, also of what was refused, and no thread begins with what is superseded
-	return rev, missing > 0 || gone == 0 && acc.Superseded == 0 && l != nil && l.last() > 0, err
+	return rev, len(missing) > 0 || gone == 0 && acc.Superseded == 0 && l != nil && l.last() > 0, err
 }

@@ -18,18 +18,14 @@ import (
 // fixItems repairs what items tell of: heads that are lost, heads that are older than their items, and items that are missing.
 func (f *fixer) fixItems(ctx context.Context) error {
 	for _, h := range f.c.anew {
-		done, err := f.putBack(ctx, h)
-		if err != nil {
-			return fmt.Errorf("repair %s: %w", h.key, err)
+		if err := f.repair(ctx, h, f.putBack); err != nil {
+			return err
 		}
-		f.c.report.Repairs = append(f.c.report.Repairs, done)
 	}
 	for _, h := range f.c.short {
-		done, err := f.replay(ctx, h)
-		if err != nil {
-			return fmt.Errorf("repair %s: %w", h.key, err)
+		if err := f.repair(ctx, h, f.replay); err != nil {
+			return err
 		}
-		f.c.report.Repairs = append(f.c.report.Repairs, done)
 	}
 	if err := f.byBeginning(ctx, f.c.lostThreads); err != nil {
 		return err
@@ -103,7 +99,7 @@ func (f *fixer) publishItems(ctx context.Context, h *head, from int64) (Repair, 
 // itemsAtATime is how many items are made before they are published.
 const itemsAtATime = 1000
 
-// replay publishes those events again that a head has not seen, although its items say that it had: a persister applies them.
+// replay publishes those events again that a head has not seen: a persister applies them.
 func (f *fixer) replay(ctx context.Context, h *head) (Repair, error) {
 	at := h.Head.Head().Ref.String()
 	done := Repair{Record: h.key, From: at}

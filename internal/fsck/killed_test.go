@@ -18,7 +18,7 @@ import (
 	"spool/pkg/events"
 )
 
-// dying is a writer of a repair that ends before its last write, or one before that.
+// dying is the writer of a repair that is killed after so many writes of records, events and items.
 type dying struct {
 	fsck.Writer
 	left *int // writes
@@ -61,7 +61,61 @@ func (d dying) DropItems(ctx context.Context, t events.Thread, above int64) (int
 	return d.Writer.DropItems(ctx, t, above)
 }
 
-// A repair that is killed before any of its writes is made up for by the next one.
+// masked is what a persister is told that masks secrets.
+var masked = service.PersisterConfig{Secrets: redact.New(redact.Default(), true)}
+
+// masking is a system with such a persister.
+func masking(t *testing.T) *world {
+	conn := natstest.Conn(t)
+	w := &world{T: t, conn: conn, cl: client.New(conn)}
+	w.startWith(masked)
+	return w
+}
+
+// laterLife has another thread take the name of one, and be removed.
+func (w *world) laterLife(id events.Thread) {
+	w.Helper()
+	p := w.cl.Publisher(client.PublisherConfig{Producer: "former"})
+	must.Do(w, p.Publish(w.Context(), client.Entry{Thread: id, Dialect: "step", Body: []byte(`{"id":"f","role":"coder","content":"f"}`), Seq: 1}))
+	must.Do(w, w.cl.Await(w.Context(), id, "former", 0, 1))
+	must.Do(w, w.cl.ForceRemove(w.Context(), id))
+}
+
+// secrets appends steps with a secret to a thread, each in a commit of its own.
+func (w *world) secrets(id events.Thread, n int) {
+	w.Helper()
+	p := w.cl.Publisher(client.PublisherConfig{Producer: "agent.main"})
+	for i := range n {
+		body := fmt.Appendf(nil, `{"id":"main%d","role":"coder","content":"step %d: %s","timestamp":%d}`, i+1, i+1, leaked, 1795176000000+int64(i))
+		must.Do(w, p.Publish(w.Context(), client.Entry{Thread: id, Dialect: "step", Body: body, Seq: uint64(i + 1)}))
+		must.Do(w, w.cl.Await(w.Context(), id, "agent.main", 0, uint64(i+1)))
+	}
+}
+
+// What was masked, or comes last and is a dead letter or a repeat, is nothing that a thread of a later life lacks.
+func TestEndOfALaterLife(t *testing.T) {
+	w := masking(t)
+	id := events.Thread{Session: "s", Name: "main"}
+	w.laterLife(id)
+	w.secrets(id, 3)
+	for _, c := range []struct {
+		seq     uint64
+		content string
+	}{{2, "another"}, {3, "step 3: " + leaked}} {
+		e := &events.Event{Producer: "agent.main", Seq: c.seq, Kind: events.KindEntry, Dialect: "step", Thread: id, Time: 1795176000002,
+			Body: fmt.Appendf(nil, `{"id":"main%d","role":"coder","content":%q,"timestamp":1795176000002}`, c.seq, c.content)}
+		must.Do(w, w.conn.Events().PublishEvents(w.Context(), []*events.Event{e}))
+		must.Do(w, faulttest.Settle(w.Context(), w.conn))
+		w.wantClean()
+	}
+	if letters := must.Get(w.cl.DeadLetters(w.Context(), ""))(w); len(letters) != 1 {
+		w.Errorf("%d dead letters, want one", len(letters))
+	}
+	w.stop()
+	w.wantClean()
+}
+
+// What a repair leaves that is killed before one of its writes, whichever it is, the next one mends.
 func TestRepairThatIsKilled(t *testing.T) {
 	id := events.Thread{Session: "s", Name: "main"}
 	head := func(w *world) { w.loseHead(id) }
@@ -78,24 +132,13 @@ func TestRepairThatIsKilled(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			for writes, through := 0, false; !through; writes++ {
+			for writes, through := 0, false; !through && !t.Failed(); writes++ {
 				t.Run(fmt.Sprint(writes), func(t *testing.T) {
-					conn := natstest.Conn(t)
-					w := &world{T: t, conn: conn, cl: client.New(conn)}
-					masking := service.PersisterConfig{Secrets: redact.New(redact.Default(), true)}
-					w.startWith(masking)
+					w := masking(t)
 					if c.before {
-						p := w.cl.Publisher(client.PublisherConfig{Producer: "former"})
-						must.Do(w, p.Publish(w.Context(), client.Entry{Thread: id, Dialect: "step", Body: []byte(`{"id":"f","role":"coder","content":"f"}`), Seq: 1}))
-						must.Do(w, w.cl.Await(w.Context(), id, "former", 0, 1))
-						must.Do(w, w.cl.ForceRemove(w.Context(), id))
+						w.laterLife(id)
 					}
-					p := w.cl.Publisher(client.PublisherConfig{Producer: "agent.main"})
-					for i := range 12 {
-						body := fmt.Appendf(nil, `{"id":"main%d","role":"coder","content":"step %d: %s","timestamp":%d}`, i+1, i+1, leaked, 1795176000000+int64(i))
-						must.Do(w, p.Publish(w.Context(), client.Entry{Thread: id, Dialect: "step", Body: body, Seq: uint64(i + 1)}))
-						must.Do(w, w.cl.Await(w.Context(), id, "agent.main", 0, uint64(i+1)))
-					}
+					w.secrets(id, 12)
 					must.Do(w, faulttest.Settle(w.Context(), w.conn))
 					want := must.Get(w.cl.Thread(w.Context(), id))(w)
 					w.stop()
@@ -108,7 +151,7 @@ func TestRepairThatIsKilled(t *testing.T) {
 					if !through {
 						w.fix(id, fsck.Config{})
 					}
-					w.startWith(masking)
+					w.startWith(masked)
 					must.Do(w, faulttest.Settle(w.Context(), w.conn))
 					w.stop()
 					got := must.Get(client.New(w.conn).Thread(w.Context(), id))(w)

@@ -89,7 +89,7 @@ func Fix(ctx context.Context, s Store, w Writer, packs Packs, cfg Config) (*Repo
 		case done.To == "" && cfg.Cut && c.lostTip(h) && !c.lost(h):
 			err = f.giveUpRest(ctx, h)
 		case done.To == "" && (cfg.Cut || c.lost(h)):
-			err = f.move(ctx, h)
+			err = f.repair(ctx, h, f.fix)
 		default:
 			c.report.Repairs = append(c.report.Repairs, done)
 		}
@@ -153,9 +153,9 @@ func (f *fixer) fixNames(ctx context.Context) error {
 	return nil
 }
 
-// move moves one head back and notes it.
-func (f *fixer) move(ctx context.Context, h *head) error {
-	done, err := f.fix(ctx, h)
+// repair has one head repaired, and notes it.
+func (f *fixer) repair(ctx context.Context, h *head, how func(context.Context, *head) (Repair, error)) error {
+	done, err := how(ctx, h)
 	if err != nil {
 		return fmt.Errorf("repair %s: %w", h.key, err)
 	}

@@ -152,18 +152,16 @@ func (q *Queue) Drained() <-chan struct{} {
 	return q.empty
 }
 
-// lookAgain is how often a process without entries of its own looks at the directory: another one may have died meanwhile, or was about
-// to when this one began, and held its queue still.
+// lookAgain is how often a process looks at the directory although it has kept nothing itself: another process may have died since it
+// looked last, or was dying then and still held its queue.
 const lookAgain = 30 * time.Second
 
-// Wait returns when there may be something to drain, of this process or another one.
+// Wait returns when this process has something to drain, or it is time to look for what others left; an error when ctx ends.
 func (q *Queue) Wait(ctx context.Context) error {
-	look := time.NewTimer(lookAgain)
-	defer look.Stop()
 	select {
 	case <-q.some:
 		return nil
-	case <-look.C:
+	case <-time.After(lookAgain):
 		return nil
 	case <-ctx.Done():
 		return ctx.Err()

@@ -238,8 +238,7 @@ func TestZerosAreATornTail(t *testing.T) {
 	}
 }
 
-// A process that opens a queue while a dying one still holds its own, or did so long before, sends what that one left, also without
-// entries of its own.
+// A process that opened its queue while a dying one still held its own sends what that one left, although it keeps nothing itself.
 func TestLeftByAProcessThatDiesLater(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		dir, server := t.TempDir(), &sink{}

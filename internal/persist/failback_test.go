@@ -42,6 +42,14 @@ func (r *rig) give(p *persist.Persister, from, to uint64) {
 }
 
 // lastSeq is the sequence of a stream's newest message.
+// giveAll gives a persister all that EVENTS has, and waits until it is through.
+func (r *rig) giveAll(p *persist.Persister) {
+	r.t.Helper()
+	last := r.lastSeq(events.EventsStream)
+	r.give(p, 1, last)
+	r.through(p, int64(last))
+}
+
 func (r *rig) lastSeq(stream string) uint64 {
 	r.t.Helper()
 	s := must.Get(r.conn.JetStream().Stream(r.t.Context(), stream))(r.t)

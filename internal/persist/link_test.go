@@ -139,9 +139,7 @@ func TestLinkedOverADeletionInASuccessor(t *testing.T) {
 			r.linked(id, 2, 0)
 		}
 		r.linked(id, 3, 1)
-		last := r.lastSeq(events.EventsStream)
-		r.give(p, 1, last)
-		r.through(p, int64(last))
+		r.giveAll(p)
 		if why := r.whyDead(); len(why) != 1 || !strings.Contains(why[0], apply.ErrUnlinked.Error()) {
 			t.Errorf("renamed %v: dead letters %q, want one that says %q", renamed, why, apply.ErrUnlinked)
 		}

@@ -229,13 +229,12 @@ func TestRefusedOperationsAreForgotten(t *testing.T) {
 	}
 	r.linked(id, 1, 0)
 	r.control(id, "op1", removal())
-	last := r.lastSeq(events.EventsStream)
-	r.give(p, 1, last)
-	r.through(p, int64(last))
+	r.giveAll(p)
 	r.wantEntries(id, 1)
 	r.control(id, "op0", removal())
-	r.give(p, last+1, last+1)
-	r.through(p, int64(last+1))
+	last := r.lastSeq(events.EventsStream)
+	r.give(p, last, last)
+	r.through(p, int64(last))
 	if _, err := r.Thread(t.Context(), id); err == nil {
 		t.Errorf("%s is there, want it removed by the operation that is forgotten", id)
 	}
@@ -305,16 +304,13 @@ func TestNameTakenByAnotherThread(t *testing.T) {
 			unless := events.Delete{UnchangedSince: 1} // it is refused, and noted beside what is known of the first thread
 			r.control(id, "deletes", events.Control{Op: events.OpDelete, Delete: &unless})
 			r.control(named("other"), "takes", renameTo(id.Name))
-			last := r.lastSeq(events.EventsStream)
-			p := r.deaf()
-			r.give(p, 1, last)
-			r.through(p, int64(last))
+			r.giveAll(r.deaf())
 			r.wantEntries(id, 1)
 
 			next := r.deaf() // none was acknowledged
-			r.give(next, 1, last)
-			r.through(next, int64(last))
+			r.giveAll(next)
 			r.wantEntries(id, 1)
+			last := r.lastSeq(events.EventsStream)
 			r.control(id, "op", renameTo("other")) // its ack was lost
 			r.give(next, again, again)
 			r.give(next, last+1, last+1)

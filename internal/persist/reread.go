@@ -24,10 +24,19 @@ type rereadOf struct {
 // stretch is what EVENTS holds of a producer's events up to and without a sequence.
 type stretch struct {
 	given  events.Given
-	former *stretch // what came before it, if something is linked to that
+	former *stretch // what EVENTS holds before it; nil: nothing is linked to that
 	before uint64
 	bytes  int
 	over   bool // it begins behind its beginning, or is too long to be read
+}
+
+// len is how much is remembered of it.
+func (s *stretch) len() int {
+	n := 1 + s.given.Len()
+	if s.former != nil {
+		n += s.former.given.Len()
+	}
+	return n
 }
 
 // What is read and remembered at most: of a stretch, and of all.
@@ -71,10 +80,7 @@ func (r *rereads) stretch(of rereadOf, from uint64) *stretch {
 		return s
 	}
 	for len(r.order) > 0 && r.n >= mostRereads {
-		old := r.of[r.order[0]]
-		if r.n -= 1 + old.given.Len(); old.former != nil {
-			r.n -= old.former.given.Len()
-		}
+		r.n -= r.of[r.order[0]].len()
 		delete(r.of, r.order[0])
 		r.order = r.order[1:]
 	}
@@ -116,7 +122,8 @@ func (w world) extend(ctx context.Context, of rereadOf, s *stretch, before uint6
 	return nil
 }
 
-// stoodBefore reports whether an event that is linked to from a stretch may have been stored before it: in an earlier life of the thread.
+// stoodBefore reports whether an event to which one of a stretch is linked was stored before the stretch, in an earlier life of the thread,
+// or may have been.
 func (w world) stoodBefore(ctx context.Context, of rereadOf, s *stretch, prev uint64) (bool, error) {
 	if s.former == nil {
 		s.former = &stretch{before: 1}

@@ -188,9 +188,7 @@ func TestReusedLongAgo(t *testing.T) {
 	for n := range 20 {
 		r.entry(much, 1, 93+n)
 	}
-	last := r.lastSeq(events.EventsStream)
-	r.give(p, 1, last)
-	r.through(p, int64(last))
+	r.giveAll(p)
 	r.wantReused("e00092")
 	r.wantEntries(id, 3)
 	if n := looks.n.Load(); n > 10 {
@@ -219,9 +217,7 @@ func TestRepeatedBehindAnotherRun(t *testing.T) {
 	}
 	run(21, 95)
 	run(21, 4)
-	last := r.lastSeq(events.EventsStream)
-	r.give(p, 1, last)
-	r.through(p, int64(last))
+	r.giveAll(p)
 	r.wantReused("e00095")
 	r.wantEntries(id, 21)
 }
@@ -244,9 +240,7 @@ func TestSameAsWhatNeverCounted(t *testing.T) {
 	r.entry(lives, 1, 0)
 	r.entry(lives, 2, 1)
 	r.entry(lives, 2, 92)
-	last := r.lastSeq(events.EventsStream)
-	r.give(p, 1, last)
-	r.through(p, int64(last))
+	r.giveAll(p)
 	r.wantReused("e00091", "e00092")
 	r.wantEntries(linked, 3)
 	r.wantEntries(lives, 2)
@@ -264,10 +258,11 @@ func TestRepeatedBehindAnEarlierLife(t *testing.T) {
 	r.linked(id, 4, 3)
 	r.linked(id, 3, 2)
 	r.entry(id, 4, 91)
-	last := r.lastSeq(events.EventsStream)
-	r.give(p, 1, last)
-	r.through(p, int64(last))
+	r.giveAll(p)
 	r.wantReused("e00091")
+	if h := r.head(id); h.Entries != 2 {
+		t.Errorf("%d entries, want the two of the later life", h.Entries)
+	}
 }
 
 // What says the same is a repeat however it travels: with its body beside it, with secrets that are masked.
@@ -300,9 +295,7 @@ func TestRepeatedInAnotherForm(t *testing.T) {
 			r.store(&inline)
 		}
 	}
-	last := r.lastSeq(events.EventsStream)
-	r.give(p, 1, last)
-	r.through(p, int64(last))
+	r.giveAll(p)
 	r.wantReused("e00099", "e00000")
 	r.wantEntries(id, 2)
 }
@@ -329,9 +322,7 @@ func TestReusedUnderAFormerName(t *testing.T) {
 	r.entry(other, 2, 93)
 	r.entry(other, 3, 2)
 	r.entry(other, 1, 94)
-	last := r.lastSeq(events.EventsStream)
-	r.give(p, 1, last)
-	r.through(p, int64(last))
+	r.giveAll(p)
 	r.wantReused("e00091", "e00092", "e00093", "e00094")
 	r.wantEntries(gone, 1)
 	r.wantEntries(other, 3)
@@ -364,9 +355,7 @@ func TestReusedOperations(t *testing.T) {
 	op(4, events.KindChunk, begins("o2"))
 	op(4, events.KindChunk, string(events.Chunk{Op: events.ChunkStart, Output: "o2", Start: events.OutputStart{Tool: "sh"}}.Encode()))
 	op(4, events.KindChunk, begins("o3"))
-	last := r.lastSeq(events.EventsStream)
-	r.give(p, 1, last)
-	r.through(p, int64(last))
+	r.giveAll(p)
 	var got []string
 	for _, l := range must.Get(r.DeadLetters(t.Context(), ""))(t) {
 		if !strings.Contains(l.Reason, apply.ErrReused.Error()) {
@@ -464,9 +453,7 @@ func TestRepeatedUnderAnotherName(t *testing.T) {
 	r.entry(a, 2, 1)
 	r.entry(b, 1, 0)
 	r.entry(a, 1, 91)
-	last := r.lastSeq(events.EventsStream)
-	r.give(p, 1, last)
-	r.through(p, int64(last))
+	r.giveAll(p)
 	r.wantReused("e00091")
 	r.wantEntries(b, 2)
 }

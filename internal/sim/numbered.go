@@ -19,10 +19,18 @@ type numbered struct {
 	sent     []natsadmin.StoredMessage // all of them
 }
 
-func (c *call) numbered() (*numbered, error) {
+// numbered publishes the first ones, and waits for a while.
+func (c *call) numbered(ctx context.Context, first ...uint64) (*numbered, error) {
 	conn, err := c.proc.connect()
-	t := threadOf(c.op.Session, c.op.Thread)
-	return &numbered{call: c, conn: conn, thread: t, producer: fmt.Sprintf("%s-%s%d", c.proc.name, c.op.Do, c.index)}, err
+	if err != nil {
+		return nil, err
+	}
+	n := &numbered{call: c, conn: conn, thread: threadOf(c.op.Session, c.op.Thread),
+		producer: fmt.Sprintf("%s-%s%d", c.proc.name, c.op.Do, c.index)}
+	if err := n.put(ctx, true, first...); err != nil {
+		return nil, err
+	}
+	return n, sleep(ctx, c.op.N)
 }
 
 // put publishes an entry for each sequence, in messages of their own or together.
@@ -71,17 +79,11 @@ func (c *call) skip(ctx context.Context) error {
 	for seq := uint64(10); c.op.Kind == 5 && len(first) < 2+threads.GapsOfProducer; seq += 2 {
 		first = append(first, seq)
 	}
-	n, err := c.numbered()
-	if err == nil {
-		err = n.put(ctx, true, first...)
+	n, err := c.numbered(ctx, first...)
+	if err != nil {
+		return err
 	}
-	if err == nil {
-		err = sleep(ctx, c.op.N)
-	}
-	if err == nil {
-		err = n.put(ctx, true, 5, 4, 7, first[len(first)-1]+1, 2)
-	}
-	return err
+	return n.put(ctx, true, 5, 4, 7, first[len(first)-1]+1, 2)
 }
 
 // countAgain publishes entries, and later others from the first sequence on, as a second run of a program does. Kind 2 and 3: one
@@ -91,13 +93,7 @@ func (c *call) countAgain(ctx context.Context) error {
 	if c.op.Split { // in one message, of which one comes late
 		first, more = []uint64{1, 3}, []uint64{1, 2, 3, 4}
 	}
-	n, err := c.numbered()
-	if err == nil {
-		err = n.put(ctx, true, first...)
-	}
-	if err == nil {
-		err = sleep(ctx, c.op.N)
-	}
+	n, err := c.numbered(ctx, first...)
 	if err == nil {
 		err = n.put(ctx, !c.op.Split, more[:len(more)-1+c.op.Kind/2%2]...)
 	}

@@ -280,8 +280,8 @@ func (p *Program) gaveUp(r *rand.Rand) []Op {
 	return append(ops, next)
 }
 
-// removedMeanwhile is a scene: a thread is removed between two messages of a call, which is made again. What the call has behind the
-// removal begins the thread anew, and is linked to what went.
+// removedMeanwhile is a scene: a thread is removed between two messages of a call that runs out of time and is made again. What the
+// call has behind the removal begins the thread anew, and is linked to what was removed.
 func (p *Program) removedMeanwhile(r *rand.Rand) []Op {
 	p.Persisters, p.Agents, p.Payload = 1, max(p.Agents, 2), 64<<10
 	call := p.some(r, 0, 0)

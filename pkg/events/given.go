@@ -23,8 +23,8 @@ type named struct {
 	in string
 }
 
-// Add takes in the next event that is stored, and reports whether it did. What is linked to an event that was never stored has no
-// sequence: its producer publishes both again. What is linked to one before the stretch that is read is for Take.
+// Add takes in the next event that is stored, unless it is linked to one that is not here, and reports whether it did. If that one was
+// never stored, the event has no sequence: its producer publishes both again. If it was stored before what is read here, Take takes it in.
 func (g *Given) Add(l Linked) bool {
 	if _, stood := g.named[l.Prev]; l.Prev != 0 && !stood && !g.Tail {
 		return false
