@@ -6,6 +6,8 @@ import (
 	"fmt"
 	"time"
 
+	"github.com/nats-io/nats.go"
+
 	"spool/internal/natsio"
 	"spool/internal/record"
 	"spool/pkg/events"
@@ -24,8 +26,8 @@ type waited struct {
 }
 
 // Await returns when a thread has applied an event of a producer, or a later one. It asks again and again, at growing
-// intervals: up to a quarter of a second, or a twentieth of the time that it has waited. *Renamed: the thread has another
-// name now, and takes nothing under this one. ErrRefused: the event is a dead letter
+// intervals: up to a quarter of a second, or a twentieth of the time that it has waited; of a server that does not answer, too, until ctx
+// ends. *Renamed: the thread has another name now, and takes nothing under this one. ErrRefused: the event is a dead letter
 // that no thread notes: it was to begin one, or its session may have no more.
 func (c *Client) Await(ctx context.Context, t events.Thread, producer string, epoch, seq uint64) error {
 	return c.await(ctx, waited{t, producer, epoch, seq, false})
@@ -154,13 +156,17 @@ func later(wait time.Duration, begun time.Time) time.Duration {
 }
 
 func (c *Client) await(ctx context.Context, w waited) error {
+	var unknown error // why the last look that was not cut short saw nothing
 	begun, look := time.Now(), time.Second
 	for wait := 2 * time.Millisecond; ; wait = later(wait, begun) {
 		applied, err := c.applied(ctx, w)
-		if applied || err != nil {
+		if ctx.Err() == nil {
+			unknown = err
+		}
+		if applied || unknown != nil && (!record.Temporary(unknown) || errors.Is(unknown, nats.ErrConnectionClosed)) {
 			return err
 		}
-		if time.Since(begun) >= look {
+		if unknown == nil && time.Since(begun) >= look {
 			// A name that an event failed to take says nothing of it, nor does a thread that may have no other producer.
 			if err := c.refusal(ctx, w); err != nil {
 				return err
@@ -174,6 +180,9 @@ func (c *Client) await(ctx context.Context, w waited) error {
 		}
 		select {
 		case <-ctx.Done():
+			if unknown != nil {
+				return fmt.Errorf("%s: whether it has taken in what was published is not known: %w: %w", w.thread, unknown, ctx.Err())
+			}
 			return fmt.Errorf("%s has not taken in what was published yet; is a persister running? %w", w.thread, ctx.Err())
 		case <-time.After(wait):
 		}
