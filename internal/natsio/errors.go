@@ -123,6 +123,9 @@ func parseAck(m *nats.Msg) (ack, error) {
 // whoever tries again says a reason once.
 var errAway = errors.New("the connection to the server is lost, and not made again yet")
 
+// Closed reports whether a call failed because its connection was closed, for good: no later call on it will do better.
+func Closed(err error) bool { return errors.Is(err, nats.ErrConnectionClosed) }
+
 // unsent is why a message was not sent. What that means for the call is verdict, or large if the message is too large.
 func unsent(m *nats.Msg, err, verdict, large error) error {
 	switch {

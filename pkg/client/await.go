@@ -6,8 +6,6 @@ import (
 	"fmt"
 	"time"
 
-	"github.com/nats-io/nats.go"
-
 	"spool/internal/natsio"
 	"spool/internal/record"
 	"spool/pkg/events"
@@ -163,7 +161,7 @@ func (c *Client) await(ctx context.Context, w waited) error {
 		if ctx.Err() == nil {
 			unknown = err
 		}
-		if applied || unknown != nil && (!record.Temporary(unknown) || errors.Is(unknown, nats.ErrConnectionClosed)) {
+		if applied || unknown != nil && (!record.Temporary(unknown) || natsio.Closed(unknown)) {
 			return err
 		}
 		if unknown == nil && time.Since(begun) >= look {
