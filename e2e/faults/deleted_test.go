@@ -74,6 +74,18 @@ func TestStreamDeleted(t *testing.T) {
 			l := faulttest.NewLedger(small())
 			load := w.publish(l)
 			load.acks(50)
+			w.eventually("the persister asks for every partition", func() error { // one that still begins ends without a stream
+				for p := range events.Partitions {
+					cons, err := conn.JetStream().Consumer(t.Context(), events.EventsStream, events.PartitionConsumer(p))
+					if err != nil {
+						return err
+					}
+					if cons.CachedInfo().NumWaiting == 0 {
+						return fmt.Errorf("not for %d", p)
+					}
+				}
+				return nil
+			})
 			must.Do(t, conn.JetStream().DeleteStream(t.Context(), stream))
 			w.eventually("readiness is red", func() error {
 				err := w.ready()
