@@ -289,16 +289,9 @@ func (s *stream) publish(ctx context.Context) (err error) {
 		ctx, done = context.WithTimeout(ctx, s.cfg.Patience)
 		defer done()
 	}
-	last := fmt.Errorf("%w: no answer in time; send it again under the same producer and sequence", record.ErrUnknown)
-	err = retry.Do(ctx, s.cfg.Retry, func() error {
-		err := s.out.PublishEvents(ctx, s.events)
-		if record.Temporary(err) {
-			last = err
-		}
-		return err
-	})
-	if err != nil && ctx.Err() != nil {
-		return last
+	err = retry.Do(ctx, s.cfg.Retry, func() error { return s.out.PublishEvents(ctx, s.events) })
+	if err != nil && ctx.Err() != nil && !record.Temporary(err) {
+		return fmt.Errorf("%w: no answer in time; send it again under the same producer and sequence", record.ErrUnknown)
 	}
 	return err
 }

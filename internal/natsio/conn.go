@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"math/rand/v2"
 	"slices"
 	"strings"
 	"sync"
@@ -140,9 +141,7 @@ var ErrNoServer = nats.ErrNoServers
 // located is err with the servers that were asked, when none of them answered or let us in. What a URL says of its user
 // stays out.
 func located(err error, urls string) error {
-	refused := slices.ContainsFunc([]error{
-		nats.ErrAuthorization, nats.ErrAuthExpired, nats.ErrAuthRevoked, nats.ErrAccountAuthExpired,
-	}, func(e error) bool { return errors.Is(err, e) })
+	refused := lockedOut(err)
 	if !refused && !errors.Is(err, ErrNoServer) {
 		return err
 	}
@@ -161,22 +160,53 @@ func located(err error, urls string) error {
 	return fmt.Errorf("%w: is one running at %s? --nats or NATS_URL names another", err, strings.Join(servers, ", "))
 }
 
+// lockedOut reports whether the server knows no user of these credentials, or none any more.
+func lockedOut(err error) bool {
+	return slices.ContainsFunc([]error{
+		nats.ErrAuthorization, nats.ErrAuthExpired, nats.ErrAuthRevoked, nats.ErrAccountAuthExpired,
+	}, func(e error) bool { return errors.Is(err, e) })
+}
+
+// shutOut counts how often in a row a server refused the credentials of a connection that it had accepted before.
+type shutOut struct{ tries atomic.Int64 }
+
+// first counts, and reports whether it is the first time.
+func (s *shutOut) first() bool { return s.tries.Add(1) == 1 }
+
+// A server that is away is looked for four times a second; one that lets nobody in is asked more and more rarely: it has to check.
+const (
+	awayEvery = 250 * time.Millisecond
+	shutMost  = 10 * time.Second
+)
+
+// delay is the pause between two tries to connect again, with so much chance that a fleet does not come at once.
+func (s *shutOut) delay(int) time.Duration {
+	wait := min(awayEvery<<min(s.tries.Load(), 8), shutMost)
+	return wait + rand.N(wait/2)
+}
+
 // pingEvery: a server whose machine is gone closes no connection. It is noticed when the third ping in a row gets no answer, and
 // with the 2 minutes that are nats.go's own that takes 6.
 const pingEvery = 20 * time.Second
 
 func (cfg Config) options(log *slog.Logger, denied *denials) []nats.Option {
-	name := cmp.Or(cfg.Name, "spool")
+	name, shut := cmp.Or(cfg.Name, "spool"), &shutOut{}
 	opts := []nats.Option{
-		nats.Name(name), nats.MaxReconnects(-1), nats.ReconnectWait(250 * time.Millisecond), nats.ReconnectBufSize(-1),
+		nats.Name(name), nats.MaxReconnects(-1), nats.ReconnectBufSize(-1),
 		nats.PingInterval(pingEvery),
+		// Credentials that are refused are asked with again: they are being changed, or who says so has lost its own store. nats.go
+		// closes the connection for good when that happens twice.
+		nats.IgnoreAuthErrorAbort(), nats.CustomReconnectDelay(shut.delay),
 		nats.PermissionErrOnSubscribe(true),
 		nats.ErrorHandler(func(nc *nats.Conn, sub *nats.Subscription, err error) {
 			subject, level := "", slog.LevelWarn
 			if sub != nil {
 				subject = sub.Subject
 			}
-			if denied.complaint(nc, err) {
+			switch {
+			case lockedOut(err) && shut.first():
+				level = slog.LevelError
+			case lockedOut(err), denied.complaint(nc, err):
 				level = slog.LevelDebug
 			}
 			log.Log(context.Background(), level, "nats error", "subject", subject, "error", err)
@@ -188,6 +218,7 @@ func (cfg Config) options(log *slog.Logger, denied *denials) []nats.Option {
 		}),
 		nats.ReconnectHandler(func(nc *nats.Conn) {
 			denied.hear()
+			shut.tries.Store(0)
 			log.Info("nats reconnected", "url", nc.ConnectedUrlRedacted())
 		}),
 	}

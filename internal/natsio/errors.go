@@ -123,19 +123,24 @@ func parseAck(m *nats.Msg) (ack, error) {
 // whoever tries again says a reason once.
 var errAway = errors.New("the connection to the server is lost, and not made again yet")
 
-// Closed reports whether a call failed because its connection was closed, for good: no later call on it will do better.
-func Closed(err error) bool { return errors.Is(err, nats.ErrConnectionClosed) }
-
-// unsent is why a message was not sent. What that means for the call is verdict, or large if the message is too large.
-func unsent(m *nats.Msg, err, verdict, large error) error {
+// unsent is why a message was not sent over a connection. What that means for the call is verdict, or large if the message is too large.
+func unsent(nc *nats.Conn, m *nats.Msg, err, verdict, large error) error {
 	switch {
 	case errors.Is(err, nats.ErrReconnectBufExceeded):
+		if why := nc.LastError(); why != nil { // the server is there, and lets nobody in
+			return fmt.Errorf("%w: %w: %w", verdict, errAway, why)
+		}
 		return fmt.Errorf("%w: %w", verdict, errAway)
+	case errors.Is(err, nats.ErrConnectionClosed):
+		return errClosed
 	case errors.Is(err, nats.ErrMaxPayload):
 		verdict = large
 	}
 	return fmt.Errorf("%w: publish %s: %w", verdict, m.Subject, err)
 }
+
+// errClosed: the connection was closed, here, for good. What was asked before and is asked again may have been stored.
+var errClosed = fmt.Errorf("%w: the connection is %w", record.ErrUnknown, record.ErrClosed)
 
 // WrapErr maps what nats.go returns to the errors of package record.
 func WrapErr(err error) error {
@@ -146,6 +151,8 @@ func WrapErr(err error) error {
 	case errors.Is(err, record.ErrBusy), errors.Is(err, record.ErrConflict), errors.Is(err, record.ErrFull), errors.Is(err, record.ErrUnknown),
 		errors.Is(err, record.ErrRefused), errors.Is(err, record.ErrNotFound):
 		return err
+	case errors.Is(err, nats.ErrConnectionClosed), errors.Is(err, jetstream.ErrConnectionClosed):
+		return errClosed
 	case errors.Is(err, jetstream.ErrMsgNotFound), errors.Is(err, jetstream.ErrStreamNotFound),
 		errors.Is(err, jetstream.ErrConsumerNotFound):
 		return fmt.Errorf("%w: %w", record.ErrNotFound, err)

@@ -104,7 +104,7 @@ func (p *pipe) after(ctx context.Context, before, msgs []*nats.Msg, timeout time
 		if err := p.nc.PublishMsg(m); err != nil {
 			p.unsent(c, 0)
 			// The batch that it belongs to never gets its end: nothing of it is stored.
-			return nil, unsent(m, err, record.ErrBusy, record.ErrRefused)
+			return nil, unsent(p.nc, m, err, record.ErrBusy, record.ErrRefused)
 		}
 	}
 	for i, m := range msgs {
@@ -116,7 +116,7 @@ func (p *pipe) after(ctx context.Context, before, msgs []*nats.Msg, timeout time
 		if err := p.nc.PublishMsg(m); err != nil {
 			p.bytes.Release(c.sizes[i])
 			p.unsent(c, i)
-			return nil, unsent(m, err, record.ErrUnknown, record.ErrRefused)
+			return nil, unsent(p.nc, m, err, record.ErrUnknown, record.ErrRefused)
 		}
 	}
 	timer := time.NewTimer(timeout)

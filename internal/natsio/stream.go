@@ -152,7 +152,7 @@ func (s *streams) send(id string, msgs []*nats.Msg) error {
 		reply = append(append(append(reply, '.'), op...), fast...)
 		m.Reply = string(reply)
 		if err := s.nc.PublishMsg(m); err != nil {
-			return unsent(m, err, record.ErrUnknown, record.ErrUnknown)
+			return unsent(s.nc, m, err, record.ErrUnknown, record.ErrUnknown)
 		}
 	}
 	return nil

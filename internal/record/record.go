@@ -64,6 +64,8 @@ var (
 	ErrFull = errors.New("stream full")
 	// ErrUnknown: no answer in time; it may or may not have been stored.
 	ErrUnknown = errors.New("outcome unknown")
+	// ErrClosed: this program has closed the connection; what it had not got an answer to is ErrUnknown.
+	ErrClosed = errors.New("closed")
 	// ErrRefused: the server said no, and will again.
 	ErrRefused = errors.New("refused")
 	// ErrDenied: this user may not. It is an ErrRefused of which a part may be stored.
@@ -82,7 +84,10 @@ type denied struct{}
 func (denied) Error() string { return "permission denied" }
 func (denied) Unwrap() error { return ErrRefused }
 
-// Temporary reports whether trying again can help without anything else changing.
+// Again reports whether asking again, over the same connection, can help.
+func Again(err error) bool { return Temporary(err) && !errors.Is(err, ErrClosed) }
+
+// Temporary reports whether an error passes without anything else changing: it says nothing of what was asked.
 func Temporary(err error) bool {
 	return errors.Is(err, ErrBusy) || errors.Is(err, ErrFull) || errors.Is(err, ErrUnknown)
 }

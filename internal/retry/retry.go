@@ -18,18 +18,26 @@ const (
 	most  = 2 * time.Second
 )
 
-// Do runs op until it succeeds, fails for good (see record.Temporary), or ctx ends. op must be safe to repeat when its
-// outcome is unknown. notify, if not nil, is told of every try that failed.
+// Do runs op until it succeeds, fails for good (see record.Again), or ctx ends: then its error has why the last try failed, too. op
+// must be safe to repeat when its outcome is unknown. notify, if not nil, is told of every try that failed.
 func Do(ctx context.Context, notify func(err error, wait time.Duration), op func() error) error {
+	var last error
 	b := backoff.NewExponentialBackOff(
 		backoff.WithInitialInterval(first), backoff.WithMaxInterval(most), backoff.WithMaxElapsedTime(0))
-	return backoff.RetryNotify(func() error {
+	err := backoff.RetryNotify(func() error {
 		err := op()
-		if err != nil && !record.Temporary(err) {
+		if err != nil && !record.Again(err) {
 			return backoff.Permanent(err)
+		}
+		if err != nil && (last == nil || ctx.Err() == nil) { // a try that is cut short says less
+			last = err
 		}
 		return err
 	}, backoff.WithContext(b, ctx), notify)
+	if last != nil && ctx.Err() != nil && errors.Is(err, ctx.Err()) {
+		return fmt.Errorf("%w: %w", err, last)
+	}
+	return err
 }
 
 // Raced makes a lost race a reason to try once more.

@@ -2,7 +2,6 @@ package client
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"sync"
 
@@ -27,6 +26,7 @@ type Async struct {
 	moved   chan struct{} // closed and made anew when through grows
 	running bool          // send is
 	err     error         // why nothing is taken any more
+	closed  bool          // by Close, with nothing lost
 }
 
 // AsyncConfig says who publishes, and how much may wait. The zero value is good.
@@ -37,9 +37,6 @@ type AsyncConfig struct {
 	// back.
 	Stored func(entries int)
 }
-
-// ErrClosed: the publisher is closed.
-var ErrClosed = errors.New("publisher is closed")
 
 // asyncEntry is what an entry takes of the window beside its body.
 const asyncEntry = 256
@@ -153,7 +150,7 @@ func (a *Async) Flush(ctx context.Context) error {
 			return ctx.Err()
 		}
 	}
-	if errors.Is(a.err, ErrClosed) {
+	if a.closed {
 		return nil
 	}
 	return a.err
@@ -165,7 +162,7 @@ func (a *Async) Close(ctx context.Context) error {
 	err := a.Flush(ctx)
 	a.mu.Lock()
 	if a.err == nil {
-		a.err = ErrClosed
+		a.closed, a.err = true, fmt.Errorf("the publisher is %w", ErrClosed)
 	}
 	a.mu.Unlock()
 	a.cancel()

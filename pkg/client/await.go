@@ -161,7 +161,7 @@ func (c *Client) await(ctx context.Context, w waited) error {
 		if ctx.Err() == nil {
 			unknown = err
 		}
-		if applied || unknown != nil && (!record.Temporary(unknown) || natsio.Closed(unknown)) {
+		if applied || unknown != nil && !record.Again(unknown) {
 			return err
 		}
 		if unknown == nil && time.Since(begun) >= look {

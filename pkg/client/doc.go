@@ -24,7 +24,7 @@
 //	ErrServerRefused  the server said no: a permission, a stream of another make          an operator has to look
 //	ErrOfflineFull    no server, and the offline directory is full too                    wait, or allow it more
 //	ErrTooLarge       an entry that no server takes now and that no memory holds          wait for a server
-//	ErrClosed         the Async is closed
+//	ErrClosed         the program has closed the Client, or the Async
 //	ErrName           a name that is none                                                 [A-Za-z0-9_-]{1,128}
 //	ErrFilter         a filter or a position that means nothing
 //	ErrDurable        a durable subscription of that name is to other items               choose another name, or Forget it

@@ -14,6 +14,8 @@ var (
 	ErrFull = record.ErrFull
 	// ErrUnknown: no answer in time. Publishing the same again, under the same identity, is safe.
 	ErrUnknown = record.ErrUnknown
+	// ErrClosed: the program has closed the Client, or the Async. What was published and not acked may be stored.
+	ErrClosed = record.ErrClosed
 	// ErrServerRefused: the server said no and will again: a missing permission, a stream of another make.
 	ErrServerRefused = record.ErrRefused
 	// ErrNotFound: no such record, blob, prompt or durable subscription.
