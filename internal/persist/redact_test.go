@@ -139,6 +139,7 @@ func TestHiddenSecretsAreNowhere(t *testing.T) {
 	must.Do(t, out.Close(client.OutputEnd{}))
 	publish("omp", string(secretBody("last", 0)))
 	must.Do(t, r.Await(t.Context(), at, "p", 0, seq))
+	must.Do(t, r.Settled(t.Context(), at)) // a dead letter is told behind the commit
 	stored := everything(t, r, at)
 	stored += log.String()
 	for _, core := range cores {
