@@ -70,7 +70,6 @@ func newCluster(t testing.TB, network *network, dir, bin string) *cluster {
 		n.start()
 	}
 	c.await("the servers find each other", func(ctx context.Context) error { return c.healthy(ctx) })
-	c.await("the routes stand", c.routed())
 	var err error
 	c.await("a connection", func(ctx context.Context) error {
 		c.conn, err = natsio.Dial(ctx, natsio.Config{URL: c.urls(), Timeout: 10 * time.Second, Name: "test"})
@@ -187,38 +186,6 @@ func (c *cluster) healthy(ctx context.Context) error {
 		}
 	}
 	return nil
-}
-
-// routed: the routes between the servers have been the same for two seconds. While the servers find each other they make some routes
-// twice, and a second later close one of the two: a reader that begins in that moment may get nothing for minutes.
-func (c *cluster) routed() func(context.Context) error {
-	var was []uint64
-	since := time.Now()
-	return func(ctx context.Context) error {
-		var now []uint64
-		for _, n := range c.nodes {
-			var routez struct {
-				Routes []struct {
-					Rid uint64 `json:"rid"`
-				} `json:"routes"`
-			}
-			if err := n.get(ctx, "/routez", &routez); err != nil {
-				return err
-			}
-			begin := len(now)
-			for _, r := range routez.Routes {
-				now = append(now, r.Rid)
-			}
-			slices.Sort(now[begin:])
-		}
-		if !slices.Equal(now, was) {
-			was, since = now, time.Now()
-		}
-		if d := time.Since(since); d < 2*time.Second {
-			return fmt.Errorf("they are %v, for %v", now, d)
-		}
-		return nil
-	}
 }
 
 // current: every copy of every stream is there and caught up, by the leaders' word.
