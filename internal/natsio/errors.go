@@ -127,7 +127,7 @@ var errAway = errors.New("the connection to the server is lost, and not made aga
 func unsent(nc *nats.Conn, m *nats.Msg, err, verdict, large error) error {
 	switch {
 	case errors.Is(err, nats.ErrReconnectBufExceeded):
-		if why := nc.LastError(); why != nil { // the server is there, and lets nobody in
+		if why := nc.LastError(); lockedOut(why) {
 			return fmt.Errorf("%w: %w: %w", verdict, errAway, why)
 		}
 		return fmt.Errorf("%w: %w", verdict, errAway)
