@@ -1,8 +1,10 @@
 package natsio
 
 import (
+	"cmp"
 	"context"
 	"strings"
+	"time"
 
 	"github.com/nats-io/nats.go/jetstream"
 )
@@ -68,7 +70,7 @@ func (a api) stream(
 	if err != nil {
 		return nil, err
 	}
-	return apiStream{s, name, a.denied}, nil
+	return apiStream{s, name, a.JetStream, a.denied}, nil
 }
 
 func (a api) Stream(ctx context.Context, name string) (jetstream.Stream, error) {
@@ -118,8 +120,37 @@ func (a api) CreateOrUpdateConsumer(
 func (a api) OrderedConsumer(
 	ctx context.Context, stream string, cfg jetstream.OrderedConsumerConfig,
 ) (jetstream.Consumer, error) {
-	return consumer(ctx, a.denied, stream, with2(a.JetStream.OrderedConsumer, stream, cfg), "CONSUMER.CREATE."+stream)
+	return ordered(ctx, a.denied, a.JetStream, stream, with2(a.JetStream.OrderedConsumer, stream, cfg))
 }
+
+// ordered is consumer for one that is read at once: its server is asked until it answers to what is pulled. In a cluster the word that a
+// consumer stands and the word where its pulls go travel over routes of their own (the system account's and its account's). A pull that is
+// between the two is lost without an answer, and nats.go misses it half a minute later.
+func ordered(
+	ctx context.Context, d *denials, js jetstream.JetStream, stream string, f func(context.Context) (jetstream.Consumer, error),
+) (jetstream.Consumer, error) {
+	c, err := consumer(ctx, d, stream, f, "CONSUMER.CREATE."+stream)
+	if err != nil || js.Conn().ConnectedClusterName() == "" {
+		return c, err
+	}
+	next := "CONSUMER.MSG.NEXT." + stream + "." + c.CachedInfo().Name
+	return ask(ctx, d, func(ctx context.Context) (jetstream.Consumer, error) {
+		for wait := 50 * time.Millisecond; ; wait = min(2*wait, time.Second) {
+			try, cancel := context.WithTimeout(ctx, wait)
+			_, err := js.Conn().RequestWithContext(try, apiSubject(js, next), noPull)
+			if err != nil && try.Err() == nil { // nobody knows of it yet, or the connection is lost
+				<-try.Done()
+			}
+			cancel()
+			if err == nil || ctx.Err() != nil {
+				return c, err
+			}
+		}
+	}, next)
+}
+
+// noPull is no valid pull: the server of a consumer refuses it and gives nothing.
+var noPull = []byte(`{"batch":"none"}`)
 
 func (a api) DeleteConsumer(ctx context.Context, stream, name string) error {
 	f := func(ctx context.Context) error { return a.JetStream.DeleteConsumer(ctx, stream, name) }
@@ -139,10 +170,16 @@ func (a api) ResetConsumerToSequence(
 	return ask(ctx, a.denied, f, "CONSUMER.RESET."+stream+"."+name)
 }
 
+// apiSubject is where a request to JetStream's API goes, with the domain's prefix when there is one.
+func apiSubject(js jetstream.JetStream, request string) string {
+	return strings.TrimSuffix(cmp.Or(js.Options().APIPrefix, jetstream.DefaultAPIPrefix), ".") + "." + request
+}
+
 // apiStream is a stream of api.
 type apiStream struct {
 	jetstream.Stream
 	name   string
+	js     jetstream.JetStream
 	denied *denials
 }
 
@@ -183,7 +220,7 @@ func (s apiStream) CreateConsumer(ctx context.Context, cfg jetstream.ConsumerCon
 func (s apiStream) OrderedConsumer(
 	ctx context.Context, cfg jetstream.OrderedConsumerConfig,
 ) (jetstream.Consumer, error) {
-	return consumer(ctx, s.denied, s.name, with1(s.Stream.OrderedConsumer, cfg), "CONSUMER.CREATE."+s.name)
+	return ordered(ctx, s.denied, s.js, s.name, with1(s.Stream.OrderedConsumer, cfg))
 }
 
 func (s apiStream) DeleteConsumer(ctx context.Context, name string) error {

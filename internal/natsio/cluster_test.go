@@ -20,19 +20,25 @@ import (
 // cluster starts three servers that know each other.
 func cluster(t *testing.T) []*server.Server {
 	t.Helper()
+	return clusterBehind(t, func(addr string) string { return addr })
+}
+
+// clusterBehind starts them where each is known by the address that front makes of its own.
+func clusterBehind(t *testing.T, front func(addr string) string) []*server.Server {
+	t.Helper()
 	var routes []*url.URL
 	ports := make([]int, 3)
 	for i := range ports {
 		l := must.Get(net.Listen("tcp", "127.0.0.1:0"))(t)
 		ports[i] = l.Addr().(*net.TCPAddr).Port
-		routes = append(routes, &url.URL{Scheme: "nats", Host: l.Addr().String()})
 		must.Do(t, l.Close())
+		routes = append(routes, &url.URL{Scheme: "nats", Host: front(l.Addr().String())})
 	}
 	var out []*server.Server
 	for i, port := range ports {
 		s, err := server.NewServer(&server.Options{
 			ServerName: fmt.Sprintf("n%d", i), Host: "127.0.0.1", Port: -1, JetStream: true, StoreDir: t.TempDir(), NoSigs: true, NoLog: true,
-			Cluster: server.ClusterOpts{Name: "spool", Host: "127.0.0.1", Port: port}, Routes: routes,
+			Cluster: server.ClusterOpts{Name: "spool", Host: "127.0.0.1", Port: port, Advertise: routes[i].Host}, Routes: routes,
 		})
 		if err != nil {
 			t.Fatal(err)
@@ -50,17 +56,7 @@ func TestCluster(t *testing.T) {
 	servers := cluster(t)
 	conn := must.Get(natsio.Dial(t.Context(), natsio.Config{URL: servers[0].ClientURL(), Timeout: 20 * time.Second}))(t)
 	t.Cleanup(conn.Close)
-	eventually := func(what string, f func() error) {
-		t.Helper()
-		var err error
-		for end := time.Now().Add(60 * time.Second); time.Now().Before(end); time.Sleep(100 * time.Millisecond) {
-			if err = f(); err == nil {
-				return
-			}
-		}
-		t.Fatalf("%s: %v", what, err)
-	}
-	eventually("three copies", func() error {
+	eventually(t, "three copies", func() error {
 		return conn.Ensure(t.Context(), natsio.Limits{Replicas: 3, EventsBytes: 1 << 20, ItemsBytes: 1 << 20})
 	})
 	look := func(lost int) func() error {
@@ -77,13 +73,24 @@ func TestCluster(t *testing.T) {
 			return nil
 		}
 	}
-	eventually("all are there", look(0))
+	eventually(t, "all are there", look(0))
 	if err := natsadmin.New(conn).MayPublish(t.Context()); err != nil {
 		t.Errorf("MayPublish = %v, want nil", err)
 	}
 	quiet(t, conn)
 	servers[2].Shutdown()
-	eventually("one is gone", look(1))
+	eventually(t, "one is gone", look(1))
+}
+
+func eventually(t *testing.T, what string, f func() error) {
+	t.Helper()
+	var err error
+	for end := time.Now().Add(60 * time.Second); time.Now().Before(end); time.Sleep(100 * time.Millisecond) {
+		if err = f(); err == nil {
+			return
+		}
+	}
+	t.Fatalf("%s: %v", what, err)
 }
 
 // quiet: in a cluster the newest record is known to be the newest when a majority stores another one behind it, and on that condition alone.

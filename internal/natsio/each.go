@@ -158,8 +158,8 @@ func firstSince(ctx context.Context, s jetstream.Stream, since time.Time) (uint6
 	return low, nil
 }
 
-// ordered is a message and where its stream has it.
-type ordered struct {
+// placed is a message and where its stream has it.
+type placed struct {
 	jetstream.Msg
 	meta *jetstream.MsgMetadata
 }
@@ -168,16 +168,16 @@ type ordered struct {
 // caller stops. ready, if not nil, is called once the consumer stands. The first error is the last of all.
 func (st Streams) messages(
 	ctx context.Context, stream string, cfg jetstream.OrderedConsumerConfig, ready func(), opts ...jetstream.PullMessagesOpt,
-) iter.Seq2[ordered, error] {
-	return func(yield func(ordered, error) bool) {
+) iter.Seq2[placed, error] {
+	return func(yield func(placed, error) bool) {
 		cons, err := st.c.js.OrderedConsumer(ctx, stream, cfg)
 		if err != nil {
-			yield(ordered{}, WrapErr(err))
+			yield(placed{}, WrapErr(err))
 			return
 		}
 		it, err := cons.Messages(opts...)
 		if err != nil {
-			yield(ordered{}, WrapErr(err))
+			yield(placed{}, WrapErr(err))
 			return
 		}
 		defer it.Stop()
@@ -190,11 +190,11 @@ func (st Streams) messages(
 				return
 			}
 			if err != nil {
-				yield(ordered{}, ownGone(err))
+				yield(placed{}, ownGone(err))
 				return
 			}
 			meta, err := m.Metadata()
-			if !yield(ordered{m, meta}, err) || err != nil {
+			if !yield(placed{m, meta}, err) || err != nil {
 				return
 			}
 		}

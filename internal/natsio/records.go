@@ -64,14 +64,6 @@ func putMsg(p record.Put) *nats.Msg {
 	return m
 }
 
-// apiSubject puts the JetStream domain's prefix in, when there is one.
-func (c *Conn) apiSubject(s string) string {
-	if p := c.js.Options().APIPrefix; p != "" {
-		return strings.TrimSuffix(p, ".") + "." + strings.TrimPrefix(s, "$JS.API.")
-	}
-	return s
-}
-
 // Fence reads the fence of a lane. It must be read before a commit uploads its first byte.
 func (recs Records) Fence(ctx context.Context, lane int) (record.Fence, error) {
 	if err := recs.c.usable(ctx); err != nil {
