@@ -31,7 +31,7 @@ func (c *Conn) newest(ctx context.Context, stream string, subjects []string) ([]
 	msgs := make([]*nats.Msg, len(subjects))
 	for i, subject := range subjects {
 		body := append(jsonscan.AppendString([]byte(`{"last_by_subj":`), subject), '}')
-		msgs[i] = &nats.Msg{Subject: apiSubject(c.js, "STREAM.MSG.GET." + stream), Data: body}
+		msgs[i] = &nats.Msg{Subject: apiSubject(c.js, "STREAM.MSG.GET."+stream), Data: body}
 	}
 	answers, err := c.pipe.all(ctx, msgs, c.timeout)
 	if err != nil {

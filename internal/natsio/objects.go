@@ -213,7 +213,7 @@ func (obs Objects) readCopy(
 ) (n int, last uint64, err error) {
 	ctx, cancel := context.WithTimeout(ctx, obs.c.timeout)
 	defer cancel()
-	get := apiSubject(obs.c.js, "DIRECT.GET.OBJ_" + o.Bucket)
+	get := apiSubject(obs.c.js, "DIRECT.GET.OBJ_"+o.Bucket)
 	ctx, done, err := obs.c.denied.watch(ctx, func(subject string) bool { return subject == get })
 	if err != nil {
 		return 0, 0, err
