@@ -133,6 +133,8 @@ func ordered(
 	if err != nil || js.Conn().ConnectedClusterName() == "" {
 		return c, err
 	}
+	ctx, cancel := context.WithTimeout(ctx, d.patience) // its server may be gone, and it too
+	defer cancel()
 	next := "CONSUMER.MSG.NEXT." + stream + "." + c.CachedInfo().Name
 	return ask(ctx, d, func(ctx context.Context) (jetstream.Consumer, error) {
 		for wait := 50 * time.Millisecond; ; wait = min(2*wait, time.Second) {
