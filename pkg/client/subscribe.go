@@ -99,11 +99,14 @@ func (f Filter) check(from Position) error {
 			errs = append(errs, events.CheckToken(what, name))
 		}
 	}
-	if from.N != 0 && (from.N < 0 || f.Session == "" || f.Thread == "" || f.narrow()) {
+	if from.N != 0 && (from.N < 0 || !f.one() || f.narrow()) {
 		errs = append(errs, fmt.Errorf("%w: a position by number needs a filter for one thread and nothing else", ErrFilter))
 	}
 	return errors.Join(errs...)
 }
+
+// one reports that a filter names one thread, and not those of all sessions that have its name.
+func (f Filter) one() bool { return f.Session != "" && f.Thread != "" }
 
 // narrow reports that a filter leaves items of a thread out, so that their numbers have gaps.
 func (f Filter) narrow() bool { return f.Type != "" || f.Detail != "" }
@@ -220,7 +223,7 @@ type subscription struct {
 	last   *places // the last item of each life of a thread
 	newest uint64  // of the thread that from.N is of: the newest life that is known
 	unborn bool    // it was not there yet
-	had    Had     // the newest, of a reader of one name; what he does not want counts as had
+	had    Had     // the newest, of a reader of one thread; what he does not want counts as had
 	yield  func(Item, error) bool
 
 	begun func(ctx context.Context, before uint64) (Had, error) // what had begins with, when the first item comes; nil: with nothing
@@ -229,7 +232,7 @@ type subscription struct {
 // start checks what was asked for, and finds where SPOOL_ITEMS goes on from a number.
 func (s *subscription) start() (natsio.Position, error) {
 	at := s.from.stored()
-	if err := s.filter.check(s.from); err != nil || s.filter.Thread == "" {
+	if err := s.filter.check(s.from); err != nil || !s.filter.one() {
 		return at, err
 	}
 	t := events.Thread{Session: s.filter.Session, Name: s.filter.Thread}
@@ -321,7 +324,7 @@ func (s *subscription) take(stored natsio.StoredItem) bool {
 	of := life{t, item.Life}
 	before, known := s.last.get(of)
 	holder := func() (threads.Head, error) { return s.c.holder(s.ctx, t, hadOf(item)) }
-	if !known && s.filter.Thread != "" && !s.filter.narrow() {
+	if !known && s.filter.one() && !s.filter.narrow() {
 		if s.begun != nil {
 			if s.had, err = s.begun(s.ctx, item.Seq); err != nil && !errors.Is(err, record.ErrDenied) {
 				s.yield(Item{}, err)
@@ -370,7 +373,7 @@ func (s *subscription) comesBack(t events.Thread, item Item) (head threads.Head,
 }
 
 func (s *subscription) give(item Item) bool {
-	if s.filter.Thread != "" {
+	if s.filter.one() {
 		s.had = hadOf(item)
 	}
 	if s.filter.NotUser != "" && item.User == s.filter.NotUser {
