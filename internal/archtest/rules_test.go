@@ -75,6 +75,7 @@ var rules = []rule{
 	{decide, []string{"internal/ingest", "internal/gc"}, slices.Concat(layer0, shared), []string{xsync, ulid, msgpack}},
 	{decide, []string{"internal/fsck"}, slices.Concat(layer0, shared, []string{"internal/apply"}), []string{xsync, ulid}},
 	{decide, []string{"internal/retention"}, nil, nil},
+	{decide, []string{"internal/share"}, nil, []string{xsync}},
 	{decide, []string{"internal/quota"}, []string{"internal/text"}, nil},
 	{decide, []string{"internal/scrub"}, slices.Concat(layer0, shared), []string{xsync}},
 	{decide, []string{"internal/tenants"}, []string{"pkg/events"}, nil},
@@ -119,7 +120,7 @@ var rules = []rule{
 	{wire, []string{"internal/service"},
 		slices.Concat(layer0, layer1, []string{
 			"internal/access", "internal/natsio", "internal/natsadmin", "internal/artifactstore", "internal/sessionstore", "internal/gc/gcnats",
-			"internal/persist/persistnats", "internal/history", "internal/httpapi", "internal/web", "internal/embedded", "internal/metrics", "internal/dstreams", "pkg/client",
+			"internal/persist/persistnats", "internal/share", "internal/history", "internal/httpapi", "internal/web", "internal/embedded", "internal/metrics", "internal/dstreams", "pkg/client",
 		}), []string{any_}},
 	{wire, []string{"cmd/...", "examples/...", "internal/demo"},
 		slices.Concat(layer0, layer1, []string{

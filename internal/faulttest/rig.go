@@ -61,7 +61,7 @@ func Start(t testing.TB, conn *natsio.Conn, change func(*persist.Deps, *persist.
 			cancel()
 			t.Fatal(err)
 		}
-		stops = append(stops, stop)
+		stops = append(stops, stop.Stop)
 	}
 	close(ready)
 	var end error

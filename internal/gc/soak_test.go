@@ -101,7 +101,7 @@ func (s *soak) persisters(ctx context.Context, r *rand.Rand) {
 				}
 				break
 			}
-			stops = append(stops, stop)
+			stops = append(stops, stop.Stop)
 		}
 		if err := p.Run(ctx); err != nil && !errors.Is(err, errKilled) {
 			s.t.Errorf("persister: %v", err)

@@ -75,7 +75,7 @@ func TestProductInVirtualTime(t *testing.T) {
 		must.Do(t, c.Events().PublishEvents(t.Context(), evs))
 		partition := must.Get(c.Events().NewestEvent(t.Context(), th))(t).Partition
 		got := make(chan natsio.Delivery, 100)
-		stop := must.Get(c.Events().Consume(t.Context(), partition, nil, func(d natsio.Delivery) { got <- d }))(t)
+		stop := must.Get(c.Events().Consume(t.Context(), partition, nil, func(d natsio.Delivery) { got <- d }))(t).Stop
 		first, begin := <-got, time.Now()
 		for range 19 {
 			<-got

@@ -34,6 +34,13 @@ func New(role, version string) *Registry {
 	return r
 }
 
+// Partitions adds how many partitions a persister holds.
+func (r *Registry) Partitions(holds func() int) {
+	r.reg.MustRegister(prometheus.NewGaugeFunc(prometheus.GaugeOpts{
+		Name: "spool_persister_partitions", Help: "Partitions of SPOOL_EVENTS that this persister holds.",
+	}, func() float64 { return float64(holds()) }))
+}
+
 // Persister adds what a persister does. The function that it returns is for persist.Deps.Committed.
 func (r *Registry) Persister(stats func() persist.Stats) func(persist.Committed) {
 	for _, c := range []struct {

@@ -42,7 +42,7 @@ func TestTrimKeepsWhatIsNotApplied(t *testing.T) {
 	}
 	p := natstest.Partition(t, c)
 	got := make(chan natsio.Delivery, 200)
-	stop := must.Get(c.Events().Consume(t.Context(), p, nil, func(d natsio.Delivery) { got <- d }))(t)
+	stop := must.Get(c.Events().Consume(t.Context(), p, nil, func(d natsio.Delivery) { got <- d }))(t).Stop
 	defer stop()
 	var all []natsio.Delivery
 	for range 100 {

@@ -27,7 +27,7 @@ func TestAcksThatWaitKeepNoMessages(t *testing.T) {
 	stop := must.Get(c.Events().Consume(t.Context(), partition, nil, func(d natsio.Delivery) {
 		runtime.AddCleanup(&d.Data[0], func(freed) { gone <- freed{} }, freed{})
 		came <- d.Ack
-	}))(t)
+	}))(t).Stop
 	var acks []func() error
 	for len(acks) < messages {
 		select {

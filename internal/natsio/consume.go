@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"sync"
 	"sync/atomic"
 	"time"
 
@@ -113,15 +114,42 @@ func (a *Acks) Working() error {
 	return a.feed.c.nc.Publish(a.reply, workingBytes)
 }
 
+// Consumed is a partition that is consumed.
+type Consumed struct {
+	drain, drained, quit, ended signal
+}
+
+// signal is a channel that is closed once.
+type signal struct {
+	c    chan struct{}
+	once *sync.Once
+}
+
+func newSignal() signal { return signal{make(chan struct{}), new(sync.Once)} }
+
+func (s signal) give() { s.once.Do(func() { close(s.c) }) }
+
+// Drain asks for nothing more, and waits until what was given is delivered. It stays this process's: what was delivered can be
+// acknowledged, before Stop.
+func (c *Consumed) Drain() {
+	c.drain.give()
+	<-c.drained.c
+}
+
+// Stop ends it, waits for the deliveries to end, and gives the partition to another process.
+func (c *Consumed) Stop() {
+	c.quit.give()
+	<-c.ended.c
+}
+
 // Consume calls deliver for every event of the partition, in order and without a gap, as long as this process is the pinned
-// one. It returns at once; stop ends it and waits for the calls to end. deliver may block: no more than pullBytes wait
-// behind it. A consumer that somebody deleted is made again, and gives every event that is still there; what was applied is
+// one. It returns at once. deliver may block: no more than pullBytes wait behind it. A consumer that somebody deleted is made again, and gives every event that is still there; what was applied is
 // skipped by whoever gets it. A stream that was deleted is not: that is waited for, and logged.
 //
 // Over a connection that was made again it begins again, with what is not acknowledged: the server may have been set back, and what
 // came before that stands behind what it forgot. begin, if it is not nil, is called over every connection before anything is asked
 // for over it; what it has replayed (ReplayEvents) comes first.
-func (es Events) Consume(ctx context.Context, partition int, begin func(context.Context), deliver func(Delivery)) (stop func(), err error) {
+func (es Events) Consume(ctx context.Context, partition int, begin func(context.Context), deliver func(Delivery)) (*Consumed, error) {
 	if begin == nil {
 		begin = func(context.Context) {}
 	}
@@ -133,18 +161,16 @@ func (es Events) Consume(ctx context.Context, partition int, begin func(context.
 		es.c.nc.RemoveStatusListener(p.connected)
 		return nil, err
 	}
-	quit, ended := make(chan struct{}), make(chan struct{})
+	of := &Consumed{newSignal(), newSignal(), newSignal(), newSignal()}
 	go func() {
-		defer close(ended)
-		p.keep(ctx, quit)
+		defer of.ended.give()
+		defer of.drained.give()
+		p.keep(ctx, of)
 	}()
-	return func() {
-		close(quit)
-		<-ended
-	}, nil
+	return of, nil
 }
 
-// partitionFeed is a partition that is consumed.
+// partitionFeed is what consumes a partition.
 type partitionFeed struct {
 	c         *Conn
 	partition int
@@ -217,9 +243,9 @@ func (p *partitionFeed) begin(ctx context.Context) error {
 	return nil
 }
 
-// keep sees to it that the partition is consumed until quit: nats.go stops for good when it is told that the consumer was
+// keep sees to it that the partition is consumed until it is stopped: nats.go stops for good when it is told that the consumer was
 // deleted, goes on asking nobody when it was not there to be told, and goes on where it was over another connection.
-func (p *partitionFeed) keep(ctx context.Context, quit <-chan struct{}) {
+func (p *partitionFeed) keep(ctx context.Context, of *Consumed) {
 	defer p.c.nc.RemoveStatusListener(p.connected)
 	closed := p.consume.Closed()
 	look := time.NewTicker(ackWait)
@@ -231,9 +257,16 @@ func (p *partitionFeed) keep(ctx context.Context, quit <-chan struct{}) {
 				p.consume.Stop()
 			}
 			continue
-		case <-quit:
+		case <-of.quit.c:
 			p.consume.Stop()
 			<-closed
+			p.feed.unpin()
+			return
+		case <-of.drain.c:
+			p.consume.Drain()
+			<-closed
+			of.drained.give()
+			<-of.quit.c
 			p.feed.unpin()
 			return
 		case <-p.doubt:
@@ -253,7 +286,7 @@ func (p *partitionFeed) keep(ctx context.Context, quit <-chan struct{}) {
 			p.feed.unpin()
 		case <-closed:
 		}
-		if p.c.nc.IsClosed() || !p.beginAgain(ctx, quit) {
+		if p.c.nc.IsClosed() || !p.beginAgain(ctx, of) {
 			return
 		}
 		closed = p.consume.Closed()
@@ -266,7 +299,7 @@ func (p *partitionFeed) gone(ctx context.Context) bool {
 }
 
 // beginAgain consumes the partition again, and makes its consumer if it is gone; false: it was told to stop before.
-func (p *partitionFeed) beginAgain(ctx context.Context, quit <-chan struct{}) bool {
+func (p *partitionFeed) beginAgain(ctx context.Context, of *Consumed) bool {
 	for wait := againFirst; ; wait = min(2*wait, againMost) {
 		err := p.begin(ctx)
 		if errors.Is(err, jetstream.ErrConsumerNotFound) {
@@ -285,7 +318,9 @@ func (p *partitionFeed) beginAgain(ctx context.Context, quit <-chan struct{}) bo
 		}
 		p.c.log.Log(ctx, level, "a partition is not consumed", "partition", p.partition, "error", err)
 		select {
-		case <-quit:
+		case <-of.quit.c:
+			return false
+		case <-of.drain.c:
 			return false
 		case <-ctx.Done():
 			return false

@@ -33,7 +33,7 @@ func TestTakeOverWhileUnacked(t *testing.T) {
 	consume := func(c *natsio.Conn) (got chan uint64, stop func()) {
 		t.Helper()
 		got = make(chan uint64, 100)
-		stop = must.Get(c.Events().Consume(t.Context(), partition, nil, func(d natsio.Delivery) { got <- d.Seq }))(t)
+		stop = must.Get(c.Events().Consume(t.Context(), partition, nil, func(d natsio.Delivery) { got <- d.Seq }))(t).Stop
 		return got, stop
 	}
 	take := func(who string, from chan uint64, want ...uint64) {
@@ -83,7 +83,7 @@ func TestTerms(t *testing.T) {
 		stop = must.Get(c.Events().Consume(t.Context(), partition, nil, func(d natsio.Delivery) {
 			_ = d.Ack()
 			got <- d
-		}))(t)
+		}))(t).Stop
 		return stop
 	}
 	take := func(from chan natsio.Delivery, seq uint64) natsio.Delivery {
@@ -167,7 +167,7 @@ func TestLateAckOfAnOldOwner(t *testing.T) {
 		case got <- d:
 		default: // nobody looks any more
 		}
-	}))(t)
+	}))(t).Stop
 	defer stop()
 	receive := func(what string, n int) (last natsio.Delivery) {
 		t.Helper()
@@ -187,7 +187,7 @@ func TestLateAckOfAnOldOwner(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	defer stopSecond()
+	defer stopSecond.Stop()
 	receive("the open again", open) // under new numbers
 	publish(open)                   // so that the ack is below what is delivered
 	receive("more", open)
@@ -244,7 +244,7 @@ func TestOverdueInAnyOrder(t *testing.T) {
 	}
 	must.Do(t, fetch(1)[0].DoubleAck(t.Context())) // it is pinned now
 	got := make(chan natsio.Delivery, 100)
-	stop := must.Get(c.Events().Consume(t.Context(), partition, nil, func(d natsio.Delivery) { got <- d }))(t)
+	stop := must.Get(c.Events().Consume(t.Context(), partition, nil, func(d natsio.Delivery) { got <- d }))(t).Stop
 	defer stop()
 	publish(4)
 	open := fetch(4)

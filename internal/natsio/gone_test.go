@@ -53,7 +53,7 @@ func TestConsumerDeleted(t *testing.T) {
 	publish(1)
 	partition := must.Get(c.Events().NewestEvent(t.Context(), events.Thread{Session: "s", Name: "main"}))(t).Partition
 	got := make(chan natsio.Delivery, 100)
-	stop := must.Get(c.Events().Consume(t.Context(), partition, nil, func(d natsio.Delivery) { got <- d }))(t)
+	stop := must.Get(c.Events().Consume(t.Context(), partition, nil, func(d natsio.Delivery) { got <- d }))(t).Stop
 	defer stop()
 	next := func(want uint64) {
 		t.Helper()

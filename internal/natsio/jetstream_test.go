@@ -85,7 +85,7 @@ func TestNextConsumerBeginsAtTheAckFloor(t *testing.T) {
 	one(t, a, entries("s", 1, 50, 10))
 	p := natstest.Partition(t, a)
 	first := make(chan natsio.Delivery, 100)
-	stop := must.Get(a.Events().Consume(t.Context(), p, nil, func(d natsio.Delivery) { first <- d }))(t)
+	stop := must.Get(a.Events().Consume(t.Context(), p, nil, func(d natsio.Delivery) { first <- d }))(t).Stop
 	for range 50 {
 		if d := <-first; d.Seq == 20 {
 			must.Do(t, d.Ack())
@@ -94,7 +94,7 @@ func TestNextConsumerBeginsAtTheAckFloor(t *testing.T) {
 	natstest.AwaitAckFloor(t, a, p, 20)
 	stop()
 	second := make(chan natsio.Delivery, 100)
-	stop = must.Get(b.Events().Consume(t.Context(), p, nil, func(d natsio.Delivery) { second <- d }))(t)
+	stop = must.Get(b.Events().Consume(t.Context(), p, nil, func(d natsio.Delivery) { second <- d }))(t).Stop
 	defer stop()
 	one(t, a, entries("s", 51, 60, 10))
 	for want := uint64(21); want <= 60; want++ {

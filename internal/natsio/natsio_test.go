@@ -114,7 +114,7 @@ func TestPublishEventsArePartitionedAndConsumed(t *testing.T) {
 	must.Do(t, c.Events().PublishEvents(ctx, evs))
 	got := make(chan natsio.Delivery, 1000)
 	for p := range events.Partitions {
-		stop := must.Get(c.Events().Consume(ctx, p, nil, func(d natsio.Delivery) { got <- d }))(t)
+		stop := must.Get(c.Events().Consume(ctx, p, nil, func(d natsio.Delivery) { got <- d }))(t).Stop
 		defer stop()
 	}
 	last := map[string]uint64{}
@@ -174,7 +174,7 @@ func TestLargeBodyIsCheckedIn(t *testing.T) {
 	must.Do(t, c.Events().PublishEvents(ctx, []*events.Event{e}))
 	got := make(chan natsio.Delivery, 1)
 	for p := range events.Partitions {
-		stop := must.Get(c.Events().Consume(ctx, p, nil, func(d natsio.Delivery) { got <- d }))(t)
+		stop := must.Get(c.Events().Consume(ctx, p, nil, func(d natsio.Delivery) { got <- d }))(t).Stop
 		defer stop()
 	}
 	d := <-got

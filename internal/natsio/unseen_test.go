@@ -44,7 +44,7 @@ func TestMessagesLikeTheServers(t *testing.T) {
 			t.Error(err)
 		}
 		got <- d.Seq
-	}))(t)
+	}))(t).Stop
 	defer stop()
 	last := uint64(0)
 	take := func() {

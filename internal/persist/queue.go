@@ -156,6 +156,13 @@ func (q *queue) ended(s *staged) bool {
 	return s.msg.Term < q.terms[s.msg.Partition]
 }
 
+// end ends the term of a partition: what is queued of it is not applied any more.
+func (q *queue) end(partition int) {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	q.terms[partition]++
+}
+
 // anew forgets what came over other connections than that one: the store may give its sequences out again.
 func (q *queue) anew(link uint64) {
 	q.mu.Lock()

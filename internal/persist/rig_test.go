@@ -60,7 +60,7 @@ func (r *rig) start(change func(*persist.Deps, *persist.Config)) *running {
 		if err != nil {
 			r.t.Fatal(err)
 		}
-		stops = append(stops, stop)
+		stops = append(stops, stop.Stop)
 	}
 	var end error
 	ended := make(chan struct{})

@@ -24,6 +24,7 @@ type window struct {
 	mu    sync.Mutex
 	came  []*delivery // by their sequences, from the first one on that is not through
 	last  uint64      // the sequence of the last one
+	acked uint64      // the highest sequence that was acknowledged
 	floor *delivery   // up to it all are through; nil: none is
 	fresh []delivery  // memory for the next ones
 }
@@ -120,6 +121,7 @@ func (d *delivery) end() *delivery {
 func (d *delivery) acknowledge() error {
 	d.mu.Lock()
 	ack := d.ack
+	d.acked = max(d.acked, d.seq)
 	d.mu.Unlock()
 	return ack()
 }
@@ -143,4 +145,24 @@ func (w *windows) done(partition int) uint64 {
 		return 0
 	}
 	return (&delivery{window: of}).done()
+}
+
+// settled reports whether all that came of a partition in its term is through and acknowledged.
+func (w *windows) settled(partition int) bool {
+	w.mu.Lock()
+	of := w.of[partition]
+	w.mu.Unlock()
+	if of == nil {
+		return true
+	}
+	of.mu.Lock()
+	defer of.mu.Unlock()
+	return len(of.came) == 0 && of.acked == of.last
+}
+
+// close ends a partition's term.
+func (w *windows) close(partition int) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	delete(w.of, partition)
 }

@@ -3,9 +3,9 @@ package service
 import (
 	"cmp"
 	"context"
+	"crypto/rand"
 	"errors"
 	"log/slog"
-	"sync"
 
 	"golang.org/x/sync/errgroup"
 
@@ -15,6 +15,7 @@ import (
 	"spool/internal/persist"
 	"spool/internal/persist/persistnats"
 	"spool/internal/retry"
+	"spool/internal/share"
 	"spool/pkg/events"
 )
 
@@ -32,6 +33,7 @@ type Persister struct {
 	admin  *natsadmin.Admin
 	p      *persist.Persister
 	watch  *watch
+	share  *share.Share
 }
 
 // NewPersister wires a persister to a connection.
@@ -47,15 +49,24 @@ func NewPersister(conn *natsio.Conn, cfg PersisterConfig, log *slog.Logger) *Per
 		deps.Committed = cfg.Metrics.Persister(s.Stats)
 	}
 	s.p = persist.New(deps, cfg.Config)
+	s.share = share.New(share.Config{
+		ID: rand.Text(), Peers: conn.Peers(), Partitions: partitions(), Begin: s.consume, Log: log,
+	})
+	if cfg.Metrics != nil {
+		cfg.Metrics.Partitions(s.Holds)
+	}
 	return s
 }
 
 // Stats reads the counters.
 func (s *Persister) Stats() persist.Stats { return s.p.Stats() }
 
-// Run consumes every partition that no other persister holds, until ctx ends. It stops in order: no more events are taken,
-// then what is committed is published and acked. Before, beside, and when the connection was made again it watches whether
-// streams lose what they held, and makes consumers for readers.
+// Holds is how many partitions it has now.
+func (s *Persister) Holds() int { return s.share.Holds() }
+
+// Run consumes this persister's part of the partitions, and all of them while no other one is there, until ctx ends. It stops in
+// order: no more events are taken, then what is committed is published and acked. Before, beside, and when the connection was made
+// again it watches whether streams lose what they held, and makes consumers for readers.
 func (s *Persister) Run(ctx context.Context) error {
 	outer := ctx
 	s.watch.begin(ctx)
@@ -67,19 +78,9 @@ func (s *Persister) Run(ctx context.Context) error {
 	g, ctx := errgroup.WithContext(ctx)
 	g.Go(func() error { s.watch.run(ctx); return nil })
 	g.Go(func() error { return s.p.Run(ctx) })
-	g.Go(func() error {
-		stops, err := s.consume(ctx)
-		if err == nil {
-			<-ctx.Done()
-		}
-		var wg sync.WaitGroup
-		for _, stop := range stops {
-			wg.Go(stop)
-		}
-		wg.Wait()
-		return err
-	})
+	g.Go(func() error { return s.share.Run(ctx) })
 	err = g.Wait()
+	s.share.Bye() // what others are given now is through
 	if outer.Err() != nil {
 		s.watch.end(outer)
 	}
@@ -89,27 +90,29 @@ func (s *Persister) Run(ctx context.Context) error {
 	return nil // it was told to stop while it still began
 }
 
-func (s *Persister) consume(ctx context.Context) ([]func(), error) {
-	stops := make([]func(), events.Partitions)
-	var g errgroup.Group // without a context of its own: Consume keeps the one it is given for as long as it runs
-	g.SetLimit(8)
+func partitions() (all []int) {
 	for i := range events.Partitions {
-		g.Go(func() error {
-			return retry.Do(ctx, s.watch.waits, func() (err error) { // the server may go away while this begins
-				stops[i], err = s.events.Consume(ctx, i, s.watch.begin, func(d natsio.Delivery) {
-					s.p.Deliver(ctx, persist.Message{Subject: d.Subject, Data: d.Data, Seq: d.Seq, Stored: d.Stored,
-						Partition: d.Partition, Link: d.Link, Open: d.Open, Term: d.Term, Ack: d.Ack, Working: d.Working})
-				})
-				return err
-			})
+		all = append(all, i)
+	}
+	return all
+}
+
+// consume begins a partition, when the server is there.
+func (s *Persister) consume(ctx context.Context, partition int) (of share.Partition, err error) {
+	err = retry.Do(ctx, s.watch.waits, func() error {
+		c, err := s.events.Consume(ctx, partition, s.watch.begin, func(d natsio.Delivery) {
+			s.p.Deliver(ctx, persist.Message{Subject: d.Subject, Data: d.Data, Seq: d.Seq, Stored: d.Stored,
+				Partition: d.Partition, Link: d.Link, Open: d.Open, Term: d.Term, Ack: d.Ack, Working: d.Working})
 		})
-	}
-	err := g.Wait()
-	var started []func()
-	for _, stop := range stops {
-		if stop != nil {
-			started = append(started, stop)
+		if err != nil {
+			return err
 		}
-	}
-	return started, err
+		of = share.Partition{Stop: c.Stop, Leave: func(ctx context.Context) {
+			c.Drain()
+			s.p.Leave(ctx, partition)
+			c.Stop()
+		}}
+		return nil
+	})
+	return of, err
 }

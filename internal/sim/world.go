@@ -19,7 +19,9 @@ import (
 	"spool/internal/persist"
 	"spool/internal/persist/persistnats"
 	"spool/internal/record"
+	"spool/internal/retry"
 	"spool/internal/scrub"
+	"spool/internal/share"
 	"spool/pkg/client"
 	"spool/pkg/events"
 	"spool/pkg/threads"
@@ -196,20 +198,56 @@ func (p *persister) run() error {
 	ps := persist.New(deps, persist.Config{BatchEvents: p.w.p.BatchMax, Head: small, QueueBytes: queueBytes(p.w.p.Seed)})
 	g, ctx := errgroup.WithContext(p.ctx)
 	g.Go(func() error { return ps.Run(ctx) })
-	g.Go(func() error {
-		stop, err := p.consume(ctx, conn, ps, begin)
-		if err == nil {
+	sh := share.New(share.Config{
+		ID: p.name, Peers: p.peers(conn), Partitions: usedPartitions, Log: p.w.log,
+		Begin: func(ctx context.Context, part int) (share.Partition, error) {
+			var c *natsio.Consumed
+			err := retry.Do(ctx, nil, func() (err error) {
+				c, err = conn.Events().Consume(ctx, part, begin, func(d natsio.Delivery) {
+					ps.Deliver(ctx, persist.Message{
+						Subject: d.Subject, Data: d.Data, Seq: d.Seq, Stored: d.Stored, Partition: d.Partition, Link: d.Link,
+						Open: d.Open, Term: d.Term, Ack: d.Ack, Working: d.Working,
+					})
+				})
+				return err
+			})
+			if err != nil {
+				return share.Partition{}, err
+			}
 			p.began.Store(true)
-			<-ctx.Done()
-		}
-		stop()
-		return err
+			return share.Partition{Stop: c.Stop, Leave: func(ctx context.Context) {
+				c.Drain()
+				ps.Leave(ctx, part)
+				c.Stop()
+			}}, nil
+		},
 	})
-	if err := g.Wait(); p.ctx.Err() == nil {
+	g.Go(func() error { return sh.Run(ctx) })
+	err = g.Wait()
+	if !p.killed.Load() {
+		sh.Bye()
+	}
+	if p.ctx.Err() == nil {
 		return err
 	}
 	return nil
 }
+
+// peers is where a persister hears the others: in one of four schedules. Else each takes what it is given, and more goes wrong.
+func (p *persister) peers(conn *natsio.Conn) share.Peers {
+	if p.w.p.Seed%4 == 3 {
+		return conn.Peers()
+	}
+	return nobody{}
+}
+
+// nobody is as if a persister might not speak to the others.
+type nobody struct{}
+
+func (nobody) Alone(context.Context) (bool, error)        { return false, record.ErrDenied }
+func (nobody) Say([]byte) error                           { return nil }
+func (nobody) Hear(func([]byte)) (stop func(), err error) { return nil, record.ErrDenied }
+func (nobody) Connected() bool                            { return true }
 
 func (p *persister) hasEnded() bool {
 	select {
@@ -221,32 +259,6 @@ func (p *persister) hasEnded() bool {
 }
 
 var errKilled = errors.New("the process was killed")
-
-// consume takes the partitions that the program's sessions are in.
-func (p *persister) consume(ctx context.Context, conn *natsio.Conn, ps *persist.Persister,
-	begin func(context.Context)) (stop func(), err error) {
-	var stops []func()
-	stop = func() {
-		var wg sync.WaitGroup
-		for _, s := range stops {
-			wg.Go(s)
-		}
-		wg.Wait()
-	}
-	for _, part := range usedPartitions {
-		s, err := conn.Events().Consume(ctx, part, begin, func(d natsio.Delivery) {
-			ps.Deliver(ctx, persist.Message{
-				Subject: d.Subject, Data: d.Data, Seq: d.Seq, Stored: d.Stored, Partition: d.Partition, Link: d.Link,
-				Open: d.Open, Term: d.Term, Ack: d.Ack, Working: d.Working,
-			})
-		})
-		if err != nil {
-			return stop, err
-		}
-		stops = append(stops, s)
-	}
-	return stop, nil
-}
 
 // lookout notices that the server lost something, as the watch of internal/service does.
 type lookout struct {

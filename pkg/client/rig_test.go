@@ -48,7 +48,7 @@ func persister(conn *natsio.Conn, before ...func(natsio.Delivery)) (stop func(),
 			stop()
 			return nil, err
 		}
-		stops = append(stops, s)
+		stops = append(stops, s.Stop)
 	}
 	return stop, nil
 }

@@ -46,6 +46,8 @@ const (
 	LiveSubjects      = root + "live.>"
 	ServiceSubjects   = root + "service.*.stats"
 
+	PersistersSubject = root + "persisters" // what persisters tell each other: who is there and holds what
+
 	ReaderRequests = root + "reader.create.>" // readers ask for a consumer; see ReaderRequest
 )
 

@@ -1,0 +1,64 @@
+package natsio
+
+import (
+	"context"
+	"errors"
+	"time"
+
+	"github.com/nats-io/nats.go"
+
+	"spool/internal/record"
+	"spool/pkg/events"
+)
+
+// Peers is where the persisters of a system hear each other (internal/share). The server passes on what they say, and keeps nothing.
+type Peers struct{ c *Conn }
+
+// Peers is the role of a persister among others.
+func (c *Conn) Peers() Peers { return Peers{c} }
+
+// Alone reports whether the server knows that nobody hears what is said. Where it does not say so, there may be somebody. An
+// error: this user may not say anything.
+func (p Peers) Alone(ctx context.Context) (bool, error) {
+	ctx, cancel := context.WithTimeout(ctx, p.c.timeout)
+	defer cancel()
+	ctx, done, err := p.c.Streams().Denied(ctx, events.PersistersSubject)
+	if err != nil {
+		return false, nil // it does not hear answers now
+	}
+	defer done()
+	inbox := p.c.nc.NewRespInbox()
+	sub, err := p.c.nc.SubscribeSync(inbox)
+	if err != nil {
+		return false, nil
+	}
+	defer func() { _ = sub.Unsubscribe() }()
+	err = p.c.nc.PublishRequest(events.PersistersSubject, inbox, nil)
+	if err == nil {
+		// The server answers that nobody listens, or that this is not allowed, before it answers the ping.
+		err = p.c.nc.FlushWithContext(ctx)
+	}
+	if cause := context.Cause(ctx); errors.Is(cause, record.ErrDenied) {
+		return false, cause
+	}
+	if err != nil {
+		return false, nil
+	}
+	m, err := sub.NextMsg(time.Millisecond)
+	return err == nil && m.Header.Get(hdrStatus) == "503", nil
+}
+
+// Say tells all others.
+func (p Peers) Say(b []byte) error { return WrapErr(p.c.nc.Publish(events.PersistersSubject, b)) }
+
+// Hear calls f for all that is said, one after the other, until stop is called or the connection ends.
+func (p Peers) Hear(f func(b []byte)) (stop func(), err error) {
+	sub, err := p.c.nc.Subscribe(events.PersistersSubject, func(m *nats.Msg) { f(m.Data) })
+	if err != nil {
+		return nil, WrapErr(err)
+	}
+	return func() { _ = sub.Unsubscribe() }, nil
+}
+
+// Connected reports whether the server is there.
+func (p Peers) Connected() bool { return p.c.Connected() }

@@ -1,0 +1,4 @@
+package share
+
+// Owned is owned.
+var Owned = owned

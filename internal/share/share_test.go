@@ -1,0 +1,303 @@
+package share_test
+
+import (
+	"context"
+	"fmt"
+	"log/slog"
+	"math/rand/v2"
+	"slices"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"spool/internal/record"
+	"spool/internal/share"
+)
+
+// hall is where the persisters of a test hear each other, and the server that gives partitions to them.
+type hall struct {
+	t    *testing.T
+	mu   sync.Mutex
+	hear map[string]chan []byte  // by persister
+	deaf map[string]bool         // those that nothing reaches, and that reach nobody
+	held map[int]map[string]bool // by partition, who consumes it
+	max  int                     // how many consumed one at the same time, at most
+}
+
+func newHall(t *testing.T) *hall {
+	return &hall{t: t, hear: map[string]chan []byte{}, deaf: map[string]bool{}, held: map[int]map[string]bool{}}
+}
+
+// seat is a persister's.
+type seat struct {
+	*hall
+	id   string
+	mute bool
+}
+
+func (s seat) Alone(context.Context) (bool, error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.mute {
+		return false, record.ErrDenied
+	}
+	return len(s.hear) == 0, nil
+}
+
+func (s seat) Say(b []byte) error {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.deaf[s.id] {
+		return nil
+	}
+	for id, c := range s.hear {
+		if !s.deaf[id] {
+			c <- b
+		}
+	}
+	return nil
+}
+
+func (s seat) Hear(f func([]byte)) (func(), error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	c := make(chan []byte, 1000)
+	s.hear[s.id] = c
+	go func() {
+		for b := range c {
+			f(b)
+		}
+	}()
+	return func() {
+		s.mu.Lock()
+		defer s.mu.Unlock()
+		delete(s.hear, s.id)
+		close(c)
+	}, nil
+}
+
+func (seat) Connected() bool { return true }
+
+// persister is one of a test.
+type persister struct {
+	*share.Share
+	id     string
+	cancel func()
+	ended  chan struct{}
+	h      *hall
+}
+
+var partitions = []int{0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15}
+
+func (h *hall) start(id string, mute bool) *persister {
+	ctx, cancel := context.WithCancel(context.Background())
+	p := &persister{id: id, cancel: cancel, ended: make(chan struct{}), h: h}
+	take := func(part int, yes bool) {
+		h.mu.Lock()
+		defer h.mu.Unlock()
+		if h.held[part] == nil {
+			h.held[part] = map[string]bool{}
+		}
+		delete(h.held[part], id)
+		if yes {
+			h.held[part][id] = true
+		}
+		h.max = max(h.max, len(h.held[part]))
+	}
+	p.Share = share.New(share.Config{
+		ID: id, Peers: seat{h, id, mute}, Partitions: partitions, Log: slog.New(slog.DiscardHandler),
+		Begin: func(_ context.Context, part int) (share.Partition, error) {
+			time.Sleep(20 * time.Millisecond)
+			take(part, true)
+			return share.Partition{
+				Leave: func(context.Context) { time.Sleep(100 * time.Millisecond); take(part, false) },
+				Stop:  func() { take(part, false) },
+			}, nil
+		},
+	})
+	go func() {
+		defer close(p.ended)
+		if err := p.Run(ctx); err != nil {
+			h.t.Error(err)
+		}
+	}()
+	return p
+}
+
+// stop ends a persister in order.
+func (p *persister) stop() {
+	p.cancel()
+	<-p.ended
+	p.Bye()
+}
+
+// kill ends one without a word.
+func (p *persister) kill() {
+	p.h.mu.Lock()
+	p.h.deaf[p.id] = true
+	p.h.mu.Unlock()
+	p.cancel()
+	<-p.ended
+}
+
+// divided checks that each partition is held by one of these, and by each as many as by the others, or one more.
+func (h *hall) divided(when string, among ...*persister) {
+	h.t.Helper()
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	n := map[string]int{}
+	for _, part := range partitions {
+		if len(h.held[part]) != 1 {
+			h.t.Errorf("%s: partition %d is held by %v, want one", when, part, h.held[part])
+		}
+		for id := range h.held[part] {
+			n[id]++
+		}
+	}
+	for _, p := range among {
+		if least := len(partitions) / len(among); n[p.id] < least || n[p.id] > least+1 {
+			h.t.Errorf("%s: %s holds %d of %d partitions, want %d or one more", when, p.id, n[p.id], len(partitions), least)
+		}
+	}
+}
+
+// TestShares has persisters come, end in order, die, and come at the same moment.
+func TestShares(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		h := newHall(t)
+		a := h.start("a", false)
+		time.Sleep(100 * time.Millisecond)
+		h.divided("one alone, at once", a)
+		time.Sleep(10 * time.Second)
+
+		b := h.start("b", false)
+		time.Sleep(2 * time.Second)
+		h.divided("while the second is young", a)
+		time.Sleep(3 * time.Second)
+		h.divided("two", a, b)
+		c, d := h.start("c", false), h.start("d", false)
+		time.Sleep(5 * time.Second)
+		h.divided("four", a, b, c, d)
+		if h.max != 1 {
+			t.Errorf("%d consumed a partition at the same time, want that it is left before it is begun", h.max)
+		}
+
+		b.stop()
+		time.Sleep(100 * time.Millisecond)
+		synctest.Wait()
+		time.Sleep(time.Second)
+		h.divided("one ended", a, c, d)
+		a.kill()
+		time.Sleep(5 * time.Second)
+		if n := c.Holds() + d.Holds(); n == len(partitions) {
+			t.Error("the partitions of one that died are taken before its lease is over")
+		}
+		time.Sleep(3 * time.Second)
+		h.divided("one died", c, d)
+		c.stop()
+		d.stop()
+
+		e, f := h.start("e", false), h.start("f", false)
+		time.Sleep(3 * time.Second)
+		h.divided("two at the same moment", e, f)
+		e.stop()
+		f.stop()
+	})
+}
+
+// TestMute has a persister that may not speak to the others take everything, as one of an earlier version does.
+func TestMute(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		h := newHall(t)
+		a := h.start("a", true)
+		b := h.start("b", false)
+		time.Sleep(10 * time.Second)
+		if a.Holds() != len(partitions) || b.Holds() != len(partitions) {
+			t.Errorf("hold %d and %d, want all of %d", a.Holds(), b.Holds(), len(partitions))
+		}
+		a.stop()
+		b.stop()
+	})
+}
+
+// TestSilence has a persister be cut off from the others and hear them again.
+func TestSilence(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		h := newHall(t)
+		a, b := h.start("a", false), h.start("b", false)
+		time.Sleep(5 * time.Second)
+		h.mu.Lock()
+		h.deaf["b"] = true
+		h.mu.Unlock()
+		time.Sleep(10 * time.Second)
+		if a.Holds() != len(partitions) || b.Holds() != len(partitions) {
+			t.Errorf("cut off from each other they hold %d and %d, want all of %d", a.Holds(), b.Holds(), len(partitions))
+		}
+		h.mu.Lock()
+		h.deaf["b"] = false
+		h.mu.Unlock()
+		time.Sleep(3 * time.Second)
+		h.divided("they hear each other again", a, b)
+		a.stop()
+		b.stop()
+	})
+}
+
+// TestAnyOrder has persisters come, end and die in any order: some seconds after the last of it all partitions are divided.
+func TestAnyOrder(t *testing.T) {
+	for seed := range uint64(200) {
+		synctest.Test(t, func(t *testing.T) {
+			r := rand.New(rand.NewPCG(seed, 1))
+			h := newHall(t)
+			var there []*persister
+			for i := range 2 + r.IntN(12) {
+				switch n := r.IntN(4); {
+				case n < 2 || len(there) == 0:
+					there = append(there, h.start(fmt.Sprintf("p%d", i), false))
+				default:
+					one := r.IntN(len(there))
+					if n == 2 {
+						there[one].stop()
+					} else {
+						there[one].kill()
+					}
+					there = slices.Delete(there, one, one+1)
+				}
+				time.Sleep(time.Duration(r.IntN(4000)) * time.Millisecond)
+			}
+			time.Sleep(15 * time.Second)
+			if len(there) > 0 {
+				h.divided(fmt.Sprintf("seed %d", seed), there...)
+			}
+			for _, p := range there {
+				p.stop()
+			}
+		})
+	}
+}
+
+// TestFewChangeHands counts how many partitions another persister costs those that are there.
+func TestFewChangeHands(t *testing.T) {
+	for n := 1; n < 8; n++ {
+		moved := 0
+		const tries = 100
+		for try := range tries {
+			var ids []string
+			for i := range n + 1 {
+				ids = append(ids, fmt.Sprintf("%d-%d", try, i))
+			}
+			before, after := share.Owned(partitions, ids[:n]), share.Owned(partitions, ids)
+			for _, p := range partitions {
+				if before[p] != after[p] {
+					moved++
+				}
+			}
+		}
+		least := float64(len(partitions)) / float64(n+1)
+		t.Logf("%d and one more: %.1f of %d partitions change hands, %.1f at least", n, float64(moved)/tries, len(partitions), least)
+		if float64(moved)/tries > 3*least {
+			t.Errorf("%d and one more: %.1f partitions change hands", n, float64(moved)/tries)
+		}
+	}
+}
