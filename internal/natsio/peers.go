@@ -14,8 +14,8 @@ import (
 // Peers is where the persisters of a system hear each other (internal/share). The server passes on what they say, and keeps nothing.
 type Peers struct{ c *Conn }
 
-// Peers is the role of a persister among others.
-func (c *Conn) Peers() Peers { return Peers{c} }
+// PeersOf is the role of a persister among others.
+func PeersOf(c *Conn) Peers { return Peers{c} }
 
 // Alone reports whether the server knows that nobody hears what is said. Where it does not say so, there may be somebody. An
 // error: this user may not say anything.

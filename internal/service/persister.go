@@ -50,7 +50,7 @@ func NewPersister(conn *natsio.Conn, cfg PersisterConfig, log *slog.Logger) *Per
 	}
 	s.p = persist.New(deps, cfg.Config)
 	s.share = share.New(share.Config{
-		ID: rand.Text(), Peers: conn.Peers(), Partitions: partitions(), Begin: s.consume, Log: log,
+		ID: rand.Text(), Peers: natsio.PeersOf(conn), Partitions: partitions(), Begin: s.consume, Log: log,
 	})
 	if cfg.Metrics != nil {
 		cfg.Metrics.Partitions(s.Holds)

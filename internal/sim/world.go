@@ -236,7 +236,7 @@ func (p *persister) run() error {
 // peers is where a persister hears the others: in one of four schedules. Else each takes what it is given, and more goes wrong.
 func (p *persister) peers(conn *natsio.Conn) share.Peers {
 	if p.w.p.Seed%4 == 3 {
-		return conn.Peers()
+		return natsio.PeersOf(conn)
 	}
 	return nobody{}
 }
