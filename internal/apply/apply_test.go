@@ -217,6 +217,12 @@ func TestEarlier(t *testing.T) {
 			t.Errorf("%+v: an image makes %d blobs, want %d", how, len(e.Blobs), want)
 		}
 	}
+	unset := `{"type":"user","timestamp":"0001-01-01T00:00:00Z","message":{"role":"user","content":"x"}}`
+	for how, want := range map[Earlier]bool{{}: false, {Unset: true}: true, {Undated: true}: true} {
+		if c, _ := apply(how, unset); bytes.Contains(c.Items[0].Data, []byte(`"created_at":"0001-`)) != want {
+			t.Errorf("%+v: an entry of a time that nobody set makes %s", how, c.Items[0].Data)
+		}
+	}
 	large := `{"type":"user","message":{"role":"user","content":[{"type":"tool_result","tool_use_id":"t","content":"` +
 		strings.Repeat("x", 20_000) + `"}]}}`
 	for how, want := range map[Earlier]string{

@@ -323,7 +323,7 @@ func (d *draft) learn(e *dialect.Entry) {
 // timestamp is the entry's own time, or what its producer said, or when the server stored it (SPEC P5): never our clock, so
 // that an event makes equal nodes whoever applies it, and when.
 func (d *draft) timestamp(own int64) int64 {
-	ms := cmp.Or(own, d.said())
+	ms := cmp.Or(d.claim(own), d.said())
 	if ms != 0 {
 		d.Head.Date(ms, events.Believed(ms, d.e.stored()))
 	}
@@ -335,7 +335,15 @@ func (d *draft) said() int64 {
 	if d.e.Earlier.Undated {
 		return cmp.Or(d.e.Time, d.Head.Claim())
 	}
-	return cmp.Or(d.e.Time, d.e.stored())
+	return cmp.Or(d.claim(d.e.Time), d.e.stored())
+}
+
+// claim is what an entry or an event says of its time, 0 for nothing.
+func (d *draft) claim(ms int64) int64 {
+	if d.e.Earlier.Undated || d.e.Earlier.Unset {
+		return ms
+	}
+	return events.Said(ms)
 }
 
 // stored is when the server stored the event, in Unix milliseconds; 0 = unknown.

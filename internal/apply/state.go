@@ -171,6 +171,7 @@ type Earlier struct {
 	Whole  bool // results that are artifacts are whole in their items, too
 
 	Undated bool // an entry that says no time had that of the entry before it, or none
+	Unset   bool // the zero of a time.Time was a time
 }
 
 // Blob is bytes that an entry refers to by their hash; nil if they are stored already.

@@ -26,7 +26,7 @@ const maxRemade = 256 << 20
 // versions are what the events of a gap are read as, one after the other, until they make what is missing: as this
 // version does, then as those before it. Their nodes are gone, and with them what says so.
 var versions = []apply.Earlier{
-	{}, {First: true}, {Undated: true}, {Undated: true, Inline: true}, {Undated: true, Inline: true, Whole: true},
+	{}, {First: true}, {Unset: true}, {Undated: true}, {Undated: true, Inline: true}, {Undated: true, Inline: true, Whole: true},
 	{Undated: true, Inline: true, First: true}, {Undated: true, Inline: true, Whole: true, First: true},
 }
 

@@ -7,7 +7,6 @@ import (
 	"errors"
 	"fmt"
 	"strings"
-	"time"
 
 	"spool/internal/jsonscan"
 	"spool/pkg/dialect"
@@ -54,8 +53,8 @@ func (s *stream) event(ctx context.Context, l line) (*events.Event, error) {
 }
 
 // open reads an envelope: {"session", "thread", "dialect", "body", "time", "user", "seq"}. The body is a JSON value,
-// or a string that holds the raw entry as text. The time is RFC 3339 or Unix milliseconds. All but the body have
-// defaults. Another member is refused: whoever sends it means something by it.
+// or a string that holds the raw entry as text. The time is what events.ParseTime reads. All but the body
+// have defaults, which stand for null too. Another member is refused: whoever sends it means something by it.
 func (s *stream) open(e *events.Event, text []byte) error {
 	if err := jsonscan.Valid(text); err != nil {
 		return fmt.Errorf("%w: envelope: %w", ErrEntry, err)
@@ -80,7 +79,6 @@ func (s *stream) open(e *events.Event, text []byte) error {
 
 var (
 	errString = errors.New("want a string")
-	errTime   = errors.New("want RFC 3339, or Unix milliseconds as a number")
 	errSeq    = errors.New("want a whole number from 1")
 	errMember = errors.New("no member of an envelope: it has session, thread, dialect, body, time, user and seq")
 	errNamed  = errors.New("all lines of a stream have one, named beside it (Spool-Producer and Spool-Epoch, or --producer)")
@@ -90,8 +88,9 @@ var (
 )
 
 func member(e *events.Event, key string, value []byte) (err error) {
+	null := jsonscan.KindOf(value) == jsonscan.KindNull
 	text := func(dst *string) {
-		if jsonscan.KindOf(value) == jsonscan.KindNull {
+		if null {
 			return
 		}
 		s, ok := jsonscan.Text(value)
@@ -110,8 +109,11 @@ func member(e *events.Event, key string, value []byte) (err error) {
 	case "user":
 		text(&e.User)
 	case "time":
-		e.Time, err = unixMilli(value)
+		e.Time, err = events.ParseTime(value)
 	case "seq":
+		if null {
+			return nil
+		}
 		if strings.HasPrefix(e.Producer, threads.Ephemeral) {
 			return errOwner
 		}
@@ -135,18 +137,6 @@ func member(e *events.Event, key string, value []byte) (err error) {
 		return errMember
 	}
 	return err
-}
-
-func unixMilli(value []byte) (int64, error) {
-	if n, ok := jsonscan.Int(value); ok && n > 0 {
-		return n, nil
-	}
-	s, _ := jsonscan.Text(value)
-	t, err := time.Parse(time.RFC3339Nano, s)
-	if err != nil {
-		return 0, errTime
-	}
-	return t.UnixMilli(), nil
 }
 
 // check holds an event against everything that a persister would send to the dead letters.

@@ -276,3 +276,66 @@ func TestUntimedEntries(t *testing.T) {
 		}
 	}
 }
+
+// TestTimesThatNobodySet: zero, in whatever form, is no time: the entry has that at which the server stored it. A time that
+// somebody said is a claim, before 1970 too, however it is spelled.
+func TestTimesThatNobodySet(t *testing.T) {
+	k := newKeeper(t)
+	srv := httptest.NewServer(httpapi.For(k.Conn, httpapi.Config{}))
+	t.Cleanup(srv.Close)
+	begin := time.Now().Add(-time.Second)
+	const in1969, goZero, content = -86_400_000, -62_135_596_800_000, `"content":[{"type":"text","text":"x"}],"metadata":{"type":"text"}`
+	spelled := map[string]struct {
+		json string
+		ms   int64
+		said bool
+	}{
+		"missing": {}, "null": {json: "null"}, "zero": {json: "0"}, "float": {json: "0.0"}, "epoch": {json: `"1970-01-01T00:00:00Z"`},
+		"elsewhere": {json: `"1970-01-01T01:00:00+01:00"`}, "go": {`"0001-01-01T00:00:00Z"`, goZero, false},
+		"goNumber": {"-62135596800000", goZero, false}, "number": {"-86400000", in1969, true}, "text": {`"1969-12-31T00:00:00Z"`, in1969, true},
+	}
+	want := map[string]bool{}
+	for name, s := range spelled {
+		member := func(key string) string {
+			if s.json == "" {
+				return ""
+			}
+			return `,"` + key + `":` + s.json
+		}
+		envelope := `{"producer":"ci","seq":1,"dialect":"item","body":{` + content + "}" + member("time") + "}"
+		_ = must.Get(k.Conn.JetStream().Publish(t.Context(), events.EventSubject(mainOf("nats-"+name), events.KindEntry), []byte(envelope)))(t)
+		line := `{"session":"lines-` + name + `","thread":"main","dialect":"item","body":{` + content + "}" + member("time") + "}\n"
+		k.post(srv.URL+"/v1/events", "application/x-ndjson", line)
+		k.post(srv.URL+"/v1/sessions/own-"+name+"/threads/main/entries?dialect=item", "application/json",
+			"{"+content+member("created_at")+"}")
+		k.entry(client.Entry{Thread: mainOf("sdk-" + name), Dialect: "item", Body: []byte("{" + content + "}"), Time: s.ms})
+		file := `{"type":"session","version":3,"id":"file-` + name + `","cwd":"/"` + member("timestamp") + "}\n" +
+			`{"type":"message","id":"00000001","parentId":null` + member("timestamp") + `,"message":{"role":"assistant","content":[{"type":"text","text":"x"}]}}` + "\n"
+		sources := must.Get(transcript.Find(fstest.MapFS{name + ".jsonl": {Data: []byte(file)}}, "."))(t)
+		res := transcript.New(k.cl, k.Conn.Events(), transcript.Config{}).Import(t.Context(), sources)
+		must.Same(t, res.Failed, 0, "%d files failed, want %d")
+		for _, way := range []string{"nats-", "lines-", "own-", "sdk-", "file-"} {
+			want[way+name] = s.said
+		}
+	}
+	for _, s := range k.listed(t, srv.URL, len(want)) {
+		if at := must.Get(time.Parse(time.RFC3339, s.Created))(t); at.Before(begin) || at.After(time.Now().Add(time.Second)) {
+			t.Errorf("%s is listed as of %s, want when it was stored", s.ID, s.Created)
+		}
+		var page struct {
+			Items []struct {
+				Item struct {
+					CreatedAt time.Time `json:"created_at"`
+				}
+			}
+		}
+		k.read(srv.URL+"/v1/sessions/"+s.ID+"/threads/main/items", &page)
+		must.Same(t, len(page.Items), 1, s.ID+": %d items, want %d")
+		switch at := page.Items[0].Item.CreatedAt; {
+		case want[s.ID] && at.UnixMilli() != in1969:
+			t.Errorf("the item of %s is of %s, want what it says", s.ID, at)
+		case !want[s.ID] && (at.Before(begin) || at.After(time.Now().Add(time.Second))):
+			t.Errorf("the item of %s is of %s, want when it was stored", s.ID, at)
+		}
+	}
+}

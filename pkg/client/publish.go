@@ -21,7 +21,7 @@ type Entry struct {
 	Thread  events.Thread
 	Dialect string // omp, claude, codex, item, step or raw
 	Body    []byte // as the agent wrote it, without the newline; any size that fits into memory
-	Time    int64  // Unix milliseconds, for an entry that does not say itself; 0 = when the server stores it
+	Time    int64  // Unix milliseconds, for an entry that does not say itself; 0, or a zero time.Time's = when the server stores it
 	Seq     uint64 // position in the producer's order; 0 = see Publisher
 	Trace   string // W3C traceparent; its items carry it as a header. "" = none
 

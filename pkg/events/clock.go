@@ -1,6 +1,11 @@
 package events
 
-import "time"
+import (
+	"errors"
+	"time"
+
+	"spool/internal/jsonscan"
+)
 
 // What an entry or an event says of its own time is a claim (SPEC P5): it is kept as it came and shown with the entry.
 // Order and what a listing shows go by Believed; age goes by the store's clock alone.
@@ -10,6 +15,17 @@ const (
 	// ahead is how far in front of the store's a clock may be to count.
 	ahead = int64(24 * time.Hour / time.Millisecond)
 )
+
+// zeroTime is what a time.Time says that nobody set: the year 1.
+const zeroTime = -62_135_596_800_000
+
+// Said is a claim, or 0 where it says none: 0 itself, and the zero of time.Time, which a program without a time sends.
+func Said(claim int64) int64 {
+	if claim == zeroTime {
+		return 0
+	}
+	return claim
+}
 
 // Believed is what a claim counts for of what was stored at a time, both Unix milliseconds: itself where it is from 2000
 // on and not behind the store's time, else the store's time. Nothing happens after it is stored; a transcript that is
@@ -28,6 +44,24 @@ func NoLater(claim, stored int64) int64 {
 		return claim
 	}
 	return stored
+}
+
+var errTime = errors.New("want Unix milliseconds as a number, or RFC 3339")
+
+// ParseTime reads a claim in JSON, Unix milliseconds or RFC 3339. 0 for null.
+func ParseTime(v []byte) (int64, error) {
+	if jsonscan.KindOf(v) == jsonscan.KindNull {
+		return 0, nil
+	}
+	if n, ok := jsonscan.Int(v); ok {
+		return n, nil
+	}
+	s, _ := jsonscan.Text(v)
+	t, err := time.Parse(time.RFC3339Nano, s)
+	if err != nil {
+		return 0, errTime
+	}
+	return t.UnixMilli(), nil
 }
 
 // Stamp is a time as JSON has it, RFC 3339 in UTC with milliseconds; "" for 0, and for one that RFC 3339 cannot say.

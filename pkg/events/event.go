@@ -61,7 +61,7 @@ type Event struct {
 	Kind    Kind
 	Dialect string // how to read an entry's body
 	Thread  Thread
-	Time    int64  // Unix milliseconds, for an entry that does not say itself; 0 = when the server stores it
+	Time    int64  // Unix milliseconds, for an entry that does not say itself; where Said is 0, when the server stores it
 	User    string // user_id stamped on items (SPEC I6)
 	Claimed string // who the publisher says to be, where User is another: who it is (SPEC P4)
 	Host    string // machine the agent runs on

@@ -6,7 +6,6 @@ import (
 	"encoding/hex"
 	"errors"
 	"fmt"
-	"time"
 
 	"spool/internal/jsonscan"
 )
@@ -31,7 +30,6 @@ var (
 	errObject = errors.New("want a JSON object")
 	errString = errors.New("want a string")
 	errWhole  = errors.New("want a whole number that is not negative")
-	errTime   = errors.New("want Unix milliseconds as a number, or RFC 3339")
 	errBase64 = errors.New("want base64, with padding")
 )
 
@@ -62,7 +60,8 @@ func decodeJSON(b []byte) (e Event, err error) {
 		case "thread":
 			return text(v, &e.Thread.Name)
 		case "time":
-			return instant(v, &e.Time)
+			e.Time, err = ParseTime(v)
+			return err
 		case "user":
 			return text(v, &e.User)
 		case "host":
@@ -136,20 +135,6 @@ func kind(v []byte, to *Kind) (err error) {
 	return err
 }
 
-func instant(v []byte, to *int64) error {
-	if n, ok := jsonscan.Int(v); ok && n >= 0 {
-		*to = n
-		return nil
-	}
-	s, _ := jsonscan.Text(v)
-	t, err := time.Parse(time.RFC3339Nano, s)
-	if err != nil {
-		return errTime
-	}
-	*to = t.UnixMilli()
-	return nil
-}
-
 // payload is the raw entry: a JSON value as it is spelled, a string's text, or bytes in base64.
 func payload(key string, v []byte, to *[]byte) (err error) {
 	s, ok := jsonscan.Text(v)
@@ -201,7 +186,8 @@ func further(v []byte, to *[]Entry) (err error) {
 			case "seq":
 				return number(v, &m.Seq)
 			case "time":
-				return instant(v, &m.Time)
+				m.Time, err = ParseTime(v)
+				return err
 			case "body", "body_base64":
 				return payload(key, v, &m.Body)
 			}
