@@ -20,6 +20,7 @@ import (
 //  1. For each file, undo what an export did to its entries.
 //  2. Blobs before the entries that refer to them: the persister holds those for them that it finds.
 //  3. Artifacts when the session is there.
+//  4. What the user changed in the header of an exported file, where the entries do not say it.
 func Import(
 	ctx context.Context, conn *natsio.Conn, sources []transcript.Source, cfg transcript.Config,
 ) (res transcript.Result, notes []string, err error) {
@@ -32,7 +33,9 @@ func Import(
 	}
 	cfg.Blobs = &Blobs{Store: conn.Store(0)}
 	res = transcript.New(client.New(conn), conn.Events(), cfg).Import(ctx, restored)
-	err = adopt(ctx, artifactstore.Of(conn, 0), restored, res)
+	if err = adopt(ctx, artifactstore.Of(conn, 0), restored, res); err == nil {
+		err = takeHeaders(ctx, conn, restored, res)
+	}
 	return res, said.all, err
 }
 

@@ -113,7 +113,7 @@ func (im *Importer) supersede(ctx context.Context, f *file, c *claim) (goOn bool
 			old = t
 		}
 	}
-	if old.Name != "" && f.src.modified().UnixMilli() <= replaced {
+	if old.Name != "" && f.src.Modified().UnixMilli() <= replaced {
 		f.res.begin(&claim{thread: old})
 		f.warn(fmt.Sprintf("it is what %s was before it was rewritten: that is in %s, and nothing was added", c.thread, old))
 		return false, nil
@@ -263,6 +263,9 @@ func (p *pass) take(ctx context.Context, r record) error {
 	p.tail.Open = r.open
 	if err := p.date(r); err != nil {
 		return err
+	}
+	if p.f.id.Dialect == ompDialect && !p.leaf.begun && r.heads() {
+		p.f.res.Heads = append(append(p.f.res.Heads, r.body...), '\n')
 	}
 	p.leaf.see(r)
 	p.count(r, seq <= p.applied)

@@ -22,8 +22,8 @@ type Source struct {
 	Restore func(n int, body []byte) []byte
 }
 
-// modified is when the file was written last; zero if nobody knows.
-func (s Source) modified() time.Time {
+// Modified is when the file was written last; zero if nobody knows.
+func (s Source) Modified() time.Time {
 	info, err := fs.Stat(s.FS, s.Path)
 	if err != nil {
 		return time.Time{}

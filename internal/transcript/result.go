@@ -36,6 +36,9 @@ type FileResult struct {
 	Error    string   `json:"error,omitempty"`
 	Err      error    `json:"-"`
 
+	Heads    []byte `json:"-"` // the lines before the entries of a session of oh-my-pi: title slot and header
+	Exported bool   `json:"-"` // the file went on from an export of the thread, which has no such lines of its own
+
 	Last Position `json:"-"` // the newest line of the thread, published now or before; Seq 0 = none
 	Tail Position `json:"-"` // the tail, if one was published; else Seq 0
 	Leaf Position `json:"-"` // the operation that moves the leaf, if one was published; else Seq 0
@@ -45,6 +48,7 @@ type FileResult struct {
 func (r *FileResult) begin(c *claim) {
 	r.Session, r.Thread = c.thread.Session, c.thread.Name
 	r.Lines, r.Published, r.Skipped, r.Raw, r.Bytes, r.Malformed, r.MalformedLines = 0, 0, 0, 0, 0, 0, nil
+	r.Heads, r.Exported = nil, c.exported
 	r.Last, r.Tail, r.Leaf = Position{Producer: c.producer, Epoch: epoch, Seq: c.lines}, Position{}, Position{}
 }
 

@@ -127,7 +127,7 @@ func (im *Importer) groups(ctx context.Context, files map[Identity][]*file, orde
 	for _, id := range order {
 		group := files[id]
 		slices.SortStableFunc(group, func(a, b *file) int {
-			return cmp.Or(a.src.modified().Compare(b.src.modified()), cmp.Compare(a.disk, b.disk))
+			return cmp.Or(a.src.Modified().Compare(b.src.Modified()), cmp.Compare(a.disk, b.disk))
 		})
 		c, err := im.first(ctx, id, group[len(group)-1])
 		g.Go(func() error {

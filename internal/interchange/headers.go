@@ -1,0 +1,166 @@
+package interchange
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	"spool/internal/jsonscan"
+	"spool/internal/natsio"
+	"spool/internal/transcript"
+	"spool/pkg/client"
+	"spool/pkg/events"
+	"spool/pkg/sessions"
+)
+
+// An export writes what Spool knows of a session into the header of its file. Whoever changes that there says it as with spool session
+// name and move, and an import does so for him where no entry does:
+//
+//   - A session that Spool began has no header of its own that the file's could replace.
+//   - Of a file with a title slot the slot counts, as the program writes it in place; the header's title does where it alone was changed.
+
+// heads are the lines before the entries of a session's file.
+type heads struct {
+	slot, slotSource string
+	sessions.Header
+}
+
+func parseHeads(text []byte) (h heads) {
+	for line := range bytes.Lines(text) {
+		if jsonscan.Valid(line) != nil {
+			continue
+		}
+		if one, err := sessions.ParseHeader(line); err == nil {
+			h.Header = one
+			return h
+		}
+		if typ, _ := jsonscan.Text(jsonscan.Get(line, "type")); typ == sessions.TypeTitleSlot {
+			h.slot, _ = jsonscan.Text(jsonscan.Get(line, "title"))
+			h.slotSource, _ = jsonscan.Text(jsonscan.Get(line, "source"))
+		}
+	}
+	return h
+}
+
+// title is a title and who gave it.
+type title struct{ text, source string }
+
+// is tells whether a session's title is that: an operation gives it with single spaces.
+func (t title) is(other string) bool {
+	var given sessions.Info
+	_ = given.Name(t.text, t.source) // of one that cannot be given it is empty
+	return t.text == other || given.Title != "" && given.Title == other
+}
+
+// takeHeaders gives the sessions that were imported the titles and directories that were changed in the headers of their files.
+// A crash before leaves what a header beside a title slot says untaken.
+func takeHeaders(ctx context.Context, conn *natsio.Conn, sources []transcript.Source, res transcript.Result) error {
+	cl := client.New(conn)
+	for i, src := range sources {
+		f := &res.Files[i]
+		if f.Harness != ompDialect || f.Err != nil || f.Thread != events.MainThread || len(f.Heads) == 0 {
+			continue
+		}
+		var err error
+		switch h := parseHeads(f.Heads); {
+		case f.Exported:
+			err = takeExported(ctx, conn, cl, src, f, h)
+		case f.Former != "" && h.slot != "":
+			err = takeBesideSlot(ctx, cl, f, h)
+		}
+		if errors.Is(err, events.ErrControl) {
+			f.Warnings = append(f.Warnings, fmt.Sprintf("what its header says is not taken: %v", err))
+			continue
+		}
+		if err != nil {
+			return fmt.Errorf("what the header of %s says: %w", f.File, err)
+		}
+	}
+	return nil
+}
+
+// takeExported takes what the header of a file says otherwise than an export does now, unless the file may be older than that.
+func takeExported(ctx context.Context, conn *natsio.Conn, cl *client.Client, src transcript.Source, f *transcript.FileResult, h heads) error {
+	info, err := cl.Info(ctx, f.Session)
+	if err != nil {
+		return err
+	}
+	head, err := cl.Thread(ctx, f.ID())
+	if err != nil {
+		return err
+	}
+	now, err := cl.Source().Header(ctx, f.ID(), head, info)
+	if err != nil {
+		return err
+	}
+	var to title
+	for _, said := range []title{{h.slot, h.slotSource}, {h.Title, h.TitleSource}} {
+		if to.text == "" && !said.is(info.Title) && !said.is(now.Title) {
+			to = said
+		}
+	}
+	cwd := h.Cwd
+	if cwd == info.Cwd || cwd == now.Cwd {
+		cwd = ""
+	}
+	if to.text == "" && cwd == "" {
+		return nil
+	}
+	ages, err := conn.Records().Ages(ctx, events.SessionKey(f.Session), 0)
+	if err != nil {
+		return err
+	}
+	if written := time.Now().Add(-ages[events.SessionKey(f.Session)].Age); !src.Modified().After(written) {
+		f.Warnings = append(f.Warnings, fmt.Sprintf("its title and directory are not taken: something was said of %s since it was written; "+
+			"set them with: spool session name, spool session move", f.Session))
+		return nil
+	}
+	if cwd != "" {
+		if err := cl.MoveSession(ctx, f.Session, cwd); err != nil {
+			return err
+		}
+	}
+	return name(ctx, cl, f.Session, info, to)
+}
+
+// takeBesideSlot takes the title of the header of a file that was rewritten, where that was changed and the title slot was not.
+func takeBesideSlot(ctx context.Context, cl *client.Client, f *transcript.FileResult, h heads) error {
+	head, err := cl.Thread(ctx, events.Thread{Session: f.Session, Name: f.Former})
+	if err != nil {
+		return err
+	}
+	var text []byte
+	for line, err := range cl.RawEntries(ctx, head) {
+		if err != nil {
+			return err
+		}
+		text = append(append(text, bytes.TrimSpace(line.Head)...), '\n')
+		if was := parseHeads(text); was.ID != "" || was.slot == "" {
+			break
+		}
+	}
+	if err := cl.Await(ctx, f.ID(), f.Last.Producer, f.Last.Epoch, f.Last.Seq); err != nil {
+		return err
+	}
+	info, err := cl.Info(ctx, f.Session)
+	if err != nil {
+		return err
+	}
+	was, to := parseHeads(text), title{h.Title, h.TitleSource}
+	exported := info.Named && h.slot == info.Title // an export wrote it there
+	if to.is(was.Title) || to.is(info.Title) || h.slot != was.slot && !exported {
+		return nil
+	}
+	return name(ctx, cl, f.Session, info, to)
+}
+
+// name gives a session a title: as its user, unless the file says that a program made it up.
+func name(ctx context.Context, cl *client.Client, session string, info sessions.Info, to title) error {
+	auto := to.source == sessions.TitleAuto
+	if to.text == "" || auto && !info.TakesTitle(to.source) {
+		return nil
+	}
+	return cl.NameSession(ctx, session, to.text, auto)
+}
