@@ -47,3 +47,72 @@ func TestReceiptNamesForks(t *testing.T) {
 		t.Errorf("kept of the session begun anew = %+v, want the packs that nobody has alone", got.Kept)
 	}
 }
+
+// TestReceiptAfterChanges: what became of the deleted session's threads, and of its forks, before the deletion does not hide who has entries
+// of it; and a session that only names it as its parent is told apart.
+func TestReceiptAfterChanges(t *testing.T) {
+	r := newRig(t)
+	r.start(nil)
+	ctx := soon(t)
+	thread := func(session, name string) events.Thread { return events.Thread{Session: session, Name: name} }
+	fork := func(from, to events.Thread, at int64) {
+		t.Helper()
+		must.Do(t, r.Fork(ctx, to, events.Fork{Session: from.Session, Thread: from.Name, Index: at}))
+	}
+	for _, name := range []string{events.MainThread, "renamed", "removed", "ended"} {
+		r.say(thread("s0", name), "omp", bare("a-"+name), bare("b-"+name))
+	}
+	fork(thread("s0", "renamed"), thread("ofRenamed", "main"), 1)
+	must.Do(t, r.Rename(ctx, thread("s0", "renamed"), "other"))
+	fork(thread("s0", "removed"), thread("ofRemoved", "main"), 1)
+	must.Do(t, r.Remove(ctx, thread("s0", "removed")))
+	fork(thread("s0", "ended"), thread("ofEnded", "main"), 2)
+	must.Do(t, r.End(ctx, thread("s0", "ended"), events.End{}))
+	fork(thread("s0", "main"), thread("compacted", "main"), 2)
+	must.Do(t, r.Compact(ctx, thread("compacted", "main"), "all of it", ""))
+	fork(thread("s0", "main"), thread("middle", "main"), 2)
+	fork(thread("middle", "main"), thread("ofMiddle", "side"), 2)
+	must.Do(t, r.Remove(ctx, thread("middle", "main")))
+	fork(thread("s0", "main"), thread("gone", "main"), 2)
+	must.Get(r.DeleteSession(ctx, "gone", client.Deletion{}))(t)
+	fork(thread("s0", "main"), thread("emptied", "main"), 2)
+	r.say(thread("emptied", "own"), "omp", bare("own"))
+	must.Do(t, r.Remove(ctx, thread("emptied", "main")))
+	must.Do(t, r.NewSession(ctx, "mere", "/n", "s0"))
+	r.say(thread("file", "main"), "omp", strings.Replace(sessionHeader, `"id":"s0"`, `"id":"file","parentSession":"s0"`, 1), bare("f"))
+
+	got := map[string]string{}
+	for _, k := range must.Get(r.DeleteSession(ctx, "s0", client.Deletion{}))(t).Kept {
+		got[k.What] = fmt.Sprint(k.Sessions)
+	}
+	must.Same(t, got["entries"], "[compacted ofEnded ofMiddle ofRemoved ofRenamed]", "sessions with entries = %s, want %s")
+	must.Same(t, got["name"], "[emptied file mere middle]", "sessions with the name = %s, want %s")
+}
+
+// TestReceiptOfADeletionThatGoesOn: who goes on with a deletion that was cut off is told who may have something of the session; and a fork from a
+// thread that was removed may be of an earlier session of the name.
+func TestReceiptOfADeletionThatGoesOn(t *testing.T) {
+	r := newRig(t)
+	r.start(nil)
+	ctx := soon(t)
+	thread := func(session, name string) events.Thread { return events.Thread{Session: session, Name: name} }
+	said := func(how client.Deletion) (all []string) {
+		t.Helper()
+		for _, k := range must.Get(r.DeleteSession(ctx, "s0", how))(t).Kept {
+			if len(k.Sessions) > 0 {
+				all = append(all, fmt.Sprint(k.What, " ", strings.Contains(k.Why, " may "), k.Sessions))
+			}
+		}
+		return all
+	}
+	r.say(thread("s0", "x"), "omp", bare("a"), bare("b"))
+	must.Do(t, r.Fork(ctx, thread("fork", "main"), events.Fork{Session: "s0", Thread: "x", Index: 1}))
+	must.Do(t, r.NewSession(ctx, "mere", "/n", "s0"))
+	must.Same(t, fmt.Sprint(said(client.Deletion{Erase: true})), "[entries false [fork] name false [mere]]", "kept = %s, want %s")
+	must.Same(t, fmt.Sprint(said(client.Deletion{Erase: true})), "[entries true [fork] name false [mere]]", "kept, once more = %s, want %s")
+
+	r.say(thread("s0", "main"), "omp", bare("c"))
+	r.say(thread("s0", "x"), "omp", bare("d"))
+	must.Do(t, r.Remove(ctx, thread("s0", "x")))
+	must.Same(t, fmt.Sprint(said(client.Deletion{})), "[entries true [fork] name false [mere]]", "kept of the next one = %s, want %s")
+}

@@ -353,7 +353,9 @@ func (ev *evidence) look(
 ) (kept []client.Kept, err error) {
 	var users []string
 	for _, k := range already {
-		users = append(users, k.Sessions...)
+		if k.What != client.KeptName {
+			users = append(users, k.Sessions...)
+		}
 	}
 	slices.Sort(users)
 	users = slices.Compact(users)

@@ -134,8 +134,7 @@ func (c *Client) DeleteSession(ctx context.Context, session string, how Deletion
 	r.Kept = append(r.Kept, kept...)
 	if !how.Erase {
 		r.Heads = heads
-		r.Kept = append(r.Kept, Kept{What: "packs and blobs", Why: "what no other session refers to is garbage, which the next gc cycle takes; " +
-			"where no session is left, spool gc --apply --allow no-roots does"})
+		r.Kept = append(r.Kept, unreferred)
 	}
 	return r, nil
 }
@@ -199,8 +198,19 @@ func (c *Client) finished(ctx context.Context, session string, how Deletion) (Re
 			return Receipt{Session: session}, err
 		}
 	}
-	return receipt(session, d), nil
+	r := receipt(session, d)
+	if !how.Plain {
+		r.Kept, err = c.named(ctx, session)
+	}
+	if !d.Erase {
+		r.Kept = append(r.Kept, unreferred)
+	}
+	return r, err
 }
+
+// unreferred is kept behind every deletion that erases nothing.
+var unreferred = Kept{What: "packs and blobs", Why: "what no other session refers to is garbage, which the next gc cycle takes; " +
+	"where no session is left, spool gc --apply --allow no-roots does"}
 
 func receipt(session string, d *record.Deleted) Receipt {
 	return Receipt{Session: session, Deleted: true, At: stamp(d.At), By: d.By, Forced: d.Force, Event: d.Seq, Gone: d.Gone, Kept: []Kept{}}

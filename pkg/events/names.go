@@ -292,6 +292,9 @@ func LeftKey(t Thread) string { return "left." + t.Session + "." + t.Name }
 // LeftKeys matches what became of all threads, see LeftKey.
 const LeftKeys = "left.*.*"
 
+// LeftKeysOf matches what became of a session's threads.
+func LeftKeysOf(session string) string { return "left." + session + ".*" }
+
 // ParseLeftKey is the inverse of LeftKey.
 func ParseLeftKey(key string) (Thread, bool) {
 	parts := strings.Split(key, ".")
