@@ -116,3 +116,26 @@ func TestReceiptOfADeletionThatGoesOn(t *testing.T) {
 	must.Do(t, r.Remove(ctx, thread("s0", "x")))
 	must.Same(t, fmt.Sprint(said(client.Deletion{})), "[entries true [fork] name false [mere]]", "kept of the next one = %s, want %s")
 }
+
+// TestReceiptBesideAnUnreadableThread: what a thread that cannot be read hides is said beside what is known.
+func TestReceiptBesideAnUnreadableThread(t *testing.T) {
+	r := newRig(t)
+	r.start(nil)
+	ctx := soon(t)
+	bad := events.Thread{Session: "s0", Name: "a-bad"}
+	r.say(events.Thread{Session: "s0", Name: events.MainThread}, "omp", bare("a"))
+	r.say(bad, "omp", bare("b"))
+	must.Do(t, r.ForkSession(ctx, "s0", "child", client.SessionFork{}))
+	_ = must.Get(r.conn.JetStream().Publish(ctx, events.RecordSubject(events.HeadKey(bad)), []byte("no head")))(t)
+	var why, have string
+	for _, k := range must.Get(r.DeleteSession(ctx, "s0", client.Deletion{}))(t).Kept {
+		if k.What == "entries" && len(k.Sessions) == 0 {
+			why = k.Why
+		} else if k.What == "entries" {
+			have = fmt.Sprint(k.Sessions)
+		}
+	}
+	if have != "[child]" || !strings.Contains(why, "s0/a-bad") {
+		t.Errorf("kept: entries by %s, and %q; want those of child, and that s0/a-bad cannot be read", have, why)
+	}
+}
