@@ -67,11 +67,12 @@ func Spare(w World, st State, e Staged, why error) *Change {
 	return &d.Change
 }
 
-// spare notes that a session is not deleted. Whoever asked sees that it is refused.
+// spare notes that a session is not deleted. Whoever asked sees that it is refused. There is no dead letter, so it is noted also of a
+// deletion that is published again from one.
 func (d *draft) spare(why error) {
 	d.Delete = &Delete{Spared: why, Note: d.Head.Start.IsZero()}
-	if !d.Delete.Note {
-		d.noteDead()
+	if !d.Delete.Note && !d.pass() {
+		d.noteNowhere()
 	}
 }
 

@@ -168,18 +168,27 @@ func (t *Thread) LeaveTo(to string) *Left {
 
 // earlier is what stays known of those that had a name before, when a thread takes it: nil, if there was none but the
 // thread itself. own is what is known of those that had the thread's present name before it. If one of them was seen
-// behind the rename, the renamed thread is among them: it was removed since, and another takes the name.
-func (l *Left) earlier(own *Left) *Left {
+// behind the rename, the renamed thread is among them: it was removed since, and another takes the name. since is what
+// came under the name while the thread itself had another one, and is noted here alone: its head takes that over.
+func (l *Left) earlier(own *Left) (earlier *Left, since *threads.Head) {
 	if l == nil || l.To == "" {
-		return l
+		return l, nil
 	}
-	seen := l.Head.Clone()
+	seen, noted := l.Head.Clone(), threads.Head{Gaps: l.Head.Gaps}
 	seen.Life = 0
-	if own == nil || own.Head.Applied <= l.Head.Applied { // the thread itself had the name last
-		if l.Head.Life == 0 {
-			return nil
+	for _, p := range l.Head.Producers {
+		if p.At > l.Head.Applied { // a deletion that was refused
+			noted.Producers = append(noted.Producers, p)
+			noted.Applied = max(noted.Applied, p.At)
 		}
-		seen.Applied = l.Head.Life - 1
 	}
-	return &Left{Head: seen}
+	switch {
+	case own != nil && own.Head.Applied > l.Head.Applied:
+		seen.Applied = max(seen.Applied, noted.Applied)
+		return &Left{Head: seen}, nil
+	case l.Head.Life == 0: // the thread itself had the name last
+		return nil, &noted
+	}
+	seen.Applied = l.Head.Life - 1
+	return &Left{Head: seen}, &noted
 }

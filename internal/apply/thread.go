@@ -161,7 +161,11 @@ func (d *draft) rename(ctx context.Context, op events.Rename) error {
 	d.Leaves = &Leaving{To: op.To, Takes: rev}
 	leaves := Thread{Head: d.Head, Left: d.Left}
 	d.put(record.Put{Key: events.LeftKey(d.st.Key), Value: leaves.LeaveTo(op.To).Encode(), Expect: record.Any})
-	earlier := other.Left.earlier(d.Left)
+	earlier, since := other.Left.earlier(d.Left)
+	if since != nil && len(since.Producers) > 0 {
+		d.Head.Inherit(since)
+		d.producers = d.Head.Producers
+	}
 	if other.Left != earlier { // the name was renamed to this thread's
 		known := record.Put{Key: events.LeftKey(target), Expect: record.Any}
 		if earlier != nil {
@@ -183,7 +187,7 @@ func (d *draft) taken(ctx context.Context, t events.Thread) (th Thread, rev uint
 	if err != nil {
 		return th, 0, err
 	}
-	if r.Removed() {
+	if !r.Exists() { // a deletion that was refused is noted also where no thread ever was
 		if th.Left, err = ReadLeft(ctx, d.w, t); err != nil {
 			return th, 0, err
 		}

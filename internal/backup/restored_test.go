@@ -11,7 +11,9 @@ import (
 	"testing"
 
 	"spool/internal/backup"
+	"spool/internal/fsck"
 	"spool/internal/must"
+	"spool/internal/natsadmin"
 	"spool/internal/natsio"
 	"spool/internal/natstest"
 	"spool/internal/persist"
@@ -138,5 +140,61 @@ func TestEndedOutputRestored(t *testing.T) {
 	send(dst)
 	if after := must.Get(cl.Thread(t.Context(), th))(t); after.N != before.N {
 		t.Errorf("%d items, and %d behind the second attempt", before.N, after.N)
+	}
+}
+
+// What was not told by a dead letter, nor is in a thread, is accounted for behind a restore as it was before, and no deletion that was refused
+// is done there.
+func TestAccountsOfARestoredSystem(t *testing.T) {
+	th := func(name string) events.Thread { return events.Thread{Session: "s", Name: name} }
+	entry, rename := events.Control{}, func(to string) events.Control {
+		return events.Control{Op: events.OpRename, Rename: &events.Rename{To: to}}
+	}
+	remove := events.Control{Op: events.OpRemove, Remove: &events.Remove{}}
+	spared := events.Control{Op: events.OpDelete, Delete: &events.Delete{UnchangedSince: 1}}
+	nobodys := events.Control{Op: events.OpFork, Fork: &events.Fork{Session: "s", Thread: "nobody", Whole: true}}
+	title := events.Control{Op: events.OpName, Name: &events.Name{Title: "x"}}
+	type event struct {
+		thread, producer string
+		seq              uint64
+		op               events.Control
+	}
+	for name, evs := range map[string][]event{
+		"a deletion that was refused, twice":   {{"a", "c", 1, spared}, {"a", "c", 1, spared}},
+		"and its thread came back to its name": {{"o", "r", 1, rename("a")}, {"o", "c", 1, spared}, {"a", "r", 2, rename("o")}},
+		"and another thread took its name": {
+			{"a", "p", 1, entry}, {"a", "r", 1, rename("b")}, {"a", "c", 1, spared}, {"b", "r", 2, remove}, {"o", "r", 1, rename("b")}, {"b", "r", 3, rename("a")},
+		},
+		"repeats behind a rename":          {{"o", "p", 2, title}, {"o", "r", 1, rename("a")}, {"a", "p", 3, entry}, {"a", "p", 2, title}, {"a", "p", 1, entry}},
+		"operations behind a refused one":  {{"a", "p", 1, nobodys}, {"a", "p", 2, entry}, {"a", "p", 3, title}, {"a", "p", 4, nobodys}, {"a", "p", 5, title}},
+		"a name of two lives":              {{"a", "p", 1, entry}, {"a", "r", 1, remove}, {"a", "p", 1, entry}, {"a", "p", 2, title}, {"a", "r", 1, remove}},
+		"a name of two lives, and renamed": {{"a", "p", 1, entry}, {"a", "r", 1, remove}, {"o", "r", 1, rename("a")}, {"a", "p", 1, entry}, {"a", "p", 2, entry}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			src := natstest.Conn(t)
+			put(t, src, th("o"), "p", 1, entry)
+			workOff(t, src)
+			for _, e := range evs {
+				put(t, src, th(e.thread), e.producer, e.seq, e.op)
+			}
+			workOff(t, src)
+			want := reasons(t, src)
+			for _, restore := range []func() *natsio.Conn{
+				func() *natsio.Conn { return src },
+				func() *natsio.Conn { return restored(t, src) },
+				func() *natsio.Conn { behind(t, src); return restored(t, src) },
+			} {
+				conn := restore()
+				workOff(t, conn)
+				s := &system{conn, client.New(conn)}
+				if acc, err := fsck.Account(t.Context(), natsadmin.Of(conn), s.Source()); err != nil || len(acc.Findings) > 0 {
+					t.Errorf("accounts: %+v, %v", acc, err)
+				}
+				if got := reasons(t, conn); !maps.Equal(got, want) {
+					t.Errorf("the letters are\n%v, were\n%v", got, want)
+				}
+				checkSound(t, conn)
+			}
+		})
 	}
 }

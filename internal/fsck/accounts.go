@@ -144,6 +144,7 @@ type accountant struct {
 	held     int                         // bytes of letters in which something is masked
 	last     message                     // that was read again
 	lost     map[name]bool               // of findings
+	asked    events.Thread               // whose events are to be counted; the zero value: all threads'
 	accounts *Accounts
 }
 
@@ -159,6 +160,7 @@ type posting struct {
 	is       events.Digest     // tells it from others of its sequence
 	claimed  bool              // the body waited beside the event, and cannot be had again
 	op       events.Op         // of an operation
+	to       string            // of a rename: the new name
 	means    events.Digest     // what it does, however it is worded
 	unread   error             // why it is no event
 }
@@ -216,7 +218,9 @@ func (a *accountant) postEvents(seq uint64, e *events.Event) {
 			p.means = p.is
 		}
 		if op, err := events.ParseControl(one.Body); one.Kind == events.KindControl && err == nil {
-			p.op = op.Op
+			if p.op = op.Op; op.Rename != nil {
+				p.to = op.Rename.To
+			}
 		}
 		a.threads[one.Thread] = append(a.threads[one.Thread], p)
 	}
@@ -263,11 +267,15 @@ func (a *accountant) refusedAll(seq uint64, e *events.Event) bool {
 
 // thread judges the events that came under one name. joined are the other names of its thread; has is what threads hold.
 func (a *accountant) thread(t events.Thread, w whereabouts, joined []join, has map[events.Thread]*entries) {
+	if a.asked != (events.Thread{}) && t != a.asked {
+		defer func(all *Accounts, lost map[name]bool) { a.accounts, a.lost = all, lost }(a.accounts, a.lost)
+		a.accounts, a.lost = &Accounts{}, nil
+	}
 	ps := a.threads[t]
 	a.accounts.Events += int64(len(ps))
 	b := book{a: a, t: t, w: w, joined: joined, first: map[name]*posting{}, applied: map[name]bool{}, gone: map[said]bool{},
 		links: map[chain][]events.Linked{}, top: map[string]uint64{}, least: map[chain]uint64{}, last: map[chain]uint64{},
-		refused: map[said]bool{}, goneAt: map[uint64]bool{}, replays: map[string]bool{},
+		at: map[string]uint64{}, refused: map[said]bool{}, goneAt: map[uint64]bool{}, replays: map[string]bool{},
 	}
 	var unreadable error
 	for _, h := range w.heads {
@@ -303,6 +311,8 @@ type whereabouts struct {
 	removed uint64         // events up to this sequence went with their thread or their session
 	deleted uint64         // those of before its session's deletion, which was there, are not in SPOOL_EVENTS any more
 	left    *threads.Head  // what the thread had seen that was renamed
+	to      string         // its next name
+	gone    *threads.Head  // what those had seen that had the name and were removed
 	session record.Deleted // how the name's session was deleted last
 }
 
@@ -330,14 +340,14 @@ func (a *accountant) whereabouts(ctx context.Context, t events.Thread) (w wherea
 	}
 	had := left.Head
 	if left.To == "" {
-		w.removed = max(w.removed, had.Applied)
+		w.removed, w.gone = max(w.removed, had.Applied), &had
 		return w, nil
 	}
 	w.seen = append(w.seen, had)
 	if had.Life > 0 {
 		w.removed = max(w.removed, had.Life-1)
 	}
-	w.left = &had
+	w.left, w.to = &had, left.To
 	now, err := a.whereabouts(ctx, events.Thread{Session: t.Session, Name: left.To})
 	w.heads = append(w.heads, now.heads...)
 	if now.removed > had.Applied { // what came for the thread went with it; else those went that had the new name before
@@ -346,10 +356,11 @@ func (a *accountant) whereabouts(ctx context.Context, t events.Thread) (w wherea
 	return w, err
 }
 
-// join is another name of a thread: what it had seen when it left it, or has seen.
+// join is another name of a thread: what it had seen when it left it, or has seen, and which name it took then.
 type join struct {
 	from events.Thread
 	seen threads.Head
+	to   string
 }
 
 // joins are the other names of the thread that has one of these, or had it; at is which names lead to a thread.
@@ -361,7 +372,7 @@ func joins(names []events.Thread, where []whereabouts, at map[events.Thread][]in
 				continue
 			}
 			seen[i] = true
-			j := join{names[i], where[i].heads[0].Head}
+			j := join{from: names[i], seen: where[i].heads[0].Head, to: where[i].to}
 			if where[i].left != nil {
 				j.seen = *where[i].left
 			}

@@ -82,6 +82,24 @@ func deletesSession(w *world) {
 	must.Get(w.cl.DeleteSession(w.Context(), "s", client.Deletion{}))(w)
 }
 
+// spared is a deletion that is refused without a letter: its session was written to since.
+func spared(t events.Thread) events.Event {
+	return opOf(t, "cleaner", 1, 0, events.Control{Op: events.OpDelete, Delete: &events.Delete{UnchangedSince: 1}})
+}
+
+func runOp(state string) events.Control {
+	return events.Control{Op: events.OpRun, Run: &events.Run{ID: "run", State: state, Lease: 60_000}}
+}
+
+// deletesUnchanged asks for the deletion of the session unless somebody writes to it from now on.
+func deletesUnchanged(w *world) {
+	for _, s := range must.Get(natsadmin.Of(w.conn).StreamStates(w.Context()))(w) {
+		if s.Stream == events.RecordsStream {
+			w.raw(opOf(thA, "cleaner", 1, 0, events.Control{Op: events.OpDelete, Delete: &events.Delete{UnchangedSince: s.Last}}))
+		}
+	}
+}
+
 // settles waits for what came before.
 func settles(*world) {}
 
@@ -195,6 +213,32 @@ func TestAccountNamesWhatIsLost(t *testing.T) {
 			},
 			entryOf(thO, "p", 4, 0, "two"),
 		},
+		"linked to what its thread had under another name": {
+			[]any{entryOf(thO, "p", 1, 0, "one"), entryOf(thO, "p", 2, 1, "two"), renames(thO, "a")},
+			entryOf(thA, "p", 3, 2, "three"),
+		},
+		"linked, of an epoch that has ended, behind a rename": {
+			[]any{
+				entryOf(thO, "p", 1, 0, "one"), entryOf(thO, "p", 2, 1, "two"), inEpoch(1, entryOf(thO, "p", 1, 0, "next")), renames(thO, "a"),
+			},
+			entryOf(thA, "p", 3, 2, "three"),
+		},
+		"an operation behind the rename to its name": {
+			[]any{entryOf(thB, "p", 1, 0, "one"), renames(thB, "o")},
+			opOf(thO, "p", 2, 1, endOp()),
+		},
+		"another deletion than the one that was refused": {
+			[]any{entryOf(thO, "p", 1, 0, "one"), settles, spared(thA), spared(thA)},
+			opOf(thA, "other", 1, 0, events.Control{Op: events.OpDelete, Delete: &events.Delete{UnchangedSince: 1}}),
+		},
+		"a later epoch was refused before there was a thread": {
+			[]any{inEpoch(1, opOf(thO, "q", 1, 0, endOp())), entryOf(thO, "p", 1, 0, "one"), entryOf(thO, "q", 1, 0, "two")},
+			entryOf(thO, "q", 2, 1, "three"),
+		},
+		"of a later epoch, behind a deletion": {
+			[]any{entryOf(thO, "p", 1, 0, "one"), deletesSession, entryOf(thO, "p", 2, 0, "two")},
+			inEpoch(1, entryOf(thO, "p", 1, 0, "three")),
+		},
 		"late in a session that began anew": {
 			[]any{entryOf(thA, "p", 1, 0, "one"), deletesSession, entryOf(thA, "p", 9, 0, "nine")},
 			entryOf(thA, "p", 8, 0, "eight"),
@@ -291,6 +335,48 @@ func TestAccountNamesNothingElse(t *testing.T) {
 				entryOf(thO, "p", 1, 0, "zero"), entryOf(thA, "q", 1, 0, "one"), opOf(thA, "q", 3, 0, endOp()), entryOf(thA, "q", 3, 0, "two"),
 				opOf(thA, "q", 3, 0, endOp()), inEpoch(1, entryOf(thA, "q", 6, 0, "three")), trimsTheFirst,
 			}, 2,
+		},
+		"a deletion that was refused, sent again where no thread has the name": {
+			[]any{entryOf(thO, "p", 1, 0, "one"), settles, spared(thA), spared(thA)}, 0,
+		},
+		"a deletion that was refused under a name to which its thread comes back": {
+			[]any{entryOf(thA, "p", 1, 0, "one"), renames(thA, "b"), spared(thA), renames(thB, "a")}, 0,
+		},
+		"a deletion that was refused under a name of two lives to which its thread comes back": {
+			[]any{
+				entryOf(thA, "p", 1, 0, "one"), removes(thA), entryOf(thA, "q", 1, 0, "two"), renames(thA, "b"), spared(thA), renames(thB, "a"),
+			}, 0,
+		},
+		"a deletion that was refused under a name that another thread takes": {
+			[]any{
+				entryOf(thA, "p", 1, 0, "one"), renames(thA, "b"), spared(thA), removes(thB), entryOf(thO, "p", 1, 0, "two"), renames(thO, "b"),
+				renames(thB, "a"),
+			}, 0,
+		},
+		"a deletion that was refused under a name that a thread takes and leaves": {
+			[]any{
+				entryOf(thO, "p", 1, 0, "one"), settles, spared(thA), opOf(thO, "r", 1, 0, renameOp("a")), opOf(thA, "r", 2, 1, renameOp("o")),
+			}, 0,
+		},
+		"the letter of a deletion is published again, and somebody wrote meanwhile": {
+			[]any{
+				entryOf(thA, "p", 1, 0, "one"), opOf(thA, "r", 1, 0, runOp("running")), deletesUnchanged, opOf(thA, "r", 2, 0, runOp("completed")),
+				dropsLetters(true),
+			}, 0,
+		},
+		"linked to what was never sent, under a name that a thread takes later": {
+			[]any{entryOf(thB, "p", 1, 0, "one"), opOf(thO, "p", 2, 1, endOp()), renames(thB, "o")}, 0,
+		},
+		"linked to what was never sent, and its sequence was refused before": {
+			[]any{opOf(thA, "p", 3, 0, endOp()), entryOf(thA, "p", 3, 2, "three")}, 1,
+		},
+		"linked to what was never sent, behind a deletion": {
+			[]any{
+				entryOf(thO, "p", 1, 0, "one"), deletesSession, entryOf(thO, "p", 2, 0, "two"), inEpoch(1, entryOf(thO, "p", 3, 2, "three")),
+			}, 0,
+		},
+		"a later epoch was refused before there was a thread": {
+			[]any{inEpoch(1, opOf(thO, "q", 1, 0, endOp())), entryOf(thO, "p", 1, 0, "one"), opOf(thO, "q", 1, 0, endOp())}, 1,
 		},
 		// What is no repeat, and in no thread, has a letter.
 		"an end under the sequence of an entry": {[]any{entryOf(thA, "p", 1, 0, "one"), opOf(thA, "p", 1, 0, endOp())}, 1},

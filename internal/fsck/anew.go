@@ -1,10 +1,12 @@
 package fsck
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
 	"maps"
+	"slices"
 
 	"spool/internal/record"
 	"spool/internal/rehydrate"
@@ -92,9 +94,18 @@ func (c *checker) endsShort(ctx context.Context, h *head) error {
 }
 
 // account holds the events of one thread against what is stored, and says which are nowhere. A thread that
-// cannot be read, and dead letters that cannot, are told of elsewhere.
+// cannot be read, and dead letters that cannot, are told of elsewhere. What seems to be lost may have come first under another name that
+// the thread had: then all of its session is read.
 func (c *checker) account(ctx context.Context, t events.Thread) (acc *Accounts, lost map[name]bool, err error) {
-	stored, err := c.s.ThreadEvents(ctx, t)
+	if acc, lost, err = c.accountAmong(ctx, t, t); err == nil && len(lost) > 0 {
+		acc, lost, err = c.accountAmong(ctx, t, events.Thread{Session: t.Session, Name: events.EveryThread})
+	}
+	return acc, lost, err
+}
+
+// accountAmong accounts for the events of a thread by those of some threads.
+func (c *checker) accountAmong(ctx context.Context, t, among events.Thread) (acc *Accounts, lost map[name]bool, err error) {
+	stored, err := c.s.ThreadEvents(ctx, among)
 	if err != nil {
 		return nil, nil, err
 	}
@@ -102,14 +113,16 @@ func (c *checker) account(ctx context.Context, t events.Thread) (acc *Accounts, 
 		return nil, nil, err
 	}
 	a := c.ledger
-	a.lost = map[name]bool{}
+	a.asked, a.lost = t, map[name]bool{}
 	a.threads, a.accounts = map[events.Thread][]posting{}, &Accounts{Findings: []Finding{}}
 	for i := range stored {
 		if stored[i].Seq < c.floor {
 			a.postEvents(stored[i].Seq, &stored[i].Event)
 		}
 	}
-	err = a.session(ctx, []events.Thread{t})
+	a.threads[t] = append(a.threads[t], []posting{}...) // it is asked for, whether it has events or not
+	names := slices.SortedFunc(maps.Keys(a.threads), func(x, y events.Thread) int { return cmp.Compare(x.Name, y.Name) })
+	err = a.session(ctx, names)
 	if unreadable := a.lost[(&posting{}).name()]; unreadable || c.noLetters {
 		a.accounts.Findings, a.lost = nil, nil
 	}

@@ -228,6 +228,38 @@ func TestStatesOfOthers(t *testing.T) {
 	}
 }
 
+// The same where the other thread has lost its head alone: what it had is its own, whatever is repaired first.
+func TestStatesOfALostThread(t *testing.T) {
+	w := newWorld(t)
+	a, b := events.Thread{Session: "a", Name: "x"}, events.Thread{Session: "b", Name: "y"}
+	w.steps(a, 1, 20)
+	w.steps(b, 1, 26)
+	must.Do(w, faulttest.Settle(t.Context(), w.conn))
+	w.stop()
+	stream := must.Get(w.conn.JetStream().Stream(t.Context(), events.EventsStream))(w)
+	must.Do(w, stream.Purge(t.Context()))
+	head := must.Get(w.cl.Thread(t.Context(), a))(w)
+	for _, l := range head.Recent {
+		w.lose(events.PackKey(l.Pack.String()))
+	}
+	w.loseHead(b)
+	rep := must.Get(fsck.Fix(t.Context(), natsadmin.Of(w.conn), natsadmin.Of(w.conn), w.conn.Store(0), fsck.Config{}))(w)
+	if done := slices.IndexFunc(rep.Repairs, func(r fsck.Repair) bool { return r.Record == events.HeadKey(a) && r.To == "" }); done < 0 {
+		t.Errorf("repairs %+v, want none of %s", rep.Repairs, a)
+	}
+	var out strings.Builder
+	_, _ = client.New(w.conn).Export(t.Context(), a, &out) // it may not be whole
+	if strings.Contains(out.String(), `"y`) {
+		t.Errorf("%s has entries of %s: %s", a, b, out.String())
+	}
+	if h, err := client.New(w.conn).Thread(t.Context(), b); err != nil || h.Entries != 25 {
+		t.Errorf("%s has %d entries, %v; want 25", b, h.Entries, err)
+	}
+	if done, ok := w.fix(a, fsck.Config{}); !ok || done.To == "" || done.Lost == 0 { // its own states before the lost ones
+		t.Errorf("second repair of %s: %+v, %v, want it moved back", a, done, ok)
+	}
+}
+
 // An item that came again late is the newest message of its thread, and nothing is wrong with that.
 func TestLateItemAtTheEnd(t *testing.T) {
 	w := newWorld(t)

@@ -22,6 +22,7 @@ type book struct {
 	top    map[string]uint64         // greatest epoch of each producer so far
 	least  map[chain]uint64          // lowest sequence so far
 	last   map[chain]uint64          // greatest sequence so far
+	at     map[string]uint64         // where the last event of each producer is that the thread has
 
 	applied map[name]bool   // those that are in the thread
 	former  map[said]uint64 // where those came first that came under names that the thread had; nil: not looked yet
@@ -53,13 +54,15 @@ func (b *book) judge(p *posting) (why string) {
 	case again && (first.means == p.means || letter):
 	case gone && (p.op == events.OpRemove || p.op == events.OpRename): // what takes a thread from its name is done once
 		n = &b.a.accounts.Noted
-	case p.op == events.OpDelete && b.w.deletedBy(p): // so is what deletes a session
+	case b.doneBefore(p):
+		n = &b.a.accounts.Noted
+	case p.op == events.OpDelete && (gone || b.w.deletedBy(p)): // so is what deletes a session, or was refused that
 	case gone && b.w.left != nil && !b.w.own(b.t) && b.w.left.Duplicate(p.producer, p.epoch, p.seq):
 	case gone && b.w.own(b.t) && p.at < b.w.heads[0].Life: // nobody had the name: it was that of a thread elsewhere
 	case former && b.knownBefore(p):
 	case gone && b.behindJoined(p), p.seq < b.last[c] && (letter || gone) && !b.applied[p.name()]:
 	case p.seq < b.last[c] && p.op == events.OpTail && !again: // the later one says all that it does
-	case !again && b.standing(p) == events.Superseded && !letter:
+	case (!again || b.refused[said{first.name(), first.is}]) && b.standing(p) == events.Superseded && !letter:
 		b.a.accounts.Superseded++
 		return ""
 	case p.kind == events.KindEntry && b.take(p.sum):
@@ -68,9 +71,9 @@ func (b *book) judge(p *posting) (why string) {
 	case again && gone && !b.applied[p.name()]:
 	case again:
 		return "another event of its thread has its producer, epoch and sequence: a producer gave them out twice, and this one was skipped"
-	case p.epoch < b.top[p.producer] && b.forgot():
+	case b.ended(p) && b.forgot():
 		n = &b.a.accounts.Fenced
-	case p.epoch < b.top[p.producer]:
+	case b.ended(p):
 		return "it is of an epoch of its producer that had ended, and was taken for a repeat"
 	case b.replaced(p):
 		b.a.accounts.Unknown++
@@ -93,7 +96,9 @@ func (b *book) judge(p *posting) (why string) {
 	default:
 		return "it was acked, and is neither in its thread nor in the dead letters"
 	}
-	*n++
+	if *n++; n == &b.a.accounts.Applied || n == &b.a.accounts.Noted {
+		b.at[p.producer] = p.at
+	}
 	if p.at > b.w.removed { // what went with its thread says nothing of the one that has its name now
 		b.note(p, !again || n == &b.a.accounts.Applied) // else its sequence is another one's
 	}
@@ -119,6 +124,12 @@ func (b *book) note(p *posting, first bool) {
 // forgot reports whether SPOOL_EVENTS has forgotten events of which a persister may have known: it knows of none from before the deletion
 // of their session.
 func (b *book) forgot() bool { return b.a.oldest > b.w.deleted+1 }
+
+// doneBefore reports whether what takes a thread or a session away was done, or refused, when it came first, and SPOOL_EVENTS has forgotten that.
+func (b *book) doneBefore(p *posting) bool {
+	takes := p.op == events.OpRemove || p.op == events.OpRename || p.op == events.OpDelete
+	return takes && b.w.gone != nil && b.forgot() && b.w.gone.Duplicate(p.producer, p.epoch, p.seq)
+}
 
 // take takes the entry of an event from where it is; false: it is nowhere.
 func (b *book) take(body [sha256.Size]byte) bool {
@@ -174,6 +185,14 @@ func (b *book) behindJoined(p *posting) bool {
 	})
 }
 
+// ended reports whether an event came behind a later epoch of its producer. One that was refused while no thread had the name ended none.
+func (b *book) ended(p *posting) bool {
+	return p.epoch < b.top[p.producer] && !slices.ContainsFunc(b.w.seen, func(h threads.Head) bool {
+		last, known := h.Last(p.producer)
+		return known && last.Epoch == p.epoch
+	})
+}
+
 // replaced reports whether the name's thread has seen a later epoch of an event's producer of which SPOOL_EVENTS has not got the first
 // events any more: they may have come before.
 func (b *book) replaced(p *posting) bool {
@@ -195,14 +214,47 @@ func (b *book) replaced(p *posting) bool {
 	})
 }
 
-// standing is how a persister had to take an event, by what it is linked to (SPEC P2).
+// took is where in SPOOL_EVENTS the thread first took a name by a rename; 0: it began under it.
+func (b *book) took(to string) (at uint64) {
+	for _, j := range append([]join{{from: b.t, to: b.w.to}}, b.joined...) {
+		for i := range b.a.threads[j.from] {
+			p := &b.a.threads[j.from][i]
+			if p.op == events.OpRename && p.to == to && !b.a.refused(p) && (at == 0 || p.at < at) {
+				at = p.at
+			}
+		}
+	}
+	for _, j := range b.joined {
+		if at == 0 && j.to == to { // SPOOL_EVENTS has the rename no more
+			at = j.seen.Applied
+		}
+	}
+	return at
+}
+
+// sentBefore reports whether an event of that name came for the thread under another name that it had, before a sequence of SPOOL_EVENTS.
+func (b *book) sentBefore(n name, at uint64) bool {
+	return slices.ContainsFunc(b.joined, func(j join) bool {
+		from := b.took(j.from.Name)
+		return slices.ContainsFunc(b.a.threads[j.from], func(p posting) bool { return from < p.at && p.at < at && p.name() == n })
+	})
+}
+
+// standing is how a persister had to take an event, by what it is linked to (SPEC P2). What its thread had seen under another name counts
+// for what came since it has this one.
 func (b *book) standing(p *posting) events.Standing {
+	joined, heads := b.joined, b.w.heads
+	if p.at <= b.took(b.t.Name) {
+		joined, heads = nil, nil
+	}
 	known := func(seq uint64) bool {
 		_, judged := b.first[name{p.producer, p.epoch, seq}]
-		return judged || slices.ContainsFunc(b.joined, func(j join) bool {
+		return judged || slices.ContainsFunc(joined, func(j join) bool {
 			last, known := j.seen.Last(p.producer)
-			return known && last.At < p.at && j.seen.Duplicate(p.producer, p.epoch, seq)
-		}) || slices.ContainsFunc(b.w.heads, func(h headOf) bool {
+			own := j.to == "" || last.At >= j.seen.Life // not one of those that had the name before
+			return known && own && last.At < p.at && j.seen.Duplicate(p.producer, p.epoch, seq) &&
+				(last.Epoch == p.epoch || b.sentBefore(name{p.producer, p.epoch, seq}, p.at))
+		}) || slices.ContainsFunc(heads, func(h headOf) bool {
 			last, known := h.Last(p.producer)
 			return known && last.Epoch == p.epoch && last.Seq == seq && last.At < p.at
 		})
@@ -210,7 +262,8 @@ func (b *book) standing(p *posting) events.Standing {
 	if p.prev == 0 || known(p.prev) {
 		return events.Stands
 	}
-	return events.Stand(p.prev, known, events.Past{Links: b.links[chain{p.producer, p.epoch}], From: max(b.a.oldest, b.w.deleted+1)}, 1)
+	past := events.Past{Links: b.links[chain{p.producer, p.epoch}], From: max(b.a.oldest, b.w.deleted+1)}
+	return events.Stand(p.prev, known, past, max(b.at[p.producer], 1))
 }
 
 func (b *book) find(p *posting, why string) {

@@ -277,6 +277,10 @@ func (c *checker) ancestor(h *head) (at casstore.Located, why string) {
 		return at, fmt.Sprintf("none of the %d states before the head that it names is good, and threads that begin alike have lost theirs, too, so that it cannot be told whose the last good state is: restore the pack %s from a backup",
 			len(h.Recent)-1, h.Recent[0].Pack)
 	}
+	if t, ok := c.claimed(h); len(found) == 1 && ok {
+		return at, fmt.Sprintf("none of the %d states before the head that it names is good, and %s, which has lost its head, may have had the last good one: once that has its head again, repair once more",
+			len(h.Recent)-1, t)
+	}
 	if len(found) != 1 {
 		return at, fmt.Sprintf("none of the %d states before the head that it names is good, and %d others could be where it was: restore the pack %s from a backup",
 			len(h.Recent)-1, len(found), h.Recent[0].Pack)
@@ -301,6 +305,22 @@ func (c *checker) contested(h *head) bool {
 		}
 	}
 	return false
+}
+
+// claimed finds a thread that has lost its head, and may have begun as another one: its states are there, and no head stands on them.
+func (c *checker) claimed(h *head) (events.Thread, bool) {
+	for _, t := range c.lostThreads {
+		it := c.items[t]
+		if it == nil { // nobody knows how it began
+			return t, true
+		}
+		for ; it != nil; it = it.old {
+			if s := c.states[it.node]; s == nil || s.start == h.Start.Ref {
+				return t, true
+			}
+		}
+	}
+	return events.Thread{}, false
 }
 
 // back is the head as it was at a step. What a listing counts stays as it is.
@@ -371,6 +391,9 @@ func textOf(ctx context.Context, step threads.Step) ([]byte, error) {
 func (f *fixer) lostEvents(ctx context.Context, h *head, step threads.Step, lost int64) (evs []replayed, why string, err error) {
 	byHand := func(format string, args ...any) ([]replayed, string, error) {
 		return nil, fmt.Sprintf("publish the last %d entries again, from after entry %d on, as a producer of another name: ", lost, step.Entry.Index) + fmt.Sprintf(format, args...), nil
+	}
+	if lost <= 0 {
+		return nil, "", nil
 	}
 	if len(h.Tips) > 0 {
 		return byHand("the thread has branches")
