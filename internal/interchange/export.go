@@ -142,6 +142,19 @@ func (x *export) thread(ctx context.Context, t events.Thread) ([]byte, *client.T
 	return b.Bytes(), tree, err
 }
 
+// writeThread writes the text of a thread's file; nothing of one that no session of the program has.
+func writeThread(ctx context.Context, cl *client.Client, t events.Thread, w io.Writer) error {
+	x := export{Exporter: &Exporter{Client: cl}}
+	text, _, err := x.thread(ctx, t)
+	if errors.Is(err, ErrNotOMP) {
+		return nil
+	}
+	if err == nil {
+		_, err = w.Write(text)
+	}
+	return err
+}
+
 // sameEntries tells whether a file says of its entries and of itself what the thread does.
 func sameEntries(f *sessions.File, tree *client.Tree) bool {
 	entries := tree.Entries()

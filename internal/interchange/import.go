@@ -3,6 +3,7 @@ package interchange
 import (
 	"context"
 	"fmt"
+	"io"
 	"slices"
 	"sync"
 
@@ -32,7 +33,9 @@ func Import(
 		}
 	}
 	cfg.Blobs = &Blobs{Store: conn.Store(0)}
-	res = transcript.New(client.New(conn), conn.Events(), cfg).Import(ctx, restored)
+	cl := client.New(conn)
+	cfg.SessionExport = func(ctx context.Context, t events.Thread, w io.Writer) error { return writeThread(ctx, cl, t, w) }
+	res = transcript.New(cl, conn.Events(), cfg).Import(ctx, restored)
 	if err = adopt(ctx, artifactstore.Of(conn, 0), restored, res); err == nil {
 		err = takeHeaders(ctx, conn, restored, res)
 	}

@@ -32,6 +32,8 @@ type claim struct {
 
 	started bool // the name of the subagent that it is of is in it
 	joined  bool // entries of others that it had before this import gave it a source
+
+	replaced bool // by this import, with a file that was written before the next one
 }
 
 // release gives up what only the files of its group need.

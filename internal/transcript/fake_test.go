@@ -6,6 +6,7 @@ import (
 	"crypto/sha256"
 	"encoding/hex"
 	"fmt"
+	"io"
 	"io/fs"
 	"iter"
 	"os"
@@ -123,19 +124,47 @@ func (s *store) Former(_ context.Context, t events.Thread) (out []events.Thread,
 	return out, nil
 }
 
+func (s *store) Beside(_ context.Context, t events.Thread) (out []events.Thread, err error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	for x := range s.threads {
+		if x != t && x.Session == t.Session {
+			out = append(out, x)
+		}
+	}
+	return out, nil
+}
+
+func (s *store) ExportAs(_ context.Context, t events.Thread, _ rehydrate.Form, w io.Writer, _ func(rehydrate.Missing)) (int, error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	text, err := s.text(t)
+	if err == nil {
+		_, err = w.Write(text)
+	}
+	return 0, err
+}
+
 // export joins a thread's entries as rehydrate.Source.Export does.
 func (s *store) export(t testing.TB, id events.Thread) []byte {
 	t.Helper()
+	return must.Get(s.text(id))(t)
+}
+
+func (s *store) text(id events.Thread) ([]byte, error) {
 	st := s.threads[id]
 	if st == nil {
-		t.Fatalf("there is no thread %s", id)
+		return nil, fmt.Errorf("%w: %s", threads.ErrNoThread, id)
 	}
 	var out bytes.Buffer
 	var tail events.Tail
 	glued := true
 	for _, e := range st.order {
 		if e.Kind == events.KindControl {
-			c := must.Get(events.ParseControl(e.Body))(t)
+			c, err := events.ParseControl(e.Body)
+			if err != nil {
+				return nil, err
+			}
 			if c.Op == events.OpTail {
 				tail = *c.Tail
 			}
@@ -152,7 +181,7 @@ func (s *store) export(t testing.TB, id events.Thread) []byte {
 		out.WriteByte('\n')
 	}
 	out.Write(tail.Bytes)
-	return out.Bytes()
+	return out.Bytes(), nil
 }
 
 // events is how many the store has applied.

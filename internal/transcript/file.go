@@ -56,6 +56,11 @@ func (im *Importer) file(ctx context.Context, f *file, c *claim) error {
 	if c.begun && c.src == nil {
 		return fmt.Errorf("%s: another file of its session failed half way: import it again", f.src.Path)
 	}
+	if c.thread != f.id.Thread && c.lines == 0 { // it would begin a thread beside the one that its harness names
+		if held, err := im.isHeld(ctx, f, c); err != nil || held {
+			return err
+		}
+	}
 	err := im.pass(ctx, f, c)
 	if errors.Is(err, errOther) {
 		var goOn bool
@@ -73,33 +78,35 @@ func (im *Importer) file(ctx context.Context, f *file, c *claim) error {
 }
 
 // supersede makes room for a file that was rewritten: what its thread has becomes a former generation, and the file
-// is imported under the thread's name (SPEC P6). It does not where the file is the beginning of what its thread has,
-// or of a former generation and not written since one was replaced: that is an old copy. A crash behind it leaves no
-// thread of the name, and the next import makes it.
+// is imported under the thread's name (SPEC P6). It does not where the file is the beginning of what its thread has, or of
+// what an export of a thread of its session writes, or of a former generation and not written since one was replaced: that
+// is an old copy. A crash behind it leaves no thread of the name, and the next import makes it.
 func (im *Importer) supersede(ctx context.Context, f *file, c *claim) (goOn bool, err error) {
 	begins, more, at, err := im.begins(ctx, f, c)
 	if err != nil {
 		return false, err
 	}
 	if begins {
-		said := fmt.Sprintf("nothing was added: %s has all of it", c.thread)
-		if more {
-			said += ", and more"
-		}
-		f.warn(said)
+		f.held(c.thread, more)
 		c.files = append(c.files, f)
 		return false, nil
 	}
 	if err := im.settle(ctx, c); err != nil {
 		return false, err
 	}
-	former, err := im.stored.Former(ctx, c.thread)
+	if held, err := im.isHeld(ctx, f, c); err != nil || held {
+		return false, err
+	}
+	beside, err := im.stored.Beside(ctx, c.thread)
 	if err != nil {
 		return false, err
 	}
 	var old events.Thread
 	var replaced int64
-	for _, t := range former {
+	for _, t := range beside {
+		if !events.HasFormer(c.thread, t) {
+			continue
+		}
 		head, err := im.stored.Thread(ctx, t)
 		if err != nil {
 			return false, err
@@ -113,7 +120,7 @@ func (im *Importer) supersede(ctx context.Context, f *file, c *claim) (goOn bool
 			old = t
 		}
 	}
-	if old.Name != "" && f.src.Modified().UnixMilli() <= replaced {
+	if old.Name != "" && !c.replaced && f.src.Modified().UnixMilli() <= replaced {
 		f.res.begin(&claim{thread: old})
 		f.warn(fmt.Sprintf("it is what %s was before it was rewritten: that is in %s, and nothing was added", c.thread, old))
 		return false, nil
@@ -130,8 +137,28 @@ func (im *Importer) supersede(ctx context.Context, f *file, c *claim) (goOn bool
 	if c.exported { // the file is all that the thread has from here on
 		c.producer = producer(f.id)
 	}
-	*c = claim{thread: c.thread, producer: c.producer}
+	*c = claim{thread: c.thread, producer: c.producer, replaced: true}
 	return true, nil
+}
+
+// isHeld tells whether a thread of the session has all of a file, and says so.
+func (im *Importer) isHeld(ctx context.Context, f *file, c *claim) (bool, error) {
+	t, more, err := im.holder(ctx, f, c)
+	if err != nil || t == (events.Thread{}) {
+		return false, err
+	}
+	f.res.begin(&claim{thread: t})
+	f.held(t, more)
+	return true, nil
+}
+
+// held notes that a thread has all of the file.
+func (f *file) held(t events.Thread, more bool) {
+	said := fmt.Sprintf("nothing was added: %s has all of it", t)
+	if more {
+		said += ", and more"
+	}
+	f.warn(said)
 }
 
 // settle returns when a thread has what this import published to it.

@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"context"
 	"errors"
+	"io"
 	"iter"
 	"slices"
 	"sync"
@@ -36,8 +37,10 @@ type Threads interface {
 	// Retire gives all that a thread holds the name of a former one, which it returns, and frees the thread's own. After an
 	// error it can be done again.
 	Retire(ctx context.Context, t events.Thread) (former events.Thread, err error)
-	// Former are the threads that had that name before they were retired.
-	Former(ctx context.Context, t events.Thread) ([]events.Thread, error)
+	// Beside are the other threads of a thread's session.
+	Beside(ctx context.Context, t events.Thread) ([]events.Thread, error)
+	// ExportAs writes a thread as an export does, in a form. An error of w ends it.
+	ExportAs(ctx context.Context, t events.Thread, form rehydrate.Form, w io.Writer, warn func(rehydrate.Missing)) (entries int, err error)
 }
 
 // Blobs brings what entries refer to by its hash from where it lies beside their file. Safe for concurrent use.
@@ -54,6 +57,9 @@ type Config struct {
 	Blobs   Blobs  // of the files of oh-my-pi; nil: what they refer to is not looked for
 	Inbox   Inbox  // of lines that are too large for memory, more than 4 MiB; nil: they are held all the same
 	Files   int    // files at a time; 0 = 4. Each holds one batch in memory
+
+	// SessionExport, if not nil, writes a thread as an export of its session does: a file of that is no rewritten one.
+	SessionExport func(ctx context.Context, t events.Thread, w io.Writer) error
 
 	// Progress, if not nil, is told how far the import is, often. It is called by one goroutine at a time.
 	Progress func(Progress)
@@ -127,7 +133,7 @@ func (im *Importer) groups(ctx context.Context, files map[Identity][]*file, orde
 	for _, id := range order {
 		group := files[id]
 		slices.SortStableFunc(group, func(a, b *file) int {
-			return cmp.Or(a.src.Modified().Compare(b.src.Modified()), cmp.Compare(a.disk, b.disk))
+			return cmp.Or(b.former()-a.former(), a.src.Modified().Compare(b.src.Modified()), cmp.Compare(a.disk, b.disk))
 		})
 		c, err := im.first(ctx, id, group[len(group)-1])
 		g.Go(func() error {
@@ -137,7 +143,7 @@ func (im *Importer) groups(ctx context.Context, files map[Identity][]*file, orde
 					continue
 				}
 				f.fail(im.file(ctx, f, c))
-				if said := c.place(id); said != "" {
+				if said := c.place(id); said != "" && f.res.ID() == c.thread {
 					f.warn(said)
 				}
 			}
@@ -148,6 +154,15 @@ func (im *Importer) groups(ctx context.Context, files map[Identity][]*file, orde
 		})
 	}
 	_ = g.Wait()
+}
+
+// former is 1 for a file with the name of a former generation, as an export of all threads gives it, else 0: it was written before the
+// file that replaced it, whatever the time of the export.
+func (f *file) former() int {
+	if events.HasFormer(f.id.Thread, events.Thread{Session: f.id.Thread.Session, Name: stem(f.src.Path)}) {
+		return 1
+	}
+	return 0
 }
 
 // identify reports whether there is something to import.

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 
 	"spool/pkg/events"
 )
@@ -34,13 +35,19 @@ func (c *Client) Retire(ctx context.Context, t events.Thread) (former events.Thr
 
 // Former are the threads that had that name before they were retired.
 func (c *Client) Former(ctx context.Context, t events.Thread) ([]events.Thread, error) {
+	beside, err := c.Beside(ctx, t)
+	return slices.DeleteFunc(beside, func(x events.Thread) bool { return !events.HasFormer(t, x) }), err
+}
+
+// Beside are the other threads of a thread's session.
+func (c *Client) Beside(ctx context.Context, t events.Thread) ([]events.Thread, error) {
 	all, err := c.Threads(ctx, t.Session)
 	if err != nil {
 		return nil, err
 	}
 	var out []events.Thread
 	for _, x := range all {
-		if events.HasFormer(t, x.Thread) {
+		if x.Thread != t {
 			out = append(out, x.Thread)
 		}
 	}
