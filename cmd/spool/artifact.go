@@ -96,11 +96,11 @@ type artifactPutCmd struct {
 	Session  string `arg:"" help:"Session that it belongs to."`
 	File     string `arg:"" optional:"" default:"-" help:"File to store; - is standard input."`
 	Tool     string `placeholder:"NAME" help:"Tool that made it; it names the file NUMBER.NAME.log."`
-	Filename string `placeholder:"NAME" help:"Name to show and to download it by (default: the file's, or made of number and tool)."`
+	Filename string `placeholder:"NAME" help:"Name to show and to download it by (default: the file's, or made of number and tool; an agent's output is always ID.md)."`
 	Number   string `placeholder:"N" help:"Number that spool artifact number gave for it (default: the next)."`
 	Agent    string `placeholder:"ID" help:"It is the output of this agent, and is found as agent://ID."`
 	ToolCall string `placeholder:"ID" help:"Invocation that it is the result of."`
-	MIME     string `name:"mime" placeholder:"TYPE" help:"Media type (default: the name's)."`
+	MIME     string `name:"mime" placeholder:"TYPE" help:"Media type (default: that of the name, or of the file's)."`
 	Summary  string `placeholder:"TEXT" help:"What is in it."`
 	Category string `default:"normal" enum:"normal,provider_raw,hook_log,traceback,debug" help:"What it is for (${enum}); cleanup takes all but normal ones."`
 	Register bool   `help:"Register the file where it is, instead of storing its bytes."`
@@ -114,8 +114,9 @@ func (c *artifactPutCmd) Run(a *app) error {
 		Category: artifacts.Category(c.Category)}}
 	if c.Agent != "" {
 		n.Writer = artifacts.FromAgent
-	} else if c.File != "-" && c.Object == "" {
-		if c.Tool == "" {
+	}
+	if c.File != "-" && c.Object == "" {
+		if c.Tool == "" && c.Agent == "" {
 			n.Filename = cmp.Or(n.Filename, filepath.Base(c.File))
 		}
 		n.MIME = cmp.Or(n.MIME, mime.TypeByExtension(filepath.Ext(cmp.Or(c.Filename, c.File))))

@@ -2,6 +2,7 @@ package interchange
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"crypto/sha256"
 	"errors"
@@ -31,8 +32,8 @@ type Adopted struct {
 	Warnings []error // what was left out, or has changed since it was registered
 }
 
-// Artifacts registers what lies in the folder beside a session's file, under the names and numbers that it has there (SPEC
-// A1, A9). Files of threads are left to package transcript; the ids of their agents are taken. The same folder again adds nothing,
+// Artifacts registers what lies in the folder beside a session's file, under the names and numbers that it has there or in the
+// notes of an export (SPEC A1, A9). Files of threads are left to package transcript; the ids of their agents are taken. The same folder again adds nothing,
 // nor does what an export wrote there.
 func Artifacts(ctx context.Context, reg Registry, src transcript.Source, session string) (out Adopted, err error) {
 	dir := strings.TrimSuffix(src.Path, sessionExt)
@@ -51,6 +52,7 @@ func Artifacts(ctx context.Context, reg Registry, src transcript.Source, session
 	if err != nil && !errors.Is(err, artifacts.ErrRecord) {
 		return out, err
 	}
+	said, _ := readNotes(src) // Restore has told what is wrong with them
 	exported, taken := others(all, session, list, created)
 	if err := seeAgents(ctx, reg, session, list); err != nil {
 		return out, err
@@ -68,10 +70,10 @@ func Artifacts(ctx context.Context, reg Registry, src transcript.Source, session
 			out.Old++
 			continue
 		}
-		r := record(session, d.Name(), created)
+		r := said.record(record(session, d.Name(), created))
 		number, holder := r.Seq, taken[r.Seq]
 		if holder != "" {
-			r.Seq = ""
+			r.Seq, r.Writer = "", artifacts.FromOutput // it gets the next one
 		}
 		got, made, err := adoptFile(ctx, reg, src.FS, name, r)
 		if made && holder != "" {
@@ -189,6 +191,55 @@ func record(session, name string, created time.Time) artifacts.Record {
 		r.Seq, r.Writer, r.MIME = numbered.Last(), artifacts.FromOutput, "text/plain"
 	case agent && id != "":
 		r.Agent, r.Writer, r.MIME = id, artifacts.FromAgent, "text/markdown"
+	}
+	return r
+}
+
+// artifactNote is about one file in the folder of a session's artifacts: what its name does not say.
+type artifactNote struct {
+	File     string             `json:"file"`           // in the folder
+	Name     string             `json:"name,omitempty"` // of the artifact, if another one has the file's
+	Number   artifacts.Seq      `json:"number,omitempty"`
+	MIME     string             `json:"mime,omitempty"`
+	Category artifacts.Category `json:"category,omitempty"`
+	ToolCall string             `json:"tool_call,omitempty"`
+	Summary  string             `json:"summary,omitempty"`
+}
+
+// aboutArtifact is what is to be said of an artifact whose bytes are in a file; ok is false for nothing.
+func aboutArtifact(file string, r artifacts.Record) (n artifactNote, ok bool) {
+	n = artifactNote{File: file, Number: r.Seq, MIME: r.MIME, ToolCall: r.ToolCall, Summary: r.Summary}
+	if r.Filename != file {
+		n.Name = r.Filename
+	}
+	if r.Category != artifacts.Normal {
+		n.Category = r.Category
+	}
+	plain := record(r.Session, file, time.Time{})
+	told := n.over(plain)
+	return n, told.Filename != plain.Filename || told.Seq != plain.Seq || told.MIME != plain.MIME || told.Category != plain.Category ||
+		told.ToolCall != plain.ToolCall || told.Summary != plain.Summary
+}
+
+// over is the record of a file with what the note says.
+func (n artifactNote) over(r artifacts.Record) artifacts.Record {
+	r.Filename, r.MIME, r.Category = cmp.Or(n.Name, r.Filename), cmp.Or(n.MIME, r.MIME), cmp.Or(n.Category, r.Category)
+	r.ToolCall, r.Summary = n.ToolCall, n.Summary
+	if r.Writer != artifacts.FromAgent { // that has no number
+		r.Seq = cmp.Or(n.Number, r.Seq)
+	}
+	return r
+}
+
+// record is the record of a file with what the notes say of it, where that makes a record.
+func (n notes) record(r artifacts.Record) artifacts.Record {
+	for _, one := range n.Artifacts {
+		if one.File != r.Filename {
+			continue
+		}
+		if told := one.over(r); told.Validate() == nil {
+			return told
+		}
 	}
 	return r
 }

@@ -2,7 +2,7 @@
 //
 //	<dir>/blobs/<sha256>                                images, and entries as they were before a cut
 //	<dir>/sessions/<cwd>/<time>_<id>.jsonl              the main thread: entries as they are stored, images as blob refs
-//	<dir>/sessions/<cwd>/<time>_<id>.spool.json         what Spool needs to give entries back as they were; not the program's
+//	<dir>/sessions/<cwd>/<time>_<id>.spool.json         what Spool needs to give entries and artifacts back as they were; not the program's
 //	<dir>/sessions/<cwd>/<time>_<id>/<n>.<tool>.log     artifacts, under their file names
 //	<dir>/sessions/<cwd>/<time>_<id>/<agent>.md         outputs of subagents, and their threads beside them:
 //	<dir>/sessions/<cwd>/<time>_<id>/<agent>.jsonl

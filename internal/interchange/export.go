@@ -68,6 +68,10 @@ func (x *Exporter) Session(ctx context.Context, id string) (Exported, error) {
 	h := tree.Header()
 	out.File = path.Join("sessions", sessions.DirName(h.Cwd, x.Home, x.Tmp), fileName(h))
 	out.Entries = len(tree.Entries())
+	var unread error // of some artifacts
+	if out.records, unread = x.Artifacts.Records(ctx, id, ""); unread != nil && !errors.Is(unread, artifacts.ErrRecord) {
+		return out.Exported, unread
+	}
 	if err := out.write(ctx, out.File, main, tree, text); err != nil {
 		return out.Exported, err
 	}
@@ -80,15 +84,16 @@ func (x *Exporter) Session(ctx context.Context, id string) (Exported, error) {
 			return out.Exported, err
 		}
 	}
-	return out.Exported, out.artifacts(ctx, id, folder)
+	return out.Exported, errors.Join(out.artifacts(ctx, folder), unread)
 }
 
 // export is one session on its way.
 type export struct {
 	*Exporter
 	Exported
-	blobs map[casstore.Ref]bool // that were written
-	all   []client.Thread
+	blobs   map[casstore.Ref]bool // that were written
+	all     []client.Thread
+	records []artifacts.Record // of the session
 }
 
 func (x *export) warn(err error) { x.Warnings = append(x.Warnings, err) }
@@ -188,7 +193,16 @@ func (x *export) write(ctx context.Context, name string, t events.Thread, tree *
 			return err
 		}
 	}
-	if len(n.Entries) > 0 {
+	if t.Name == events.MainThread {
+		names, _ := fileNames(x.records)
+		for _, r := range x.records {
+			if one, ok := aboutArtifact(names[r.ID], r); ok && one.File != "" {
+				n.Artifacts = append(n.Artifacts, one)
+			}
+		}
+		slices.SortFunc(n.Artifacts, func(a, b artifactNote) int { return strings.Compare(a.File, b.File) })
+	}
+	if len(n.Entries)+len(n.Artifacts) > 0 {
 		n.Version = notesVersion
 		raw, err := json.MarshalIndent(n, "", " ")
 		if err == nil {
@@ -318,16 +332,12 @@ func (x *export) agent(ctx context.Context, t client.Thread, folder string) erro
 }
 
 // artifacts writes the artifacts of the session under their file names.
-func (x *export) artifacts(ctx context.Context, session, folder string) error {
-	list, err := x.Exporter.Artifacts.Records(ctx, session, "")
-	if err != nil {
-		return err
-	}
-	names, doubles := fileNames(list)
+func (x *export) artifacts(ctx context.Context, folder string) error {
+	names, doubles := fileNames(x.records)
 	for _, d := range doubles {
 		x.warn(fmt.Errorf("artifact %s is not exported: another file is called %s", d.ID, d.DirName()))
 	}
-	for _, r := range list {
+	for _, r := range x.records {
 		name, ok := names[r.ID]
 		if !ok {
 			continue

@@ -1,6 +1,7 @@
 package interchange_test
 
 import (
+	"fmt"
 	"io"
 	"path/filepath"
 	"strings"
@@ -11,6 +12,7 @@ import (
 	"spool/internal/artifactstore"
 	"spool/internal/interchange"
 	"spool/internal/must"
+	"spool/internal/natsio"
 	"spool/internal/transcript"
 	"spool/pkg/artifacts"
 	"spool/pkg/client"
@@ -81,4 +83,71 @@ func TestImportOfAnExportAddsNoArtifact(t *testing.T) {
 	load(t, conn, dir)
 	all := must.Get(reg.Records(t.Context(), "s", ""))(t)
 	must.Same(t, len(all), len(want)+1, "with a file of other bytes there are %d artifacts, want %d")
+}
+
+// Imported where nothing is, an export has the artifacts' numbers and types, and what else their files' names do not say. Importing it
+// again adds nothing.
+func TestArtifactsOfAnExport(t *testing.T) {
+	dir := t.TempDir()
+	write(t, filepath.Join(dir, "s.jsonl"), []byte(header("s", 3)+"\n"+message("a", "null", "one")+"\n"))
+	conn := system(t)
+	load(t, conn, dir)
+	for i, r := range []artifacts.Record{
+		{Filename: "shot.png", ToolCall: "call", Summary: "a picture"}, {Filename: "data.json"}, {Filename: "shot.png"},
+		{Filename: "trace.html", Category: artifacts.ProviderRaw}, {Filename: "9.log", MIME: "text/x-log"}, {},
+		{Writer: artifacts.FromAgent, Agent: "0-Plan", MIME: "application/json"},
+	} {
+		r.Session = "s"
+		n := client.NewArtifact{Tool: map[bool]string{true: "bash"}[r.Filename == ""], Record: r}
+		must.Get(client.New(conn).PutArtifact(t.Context(), n, strings.NewReader(fmt.Sprint("bytes ", i))))(t)
+	}
+	look := func(conn *natsio.Conn) map[string]string {
+		out := map[string]string{}
+		reg := artifactstore.Of(conn, 0)
+		for _, r := range must.Get(reg.Records(t.Context(), "s", ""))(t) {
+			body, _ := must.Two(reg.Open(t.Context(), r))(t)
+			text := string(must.Get(io.ReadAll(body))(t))
+			out[text] = fmt.Sprintf("%s number %q %q %s %q %q %q", r.Filename, r.Seq, strings.Split(r.MIME, ";")[0], r.Category, r.Agent, r.ToolCall, r.Summary)
+			_ = body.Close()
+		}
+		return out
+	}
+	want := look(conn)
+	want["bytes 5"] = strings.Replace(want["bytes 5"], `""`, `"text/plain"`, 1) // of a file <n>.<tool>.log
+	for range 2 {                                                               // the second time an export of what was imported
+		dir := t.TempDir()
+		if out, err := export(t, conn, dir, "s", false); err != nil || len(out.Warnings) > 0 {
+			t.Fatalf("export: %+v, %v", out, err)
+		}
+		conn = system(t)
+		for range 2 {
+			for _, f := range load(t, conn, dir).Files {
+				if f.Err != nil || len(f.Warnings) > 0 || f.Artifacts != len(want) {
+					t.Errorf("import of the export: %v, %q, %d artifacts", f.Err, f.Warnings, f.Artifacts)
+				}
+			}
+			if diff := cmp.Diff(want, look(conn)); diff != "" {
+				t.Fatalf("the artifacts (-stored +imported):\n%s", diff)
+			}
+		}
+	}
+	// Notes that make no record are left alone.
+	write(t, filepath.Join(dir, "s", "shot.png"), []byte("x"))
+	write(t, filepath.Join(dir, "s", "data.json"), []byte("y"))
+	write(t, filepath.Join(dir, "s.spool.json"),
+		[]byte(`{"v":1,"artifacts":[{"file":"shot.png","number":"x"},{"file":"data.json","number":"1","mime":"a/b"}]}`))
+	conn = system(t)
+	load(t, conn, filepath.Join(dir, "s.jsonl"))
+	must.Same(t, look(conn)["x"], `shot.png number "" "" normal "" "" ""`, "%s, want %s")
+	must.Same(t, look(conn)["y"], `data.json number "1" "a/b" normal "" "" ""`, "%s, want %s")
+	// A number that the session has given meanwhile is not given twice.
+	must.Get(client.New(conn).PutArtifact(t.Context(), client.NewArtifact{Tool: "bash", Record: artifacts.Record{Session: "s"}}, strings.NewReader("z")))(t)
+	write(t, filepath.Join(dir, "s", "late.html"), []byte("l"))
+	write(t, filepath.Join(dir, "s.spool.json"), []byte(`{"v":1,"artifacts":[{"file":"late.html","number":"2","mime":"a/b"}]}`))
+	for _, f := range load(t, conn, filepath.Join(dir, "s.jsonl")).Files {
+		if text := strings.Join(f.Warnings, "; "); !strings.Contains(text, "this one is artifact://3") {
+			t.Errorf("a number that is another artifact's: %q, want that it got the next", text)
+		}
+	}
+	must.Same(t, look(conn)["l"], `late.html number "3" "a/b" normal "" "" ""`, "%s, want %s")
 }

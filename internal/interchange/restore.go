@@ -16,10 +16,12 @@ import (
 	"spool/pkg/truncate"
 )
 
-// notes is what a .spool.json file holds: what the session file beside it does not say of its entries.
+// notes is what a .spool.json file holds: what the session file beside it does not say of its entries, nor the files in its folder of
+// themselves.
 type notes struct {
-	Version int    `json:"v"`
-	Entries []note `json:"entries"` // those of which there is something to say, in order
+	Version   int            `json:"v"`
+	Entries   []note         `json:"entries,omitempty"`   // those of which there is something to say, in order
+	Artifacts []artifactNote `json:"artifacts,omitempty"` // the same
 }
 
 // note is about one entry of a session file.
@@ -48,20 +50,9 @@ func Restore(s transcript.Source, warn func(error)) (transcript.Source, error) {
 	if !strings.HasSuffix(s.Path, sessionExt) {
 		return s, nil
 	}
-	f, err := s.FS.Open(notesFile(s.Path))
-	if errors.Is(err, fs.ErrNotExist) {
-		return s, nil
-	}
-	if err != nil {
+	all, err := readNotes(s)
+	if err != nil || len(all.Entries) == 0 {
 		return s, err
-	}
-	raw, err := io.ReadAll(f)
-	if err = errors.Join(err, f.Close()); err != nil {
-		return s, err
-	}
-	var all notes
-	if err := json.Unmarshal(raw, &all); err != nil || all.Version != notesVersion {
-		return s, fmt.Errorf("%s: not notes of version %d; entries are imported as they stand: %w", notesFile(s.Path), notesVersion, errors.Join(err))
 	}
 	byN := make(map[int]note, len(all.Entries))
 	for _, x := range all.Entries {
@@ -84,6 +75,26 @@ func Restore(s transcript.Source, warn func(error)) (transcript.Source, error) {
 		return original
 	}
 	return s, nil
+}
+
+// readNotes reads the notes beside a session file; none are no error.
+func readNotes(s transcript.Source) (all notes, err error) {
+	f, err := s.FS.Open(notesFile(s.Path))
+	if errors.Is(err, fs.ErrNotExist) {
+		return all, nil
+	}
+	if err != nil {
+		return all, err
+	}
+	raw, err := io.ReadAll(f)
+	if err = errors.Join(err, f.Close()); err != nil {
+		return all, err
+	}
+	if err := json.Unmarshal(raw, &all); err != nil || all.Version != notesVersion {
+		return notes{}, fmt.Errorf("%s: not notes of version %d; entries and artifacts are imported as they stand: %w",
+			notesFile(s.Path), notesVersion, errors.Join(err))
+	}
+	return all, nil
 }
 
 // undo is the entry as it was taken in.
