@@ -149,6 +149,20 @@ func (im *Importer) isHeld(ctx context.Context, f *file, c *claim) (bool, error)
 	}
 	f.res.begin(&claim{thread: t})
 	f.held(t, more)
+	p := pass{f: f}
+	for r, err := range f.src.records() {
+		if err != nil {
+			return true, err
+		}
+		if r.torn {
+			break
+		}
+		p.count(r, true)
+		f.res.Bytes = r.start + r.size()
+		if !r.part && !r.open { // its newline
+			f.res.Bytes++
+		}
+	}
 	return true, nil
 }
 

@@ -47,6 +47,9 @@ func TestExportOfAnotherThread(t *testing.T) {
 		if got := strings.Join(res.Files[0].Warnings, "; "); got != want || s.events() != n {
 			t.Errorf("import of %q: %q and %d new events, want %q and none", text, got, s.events()-n, want)
 		}
+		if f := res.Files[0]; f.Thread == "fk" && (f.Bytes != int64(len(text)) || f.Lines != strings.Count(text, "\n") || f.Skipped != f.Lines) {
+			t.Errorf("import of %q: %d bytes, %d lines, %d of them there before", text, f.Bytes, f.Lines, f.Skipped)
+		}
 	}
 	now := string(s.export(t, fork)) + ompEntry("z")
 	if res := growTo(t, s, filepath.Join(dir, "any.jsonl"), now); !warned(res, "it was rewritten from byte") {
