@@ -8,7 +8,6 @@ import (
 	"os"
 
 	"spool/internal/gc"
-	"spool/internal/jsonscan"
 	"spool/internal/natsio"
 	"spool/internal/record"
 	"spool/internal/service"
@@ -79,9 +78,9 @@ func (c *gcApplyCmd) Run(a *app) error {
 	if err != nil {
 		return err
 	}
-	var p gc.Plan
-	if err := jsonscan.Decode(b, &p); err != nil {
-		return service.UsageError{Err: fmt.Errorf("%s is no plan: %w", c.File, err)}
+	p, err := gc.ReadPlan(b)
+	if err != nil {
+		return service.UsageError{Err: fmt.Errorf("%s is %w", c.File, err)}
 	}
 	cfg := c.Config()
 	p.Allow(cfg.Allow...)
@@ -89,11 +88,15 @@ func (c *gcApplyCmd) Run(a *app) error {
 	if err != nil {
 		return err
 	}
-	r := p.Report()
-	r.Applied = true
-	if r.Done, err = service.Apply(a.ctx, conn, col, &p); err != nil {
-		r.Refused = err.Error()
+	r := col.Report(p)
+	r.Done, err = service.Apply(a.ctx, conn, col, p)
+	if errors.Is(err, gc.ErrNotBegun) { // a mistake with a file, and no state of the system
+		if r.Fail(err); c.JSON {
+			return errors.Join(fmt.Errorf("%s: %w", c.File, err), writeReport(a.out, r, true))
+		}
+		return fmt.Errorf("%s: %w", c.File, err)
 	}
+	r.Applied = true
 	err = service.StoreReport(a.ctx, conn, &r, err)
 	return errors.Join(err, writeReport(a.out, r, c.JSON))
 }

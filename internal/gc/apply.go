@@ -30,11 +30,20 @@ type Done struct {
 // ErrStale: the plan is of another world: another cycle has begun since, or the streams are not those it was made of.
 var ErrStale = errors.New("the plan is out of date: make a new one")
 
-// Apply carries a plan out. It can be applied again after a crash or an error: what is done already is passed over.
+// ErrNotBegun is what wraps the reason when a plan was refused, or could not be looked at, before anything was changed by it.
+var ErrNotBegun = errors.New("nothing was deleted")
+
+// notBegun is ErrNotBegun with the words of its reason.
+type notBegun struct{ error }
+
+func (e notBegun) Unwrap() []error { return []error{e.error, ErrNotBegun} }
+
+// Apply carries a plan out. It can be applied again after a crash or an error: what is done already is passed over. ErrNotBegun: it
+// changed nothing.
 func (c *Collector) Apply(ctx context.Context, p *Plan) (Done, error) {
 	r := &run{Collector: c, plan: p, spared: map[string]bool{}, fence: c.behind(p.Second)}
 	if err := r.check(ctx); err != nil {
-		return r.done, err
+		return r.done, notBegun{err}
 	}
 	// Condemning ends before repacking begins: what is spared may need nodes that a repack would drop.
 	for _, step := range []func(context.Context) error{r.condemn, r.settle, r.repack, r.reclaim, r.forget} {

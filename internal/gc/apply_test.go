@@ -151,8 +151,9 @@ func TestDryRunIsWhatHappens(t *testing.T) {
 		if diff := cmp.Diff(want, got); diff != "" {
 			t.Errorf("cycle %d (-promised +happened):\n%s", cycle, diff)
 		}
-		sum := p.Sum()
-		if d.Buried != sum.Bury || d.Condemned != sum.Condemn || d.Repacked != sum.Repack || d.Made != sum.Into || d.Forgotten != sum.Forget {
+		sum := p.Sum(0)
+		if d.Buried != sum.Bury || d.Condemned != sum.Condemn || d.Repacked != sum.Repack || d.Made != sum.Into || d.Forgotten != sum.Forget ||
+			d.Reclaimed != sum.Reclaim || d.Bytes != sum.ReclaimBytes {
 			t.Errorf("cycle %d: Apply() = %+v, the plan was %+v", cycle, d, sum)
 		}
 		if cycle == 0 && (sum.Bury == 0 || sum.Condemn == 0 || sum.Repack == 0 || sum.Reclaim == 0) || cycle == 1 && sum.Forget == 0 {

@@ -47,7 +47,7 @@ func TestBuriedNode(t *testing.T) {
 	cfg.Small = 1 // packs stay as they are
 	p, d := r.collect(cfg)
 	if d.Condemned != 1 || d.Buried != 1 || d.Repacked != 0 {
-		t.Fatalf("Apply(%+v) = %+v, want the blob condemned and the pack left", p.Sum(), d)
+		t.Fatalf("Apply(%+v) = %+v, want the blob condemned and the pack left", p.Sum(0), d)
 	}
 	if _, err := r.collector(cfg, nil).Plan(t.Context()); err != nil { // the record of its pack is older than this cycle
 		t.Fatal(err)
@@ -70,7 +70,7 @@ func TestBuriedNode(t *testing.T) {
 		t.Errorf("%d entries, %v, want the one of the good step", h.Entries, err)
 	}
 	if p, d := r.collect(cfg); len(p.Bury)+len(p.Condemn)+len(p.Repack) > 0 {
-		t.Errorf("a second cycle plans %+v and does %+v, want nothing buried or condemned", p.Sum(), d)
+		t.Errorf("a second cycle plans %+v and does %+v, want nothing buried or condemned", p.Sum(0), d)
 	}
 	if _, err := r.collector(cfg, nil).Plan(t.Context()); err != nil {
 		t.Errorf("Plan() after a step referred to what is garbage = %v", err)

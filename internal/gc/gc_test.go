@@ -36,7 +36,7 @@ func TestCollect(t *testing.T) {
 
 	plan, done := r.collect(brave())
 	if done.Condemned != len(plan.Condemn) || done.Condemned < 1 || done.Spared != 0 || done.Bytes == 0 {
-		t.Errorf("Apply(%+v) = %+v, want all of it condemned: the blob of one thread at least", plan.Sum(), done)
+		t.Errorf("Apply(%+v) = %+v, want all of it condemned: the blob of one thread at least", plan.Sum(0), done)
 	}
 	if now := r.bucket(events.BlobsBucket); now != blobs-2 {
 		t.Errorf("the bucket of blobs holds %d messages after %d, want one blob of chunk and meta fewer", now, blobs)
@@ -48,7 +48,7 @@ func TestCollect(t *testing.T) {
 	}
 	plan, _ = r.collect(brave())
 	if !plan.Empty() || plan.Stock.Tombstones != 0 {
-		t.Errorf("a third run plans %+v with %d tombstones, want nothing", plan.Sum(), plan.Stock.Tombstones)
+		t.Errorf("a third run plans %+v with %d tombstones, want nothing", plan.Sum(0), plan.Stock.Tombstones)
 	}
 	r.say(th("keep"), entry("more", "more"), image("again", 2)) // a blob that was collected is stored again
 	r.verify(th("keep"))
@@ -67,7 +67,7 @@ func TestRepack(t *testing.T) {
 	nodes := r.bucket(events.NodesBucket)
 	plan, done := r.collect(brave())
 	if done.Repacked < 4 || done.Made == 0 || done.Skipped != 0 {
-		t.Fatalf("Apply(%+v) = %+v, want the small neighbours in one pack", plan.Sum(), done)
+		t.Fatalf("Apply(%+v) = %+v, want the small neighbours in one pack", plan.Sum(0), done)
 	}
 	r.verify(th("keep"))
 	r.say(th("keep"), entry("after", "after"))
@@ -267,7 +267,7 @@ func TestKilledAtEveryStep(t *testing.T) {
 			}
 			r.verify(th("keep"))
 			if p, _ := r.collect(cfg); !p.Empty() || p.Stock.Tombstones != 0 || p.Stock.Nodes != p.Stock.LiveNodes {
-				t.Errorf("after all cycles: %+v to do, stock %+v, want nothing left to do and only what is live", p.Sum(), p.Stock)
+				t.Errorf("after all cycles: %+v to do, stock %+v, want nothing left to do and only what is live", p.Sum(0), p.Stock)
 			}
 		})
 	}
@@ -332,7 +332,7 @@ func TestTwoCollectors(t *testing.T) {
 	r.collect(brave())
 	r.collect(brave())
 	if p, _ := r.collect(brave()); !p.Empty() {
-		t.Errorf("after all cycles: %+v to do, want nothing", p.Sum())
+		t.Errorf("after all cycles: %+v to do, want nothing", p.Sum(0))
 	}
 }
 
@@ -352,7 +352,7 @@ func TestUndelete(t *testing.T) {
 	}
 	for range 2 {
 		if p, _ := r.collect(cfg); !p.Empty() || p.Stock.Tombstones != done.Condemned {
-			t.Errorf("the next cycle plans %+v with %d tombstones, want nothing done before the time", p.Sum(), p.Stock.Tombstones)
+			t.Errorf("the next cycle plans %+v with %d tombstones, want nothing done before the time", p.Sum(0), p.Stock.Tombstones)
 		}
 	}
 	r.put(rs[0].Key, rs[0].Value)

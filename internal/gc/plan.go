@@ -3,10 +3,13 @@ package gc
 import (
 	"cmp"
 	"context"
+	"errors"
+	"fmt"
 	"maps"
 	"slices"
 	"strings"
 
+	"spool/internal/jsonscan"
 	"spool/internal/record"
 	"spool/pkg/artifacts"
 	"spool/pkg/casstore"
@@ -45,6 +48,21 @@ type Plan struct {
 }
 
 const planVersion = 1
+
+// ErrNoPlan: a file that was given for a plan is something else.
+var ErrNoPlan = errors.New("no plan")
+
+// ReadPlan reads a plan as it is kept, of any version.
+func ReadPlan(file []byte) (*Plan, error) {
+	var p Plan
+	if err := jsonscan.Decode(file, &p); err != nil {
+		return nil, fmt.Errorf("%w: %w", ErrNoPlan, err)
+	}
+	if p.Version == 0 || p.Cycle == "" {
+		return nil, fmt.Errorf("%w: it says no version and no cycle; spool gc --plan FILE keeps one", ErrNoPlan)
+	}
+	return &p, nil
+}
 
 // Burial is a pack that stays and has garbage beside what is live: its record says which nodes nothing may refer to any more,
 // and what these lead to can go.
@@ -134,7 +152,7 @@ func (c *Collector) decide(p *Plan, w *world, m *marker) {
 	}
 	for id, v := range w.back {
 		if !w.young(v.seq) {
-			p.Condemn = append(p.Condemn, Condemned{Key: packKey(id), Seq: v.seq, Order: v.order(),
+			p.Condemn = append(p.Condemn, Condemned{Key: packKey(id), Seq: v.seq, Order: v.order(), Bytes: v.Object.Size,
 				Why: "it was moved, and a server that was killed brought its record back"})
 		}
 	}

@@ -169,7 +169,7 @@ func (g *gen) check(t *rapid.T, ctx context.Context, c *Collector) {
 	p := must.Get(c.Plan(ctx))(t)
 	must.Do(t, g.sound())
 	if len(p.Bury)+len(p.Condemn)+len(p.Repack) > 0 {
-		t.Fatalf("a plan right after: %+v, want nothing to condemn or repack", p.Sum())
+		t.Fatalf("a plan right after: %+v, want nothing to condemn or repack", p.Sum(0))
 	}
 	if len(p.Reclaim) > 0 {
 		t.Fatalf("a plan right after: %+v to reclaim, want nothing", p.Reclaim)

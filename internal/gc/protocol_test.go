@@ -80,7 +80,7 @@ func TestSpareKeepsNames(t *testing.T) {
 	c := f.collector(Config{Allow: []Brake{BrakeShare}})
 	plan := must.Get(c.Plan(t.Context()))(t)
 	if len(plan.Condemn) != 3 || len(plan.Forget) != 1 {
-		t.Fatalf("plan = %+v, want three condemned and the moved record forgotten", plan.Sum())
+		t.Fatalf("plan = %+v, want three condemned and the moved record forgotten", plan.Sum(0))
 	}
 	touched := f.recs[packKey(top.Pack)]
 	f.put(touched.Key, touched.Value)
@@ -176,7 +176,7 @@ func TestNoClock(t *testing.T) {
 	}
 	want := plan(0)
 	if len(want.Condemn) == 0 || len(want.Reclaim) == 0 {
-		t.Fatalf("plan = %+v, want something to do", want.Sum())
+		t.Fatalf("plan = %+v, want something to do", want.Sum(0))
 	}
 	for _, age := range []time.Duration{-24 * time.Hour, 24 * time.Hour} {
 		if diff := cmp.Diff(want, plan(age), cmpopts.IgnoreUnexported(Plan{}), cmpopts.IgnoreFields(Plan{}, "Cycle")); diff != "" {

@@ -153,7 +153,7 @@ func TestRepackAlone(t *testing.T) {
 	cfg.Merge = 2
 	before, err := r.collector(cfg, nil).Plan(t.Context())
 	if err != nil || len(before.Condemn) == 0 {
-		t.Fatalf("Plan = %+v, %v, want something to condemn", before.Sum(), err)
+		t.Fatalf("Plan = %+v, %v, want something to condemn", before.Sum(0), err)
 	}
 	collector := r.collector(cfg, nil)
 	plan := must.Get(collector.Plan(t.Context()))(t)

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"io"
 	"text/tabwriter"
+	"time"
 
 	"spool/internal/record"
 	"spool/internal/text"
@@ -46,7 +47,7 @@ type Kept struct {
 type Report struct {
 	Stock
 	Cycle     string   `json:"cycle"`
-	Applied   bool     `json:"applied"`
+	Applied   bool     `json:"applied"` // it was begun at least
 	Seconds   float64  `json:"seconds"`
 	Kept      Kept     `json:"kept"`
 	Planned   Planned  `json:"planned"`
@@ -81,13 +82,14 @@ type Planned struct {
 	CondemnBytes int64 `json:"condemn_bytes"`
 	Repack       int   `json:"repack"` // packs
 	Into         int   `json:"into"`
-	Reclaim      int   `json:"reclaim"`
+	Reclaim      int   `json:"reclaim"` // objects that leave the disk: unnamed ones, of old tombstones, and of what is condemned
 	ReclaimBytes int64 `json:"reclaim_bytes"`
 	Forget       int   `json:"forget"`
 }
 
-// Sum is the plan in numbers.
-func (p *Plan) Sum() (s Planned) {
+// Sum is the plan in numbers, as a collector with that quarantine carries it out: without one the bytes of what is condemned go
+// at once.
+func (p *Plan) Sum(quarantine time.Duration) (s Planned) {
 	s.Bury, s.Condemn, s.Into, s.Reclaim, s.Forget = len(p.Bury), len(p.Condemn), len(p.Repack), len(p.Reclaim), len(p.Forget)
 	for _, v := range p.Condemn {
 		s.CondemnBytes += v.Bytes
@@ -98,12 +100,20 @@ func (p *Plan) Sum() (s Planned) {
 	for _, v := range p.Reclaim {
 		s.ReclaimBytes += v.Bytes
 	}
+	for _, v := range p.Forget {
+		if v.Bytes > 0 {
+			s.Reclaim, s.ReclaimBytes = s.Reclaim+1, s.ReclaimBytes+v.Bytes
+		}
+	}
+	if quarantine == 0 {
+		s.Reclaim, s.ReclaimBytes = s.Reclaim+s.Condemn, s.ReclaimBytes+s.CondemnBytes
+	}
 	return s
 }
 
-// Report is what a plan finds.
-func (p *Plan) Report() Report {
-	r := Report{Stock: p.Stock, Cycle: p.Cycle, Kept: p.Kept, Planned: p.Sum(), Brakes: p.Brakes, Dangling: p.Dangling, Unreadable: p.Unreadable}
+// Report is what a plan finds, and what this collector would do.
+func (c *Collector) Report(p *Plan) Report {
+	r := Report{Stock: p.Stock, Cycle: p.Cycle, Kept: p.Kept, Planned: p.Sum(c.cfg.Quarantine), Brakes: p.Brakes, Dangling: p.Dangling, Unreadable: p.Unreadable}
 	for _, b := range p.Brakes {
 		r.Anomalies = append(r.Anomalies, b.Why)
 	}
@@ -142,7 +152,7 @@ func (r Report) Write(w io.Writer) error {
 	row("bury", p.Bury, "packs with garbage that stay")
 	row("condemn", p.Condemn, text.Bytes(p.CondemnBytes))
 	row("repack", p.Repack, fmt.Sprintf("packs into %d", p.Into))
-	row("reclaim", p.Reclaim, text.Bytes(p.ReclaimBytes)+" that no record names")
+	row("reclaim", p.Reclaim, text.Bytes(p.ReclaimBytes)+" of objects: condemned without a quarantine, forgotten, or named by no record")
 	row("forget", p.Forget, "old tombstones and moved records")
 	if r.Applied {
 		d := r.Done

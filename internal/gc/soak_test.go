@@ -262,7 +262,7 @@ func (s *soak) finish() {
 		s.t.Logf("fsck: %d threads, %d states, %d packs, %d blobs, no findings", rep.Threads, rep.States, rep.Packs, rep.Blobs)
 	}
 	if p, _ := s.collect(brave()); !p.Empty() {
-		s.t.Errorf("after all: %+v to do, want nothing", p.Sum())
+		s.t.Errorf("after all: %+v to do, want nothing", p.Sum(0))
 	}
 	s.letters()
 }

@@ -156,9 +156,9 @@ func (e Erasure) collect(ctx context.Context, over *overwriting, allow []gc.Brak
 		if err != nil {
 			return done, err
 		}
-		r := p.Report()
+		r := c.Report(p)
 		r.Done, err = c.Apply(ctx, p)
-		r.Applied = true
+		r.Applied = !errors.Is(err, gc.ErrNotBegun)
 		done.Condemned += r.Done.Condemned
 		done.Repacked += r.Done.Repacked
 		done.Reclaimed += r.Done.Reclaimed

@@ -86,10 +86,10 @@ func Collect(ctx context.Context, conn *natsio.Conn, c *gc.Collector, apply bool
 	var r gc.Report
 	p, err := c.Plan(ctx)
 	if err == nil {
-		r = p.Report()
+		r = c.Report(p)
 		if apply {
 			r.Done, err = Apply(ctx, conn, c, p)
-			r.Applied = true
+			r.Applied = !errors.Is(err, gc.ErrNotBegun)
 		}
 	}
 	if err == nil && apply {
