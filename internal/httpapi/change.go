@@ -33,8 +33,8 @@ func sees(r *http.Request) bool { return access.From(r.Context()).Scopes&access.
 func (a *api) fork(w http.ResponseWriter, r *http.Request, t events.Thread) error {
 	var in struct {
 		To    string `json:"to"`    // THREAD, or SESSION/THREAD
-		N     int64  `json:"n"`     // item
-		Index int64  `json:"index"` // entry
+		N     *int64 `json:"n"`     // item
+		Index *int64 `json:"index"` // entry
 		Node  string `json:"node"`
 		Entry string `json:"entry"` // its id at its source
 		Role  string `json:"role"`
@@ -42,6 +42,11 @@ func (a *api) fork(w http.ResponseWriter, r *http.Request, t events.Thread) erro
 		Path  bool   `json:"path"` // of the main thread: the path to entry, or to the leaf, with its labels
 	}
 	if err := read(w, r, &in); err != nil {
+		return err
+	}
+	n, err := fromOne("n", in.N)
+	index, err2 := fromOne("index", in.Index)
+	if err := errors.Join(err, err2); err != nil {
 		return err
 	}
 	to, err := target(t, in.To)
@@ -62,7 +67,7 @@ func (a *api) fork(w http.ResponseWriter, r *http.Request, t events.Thread) erro
 		}
 	}
 	fork := events.Fork{
-		Session: t.Session, Thread: t.Name, Item: in.N, Index: in.Index, Node: in.Node, Entry: in.Entry, Role: in.Role, Whole: in.Whole,
+		Session: t.Session, Thread: t.Name, Item: n, Index: index, Node: in.Node, Entry: in.Entry, Role: in.Role, Whole: in.Whole,
 	}
 	if in.Path {
 		err = a.forkPath(r.Context(), to, fork)
@@ -77,6 +82,17 @@ func (a *api) fork(w http.ResponseWriter, r *http.Request, t events.Thread) erro
 	}
 	w.Header().Set("Location", "/v1/sessions/"+to.Session+"/threads/"+to.Name)
 	return a.done(w, r, http.StatusCreated, to)
+}
+
+// fromOne reads a number that counts from 1; 0 where it was left out.
+func fromOne(name string, n *int64) (int64, error) {
+	if n == nil {
+		return 0, nil
+	}
+	if *n < 1 {
+		return 0, fmt.Errorf("%w: %s: %d: they count from 1", ErrRequest, name, *n)
+	}
+	return *n, nil
 }
 
 // forkPath makes a session of the path to an entry of another one's main thread.

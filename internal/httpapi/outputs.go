@@ -34,6 +34,9 @@ type outputOut struct {
 // openOutputs lists what of a thread is open.
 func (a *api) openOutputs(w http.ResponseWriter, r *http.Request, t events.Thread) error {
 	open, err := a.cfg.Client.OpenOutputs(r.Context(), t)
+	if err == nil && len(open) == 0 {
+		_, err = a.cfg.Client.AwaitThread(r.Context(), t)
+	}
 	if err != nil {
 		return err
 	}

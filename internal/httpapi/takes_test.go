@@ -22,6 +22,7 @@ import (
 func TestEntriesThatNobodyTakes(t *testing.T) {
 	_, ctx, cl, url := worldOn(t, httpapi.Config{})
 	const session, js, lines = "/v1/sessions/s/threads/", "application/json", "application/x-ndjson"
+	const asks = `{"content":[{"type":"text","text":"Well?"}],"metadata":{"type":"pending_prompt","prompt":{"id":"p","kind":"text"}}}`
 	const entry = `{"content":[{"type":"text","text":"hello"}]}`
 	for _, step := range []struct {
 		path, kind, body string
@@ -30,10 +31,16 @@ func TestEntriesThatNobodyTakes(t *testing.T) {
 		{"a/entries?dialect=item", js, entry, 202},
 		{"b/entries?dialect=item", js, entry, 202},
 		{"a/entries?dialect=item", js, `{"content":[],"metadata":{"type":"pending_prompt","prompt_id":"p"}}`, 400},
-		{"a/entries?dialect=item", js, `{"content":[],"metadata":{"type":"pending_prompt","prompt":{"id":"p","kind":"text"}}}`, 202},
+		{"a/entries?dialect=item", js, `{"content":[],"metadata":{"type":"pending_prompt","prompt":{"id":"p","kind":"text"}}}`, 400},
+		{"a/entries?dialect=item", js, `{"content":[{"type":"text","text":" "}],"metadata":{"type":"pending_prompt","prompt":{"id":"p","kind":"text","deadline":9}}}`, 400},
+		{"a/entries?dialect=item", js, `{"content":[],"metadata":{"type":"pending_prompt","prompt":{"id":"q","kind":"ask_user_question","questions":["Well?"]}}}`, 202},
+		{"a/entries?dialect=item", js, asks, 202},
 		{"asked", "", "", 0}, // until it is
-		{"a/entries?dialect=item", js, `{"content":[],"metadata":{"type":"pending_prompt","prompt":{"id":"p","kind":"text"}}}`, 202},
-		{"a/entries?dialect=item", js, `{"content":[],"metadata":{"type":"pending_prompt","prompt":{"id":"p","kind":"approval"}}}`, 409},
+		{"a/entries?dialect=item", js, asks, 202},
+		{"a/entries?dialect=item", js, strings.Replace(asks, `"kind":"text"`, `"kind":"approval"`, 1), 409},
+		{"a/fork", js, `{"to":"x","index":0}`, 400},
+		{"a/fork", js, `{"to":"x","n":0}`, 400},
+		{"a/fork", js, `{"to":"x","n":-1}`, 400},
 		{"b/end", js, `{"return_code":0}`, 200},
 		{"b/entries?dialect=item", js, entry, 409},
 		{"b/entries?dialect=claude", js, `{"type":"user"}`, 409},

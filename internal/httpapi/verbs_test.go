@@ -1,6 +1,7 @@
 package httpapi_test
 
 import (
+	"path/filepath"
 	"strings"
 	"testing"
 
@@ -118,7 +119,7 @@ func TestForce(t *testing.T) {
 // What belongs to a session is refused where there is none of that name, and begins none: a misspelt name is told, and what
 // to do.
 func TestOfASessionThatIsNotThere(t *testing.T) {
-	_, _, cl, url := worldOn(t, httpapi.Config{})
+	_, _, cl, url := worldOn(t, httpapi.Config{History: filepath.Join(t.TempDir(), "history.db")})
 	for path, body := range map[string]string{
 		"artifacts?tool=make": "built", "artifacts/number": `{"tool":"make"}`, "agents": `{"name":"Review"}`,
 		"artifacts/register": `{"object":"a/b"}`, "artifacts/cleanup": `{}`,
@@ -128,9 +129,24 @@ func TestOfASessionThatIsNotThere(t *testing.T) {
 			t.Errorf("%s = %d %s, want 404 and what to do", path, status, text)
 		}
 	}
+	for _, path := range []string{
+		"runs?session=mispelt", "prompts?session=mispelt", "history?session=mispelt", "threads?session=mispelt", "live?session=mispelt",
+		"heads?session=mispelt", "sessions/mispelt/threads/main/outputs",
+	} {
+		if status, _, text := get(t, url, "/v1/"+path); status != 404 || !strings.Contains(text, "mispelt") {
+			t.Errorf("GET %s = %d %s, want 404 and the name", path, status, text)
+		}
+	}
 	if all := must.Get(cl.Sessions(t.Context(), ""))(t); len(all) != 0 {
 		t.Errorf("%d sessions, want none", len(all))
 	}
+	defer func() { // a session in which nothing waits or runs is no mistake
+		for _, path := range []string{"runs?session=mispelt", "prompts?session=mispelt", "history?session=mispelt", "sessions/mispelt/threads/main/outputs"} {
+			if status, _, text := get(t, url, "/v1/"+path); status != 200 {
+				t.Errorf("GET %s = %d %s, want 200", path, status, text)
+			}
+		}
+	}()
 	for _, path := range []string{"", "/artifacts/number"} {
 		status, _, text := do(t, url, request{path: "/v1/sessions/mispelt" + path, kind: "application/json", body: `{"cwd":"/w"}`})
 		if status != 201 && path == "" || status == 404 {
