@@ -54,7 +54,7 @@ func run(args []string) error {
 		return err
 	}
 	api.Limits = most.Limits()
-	l, err := httpapi.Listen(door.HTTP, api)
+	l, err := service.ListenHTTP(door.HTTP, api)
 	if err != nil {
 		return err
 	}

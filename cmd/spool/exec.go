@@ -52,6 +52,9 @@ func (c *execCmd) Run(a *app) error {
 	if len(c.Command) > 0 && c.Command[0] == "--" {
 		c.Command = c.Command[1:]
 	}
+	if err := errors.Join(atLeast("head", c.Head, 0), atLeast("columns", c.Columns, 0), atLeast("show", c.Show, 0)); err != nil {
+		return err
+	}
 	t, err := c.thread()
 	if err != nil {
 		return service.UsageError{Err: err}

@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"io/fs"
 	"os"
 	"path/filepath"
 	"strings"
@@ -151,12 +152,16 @@ func (e *export) all(dir string, force bool) error {
 	return e.end(errors.Join(failed...))
 }
 
-// writeFile writes a file, and keeps one that holds something else, unless it is forced.
+// writeFile writes a file, and keeps one that holds something else, unless it is forced. Its errors have the whole name.
 func writeFile(name string, force bool, write func(io.Writer) error) error {
 	dir, err := os.OpenRoot(filepath.Dir(name))
 	if err != nil {
 		return err
 	}
 	defer func() { _ = dir.Close() }()
-	return interchange.File{Dir: dir, Name: filepath.Base(name), Mode: 0o600, Force: force}.Write(write)
+	err = interchange.File{Dir: dir, Name: filepath.Base(name), Shown: name, Mode: 0o600, Force: force}.Write(write)
+	if errors.As(err, new(*fs.PathError)) { // it has the name of a file beside it
+		err = fmt.Errorf("write %s: %w", name, err)
+	}
+	return err
 }

@@ -115,8 +115,15 @@ func (c *gcExplainCmd) Run(a *app) error {
 	if err != nil {
 		return err
 	}
+	var missing error
+	if e.State == "missing" {
+		missing = fmt.Errorf("%s is missing: %s", e.Ref, e.Why)
+	}
 	if c.JSON {
-		return json.NewEncoder(a.out).Encode(e)
+		return errors.Join(json.NewEncoder(a.out).Encode(e), missing)
+	}
+	if missing != nil {
+		return missing
 	}
 	fmt.Fprintf(a.out, "%s: %s: %s\n", e.Ref, e.State, e.Why)
 	if e.In != "" {

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"io/fs"
 	"os"
+	"slices"
 	"strings"
 	"sync"
 	"time"
@@ -74,6 +75,8 @@ func (c *importCmd) Run(a *app) error {
 		return fmt.Errorf("%d of %d files were not imported", res.Failed, len(res.Files))
 	case err != nil:
 		return errors.New("not all paths could be read")
+	case !slices.ContainsFunc(res.Files, func(f transcript.FileResult) bool { return f.Session != "" }):
+		return fmt.Errorf("none of %d files is a transcript: nothing was imported", len(res.Files))
 	}
 	return nil
 }

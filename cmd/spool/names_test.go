@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"context"
 	"log/slog"
+	"net"
 	"os"
 	"path/filepath"
 	"slices"
@@ -266,6 +267,11 @@ func TestErrorsSayWhatToDo(t *testing.T) {
 	must.Do(t, cl.NewSession(t.Context(), "s", "/w", ""))
 	dir, file := t.TempDir(), filepath.Join(t.TempDir(), "f")
 	must.Do(t, os.WriteFile(file, []byte("x"), 0o600))
+	notes := t.TempDir()
+	must.Do(t, os.WriteFile(filepath.Join(notes, "notes.jsonl"), []byte("hello\n"), 0o600))
+	taken := must.Get(net.Listen("tcp", "127.0.0.1:0"))(t)
+	defer taken.Close()
+	busy := taken.Addr().String()
 	for _, x := range []struct {
 		line []string
 		says string
@@ -279,11 +285,37 @@ func TestErrorsSayWhatToDo(t *testing.T) {
 		{[]string{"session", "ls", "--limit=-3"}, "--limit -3", service.ExitUsage},
 		{[]string{"session", "ls", "--nats", "http://127.0.0.1:1"}, "NATS has a port of its own", service.ExitUsage},
 		{[]string{"run", "end", "s", "r"}, "spool run ls --all s", service.ExitFailure},
+		{[]string{"gc", "explain", "blob:sha256:" + strings.Repeat("0", 64)}, "there is no record of it", service.ExitFailure},
+		{[]string{"gc", "explain", "node:sha256:" + strings.Repeat("0", 64), "--json"}, `"state":"missing"`, service.ExitFailure},
+		{[]string{"thread", "show", "s", "--last=-1"}, "--last -1", service.ExitUsage},
+		{[]string{"thread", "start", "s/t", "--depth=-1"}, "--depth -1", service.ExitUsage},
+		{[]string{"tail", "-T", "--count=-1"}, "--count -1", service.ExitUsage},
+		{[]string{"tail", "-T", "--since=-1h"}, "--since -1h", service.ExitUsage},
+		{[]string{"top", "--once", "--limit=-1"}, "--limit -1", service.ExitUsage},
+		{[]string{"exec", "--session", "s", "--show=-1", "--", "true"}, "--show -1", service.ExitUsage},
+		{[]string{"read", "artifact://0", "--session", "s", "--offset=-1"}, "--offset -1", service.ExitUsage},
+		{[]string{"thread", "fork", "s", "t", "--index", "0"}, "--index 0", service.ExitUsage},
+		{[]string{"thread", "fork", "s", "t", "--item", "0"}, "--item 0", service.ExitUsage},
+		{[]string{"thread", "fork", "s", "t", "--role", ""}, "--role", service.ExitUsage},
+		{[]string{"thread", "fork", "s", "t", "--time", "bogus"}, `--time "bogus": write it as 2026-11-20T10:00:00Z`, service.ExitUsage},
+		{[]string{"thread", "fork", "s", "t", "--time", "1999-01-01T00:00:00Z"}, "after 1999-01-01T00:00:00Z", service.ExitFailure},
+		{[]string{"prompts", "ask", "s", " "}, "the question is empty", service.ExitUsage},
+		{[]string{"prompts", "ask", "s", "Well?", "--deadline=-1s"}, "--deadline -1s", service.ExitUsage},
+		{[]string{"export", "s", "-o", file}, file + ": what would be lost stands there", service.ExitFailure},
+		{[]string{"import", notes}, "none of 1 files is a transcript", service.ExitFailure},
+		{[]string{"up", "--data", t.TempDir(), "--listen", "127.0.0.1:0", "--http", busy}, "--http", service.ExitFailure},
 	} {
-		out, code := spool(t, append([]string{"--nats", url}, x.line...)...)
+		line := append([]string{"--nats", url}, x.line...)
+		if x.line[0] == "up" { // it has a server of its own
+			line = x.line
+		}
+		out, code := spool(t, line...)
 		if code != x.code || !strings.Contains(out, x.says) {
 			t.Errorf("spool %s = %d %q, want %d and %q", strings.Join(x.line, " "), code, out, x.code, x.says)
 		}
+	}
+	if out, _ := spool(t, "--nats", url, "session", "new", "other", "--parent", "nosuch"); strings.Contains(out, "other") || !strings.Contains(out, "nosuch") {
+		t.Errorf("session new --parent nosuch says %q, want the parent alone", out)
 	}
 	id, code := spool(t, "--nats", url, "artifact", "put", "s", file)
 	out, removed := spool(t, "--nats", url, "artifact", "rm", "--yes", strings.TrimSpace(id))

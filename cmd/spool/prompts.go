@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"os/user"
+	"strings"
 	"time"
 
 	"spool/internal/service"
@@ -116,6 +117,12 @@ func (c *promptsAskCmd) Run(a *app) error {
 	t, err := events.ParseThread(c.Thread)
 	if err != nil {
 		return service.UsageError{Err: err}
+	}
+	if strings.TrimSpace(c.Text) == "" {
+		return service.UsageError{Err: errors.New("the question is empty")}
+	}
+	if err := atLeast("deadline", c.Timeout, 0); err != nil {
+		return err
 	}
 	p := events.Prompt{ID: c.ID, Kind: c.Kind, Text: c.Text}
 	if c.Timeout > 0 {

@@ -46,7 +46,7 @@ func (c *serveCmd) Run(a *app) error {
 	if err != nil {
 		return err
 	}
-	l, err := httpapi.Listen(c.HTTP, cfg)
+	l, err := service.ListenHTTP(c.HTTP, cfg)
 	if err != nil {
 		return err
 	}

@@ -128,17 +128,21 @@ func (c *sessionNewCmd) Run(a *app) error {
 	if err != nil {
 		return err
 	}
-	return a.operate(c.Session, func(cl *client.Client, t events.Thread) (string, error) {
-		err := cl.NewSession(a.ctx, t.Session, dir, c.Parent)
-		if errors.Is(err, client.ErrSessionNotFound) {
-			_, none := a.wholeSession(cl, c.Parent)
-			return "", cmp.Or(none, err)
-		}
-		if err == nil {
-			leaveHere(t.Session)
-		}
-		return t.Session, err
-	})
+	cl, err := a.client()
+	if err != nil {
+		return err
+	}
+	err = cl.NewSession(a.ctx, c.Session, dir, c.Parent)
+	if errors.Is(err, client.ErrSessionNotFound) && c.Parent != "" { // the parent is: this one begins
+		_, none := a.wholeSession(cl, c.Parent)
+		return cmp.Or(none, err)
+	}
+	if err != nil {
+		return mendable(err, events.Thread{Session: c.Session, Name: events.MainThread})
+	}
+	leaveHere(c.Session)
+	_, err = fmt.Fprintln(a.out, c.Session)
+	return err
 }
 
 type sessionForkCmd struct {

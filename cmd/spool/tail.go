@@ -2,6 +2,7 @@ package main
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"slices"
 	"strings"
@@ -143,6 +144,9 @@ func (c *tailCmd) noteUnkept(
 }
 
 func (c *tailCmd) parse() (f client.Filter, p client.Position, err error) {
+	if err := errors.Join(atLeast("count", c.Count, 0), atLeast("since", c.Since, 0)); err != nil {
+		return f, p, err
+	}
 	f.Type = c.Type
 	if c.Where != "" {
 		session, thread, _ := strings.Cut(c.Where, "/")

@@ -15,14 +15,14 @@ import (
 )
 
 type threadForkCmd struct {
-	From  string `arg:"" name:"session[/thread]" help:"The thread to fork."`
-	Name  string `arg:"" help:"Name of the new thread, or session/thread."`
-	Index int64  `xor:"at" placeholder:"N" help:"At the N-th entry."`
-	Item  int64  `xor:"at" placeholder:"N" help:"At the entry of item N."`
-	Node  string `xor:"at" placeholder:"REF" help:"At this state."`
-	Entry string `xor:"at" placeholder:"ID" help:"At the entry that has this id in its source."`
-	Role  string `xor:"at" placeholder:"ROLE" help:"At the first step of this role."`
-	Time  string `xor:"at" placeholder:"TIME" help:"At the newest entry not after this time, as 2026-11-20T10:00:00Z."`
+	From  string  `arg:"" name:"session[/thread]" help:"The thread to fork."`
+	Name  string  `arg:"" help:"Name of the new thread, or session/thread."`
+	Index *int64  `xor:"at" placeholder:"N" help:"At the N-th entry, from 1."`
+	Item  *int64  `xor:"at" placeholder:"N" help:"At the entry of item N, from 1."`
+	Node  *string `xor:"at" placeholder:"REF" help:"At this state."`
+	Entry *string `xor:"at" placeholder:"ID" help:"At the entry that has this id in its source."`
+	Role  *string `xor:"at" placeholder:"ROLE" help:"At the first step of this role."`
+	Time  *string `xor:"at" placeholder:"TIME" help:"At the newest entry not after this time, as 2026-11-20T10:00:00Z."`
 }
 
 func (c *threadForkCmd) Help() string {
@@ -34,13 +34,16 @@ func (c *threadForkCmd) Run(a *app) error {
 	if err != nil {
 		return err
 	}
+	point, err := c.point(from)
+	if err != nil {
+		return err
+	}
 	cl, err := a.client()
 	if err != nil {
 		return err
 	}
-	point := events.Fork{Session: from.Session, Thread: from.Name, Index: c.Index, Item: c.Item, Node: c.Node, Entry: c.Entry, Role: c.Role}
-	if c.Time != "" {
-		step, err := atTime(a, cl, from, c.Time)
+	if c.Time != nil {
+		step, err := atTime(a, cl, from, *c.Time)
 		if err != nil {
 			return err
 		}
@@ -57,6 +60,31 @@ func (c *threadForkCmd) Run(a *app) error {
 	return err
 }
 
+// point is where the fork begins. One that is given and says nothing is none by mistake: it does not stand for the usual point.
+func (c *threadForkCmd) point(from events.Thread) (events.Fork, error) {
+	f := events.Fork{Session: from.Session, Thread: from.Name}
+	for flag, text := range map[string]*string{"node": c.Node, "entry": c.Entry, "role": c.Role, "time": c.Time} {
+		if text != nil && *text == "" {
+			return f, service.UsageError{Err: fmt.Errorf("--%s is empty: name a point, or leave it out", flag)}
+		}
+	}
+	for flag, n := range map[string]*int64{"index": c.Index, "item": c.Item} {
+		if n != nil && *n < 1 {
+			return f, atLeast(flag, *n, 1)
+		}
+	}
+	f.Index, f.Item, f.Node, f.Entry, f.Role = given(c.Index), given(c.Item), given(c.Node), given(c.Entry), given(c.Role)
+	return f, nil
+}
+
+// given is a flag's value; zero where it was left out.
+func given[T any](flag *T) (v T) {
+	if flag != nil {
+		v = *flag
+	}
+	return v
+}
+
 type threadStartCmd struct {
 	Thread    string `arg:"" name:"session[/thread]" help:"The thread; main unless named."`
 	Prompt    string `arg:"" optional:"" help:"Its initial task."`
@@ -67,6 +95,9 @@ type threadStartCmd struct {
 }
 
 func (c *threadStartCmd) Run(a *app) error {
+	if err := errors.Join(atLeast("max-rounds", c.MaxRounds, 0), atLeast("depth", c.Depth, 0)); err != nil {
+		return err
+	}
 	return a.operate(c.Thread, func(cl *client.Client, t events.Thread) (string, error) {
 		return fmt.Sprintf("%s has begun", t), cl.StartThread(a.ctx, t, events.Start{
 			Name: c.Name, Hash: c.Bundle, MaxRounds: c.MaxRounds, Depth: c.Depth, Prompt: c.Prompt,
@@ -104,7 +135,7 @@ func threadPair(first, second string) (a, b events.Thread, err error) {
 func atTime(a *app, cl *client.Client, t events.Thread, when string) (threads.Step, error) {
 	at, err := time.Parse(time.RFC3339, when)
 	if err != nil {
-		return threads.Step{}, service.UsageError{Err: fmt.Errorf("--time: %w", err)}
+		return threads.Step{}, service.UsageError{Err: fmt.Errorf("--time %.50q: write it as 2026-11-20T10:00:00Z", when)}
 	}
 	head, err := cl.AwaitThread(a.ctx, t)
 	if err != nil {

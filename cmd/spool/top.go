@@ -36,6 +36,9 @@ const busy = 10
 func (c *topCmd) Run(a *app) error {
 	out, ok := a.out.(*os.File)
 	live := !c.Once && !c.JSON
+	if err := atLeast("limit", c.Limit, 0); err != nil {
+		return err
+	}
 	if c.Every <= 0 {
 		return service.UsageError{Err: errors.New("--every must be above zero")}
 	}

@@ -3,6 +3,7 @@ package interchange
 import (
 	"bufio"
 	"bytes"
+	"cmp"
 	"crypto/rand"
 	"errors"
 	"fmt"
@@ -22,6 +23,7 @@ var ErrThere = errors.New("what would be lost stands there")
 type File struct {
 	Dir   *os.Root
 	Name  string // below Dir, with slashes
+	Shown string // what refusals call it; empty: Name
 	Mode  fs.FileMode
 	Force bool
 	Has   func(line []byte) (bool, error) // tells whether what is exported has that line somewhere; nil: of none
@@ -74,6 +76,7 @@ func (f File) syncFolders() error {
 
 // Check tells whether the file holds those bytes already, and refuses if they must not replace it.
 func (f File) Check(content io.Reader) (same bool, err error) {
+	shown := cmp.Or(f.Shown, f.Name)
 	info, err := f.Dir.Lstat(f.Name)
 	if errors.Is(err, fs.ErrNotExist) {
 		return false, nil
@@ -82,7 +85,7 @@ func (f File) Check(content io.Reader) (same bool, err error) {
 		return false, err
 	}
 	if !info.Mode().IsRegular() {
-		return false, fmt.Errorf("%s: %w: it is no regular file; name another", f.Name, ErrThere)
+		return false, fmt.Errorf("%s: %w: it is no regular file; name another", shown, ErrThere)
 	}
 	there, err := f.Dir.Open(f.Name)
 	if err != nil {
@@ -95,7 +98,7 @@ func (f File) Check(content io.Reader) (same bool, err error) {
 	}
 	if f.Has == nil {
 		return false, fmt.Errorf("%s: %w: its %d bytes are something else from byte %d on; "+
-			"name another file, or replace it with --force", f.Name, ErrThere, info.Size(), at)
+			"name another file, or replace it with --force", shown, ErrThere, info.Size(), at)
 	}
 	if _, err := there.Seek(0, io.SeekStart); err != nil {
 		return false, err
@@ -151,5 +154,5 @@ func (f File) lines(r *bufio.Reader) error {
 		return nil
 	}
 	return fmt.Errorf("%s: %w: of its %d lines the thread does not have %d, the first is line %d; "+
-		"take it in with spool import first, or replace it with --force", f.Name, ErrThere, all, lost, first)
+		"take it in with spool import first, or replace it with --force", cmp.Or(f.Shown, f.Name), ErrThere, all, lost, first)
 }

@@ -3,10 +3,12 @@ package service
 import (
 	"cmp"
 	"context"
+	"errors"
 	"fmt"
 	"log/slog"
 	"os"
 	"path/filepath"
+	"syscall"
 	"time"
 
 	"golang.org/x/sync/errgroup"
@@ -100,7 +102,7 @@ func RunUp(ctx context.Context, cfg UpConfig) error {
 	if cfg.HTTP != "" {
 		api := cfg.API
 		api.Log, api.Limits = cfg.Log, cfg.Persist.Limits
-		l, err := httpapi.Listen(cfg.HTTP, api)
+		l, err := ListenHTTP(cfg.HTTP, api)
 		if err != nil {
 			return err
 		}
@@ -206,4 +208,13 @@ func xdg(env, below, what string) (string, error) {
 		return "", UsageError{fmt.Errorf("no home directory to keep %s: %w", what, err)}
 	}
 	return filepath.Join(home, below, "spool"), nil
+}
+
+// ListenHTTP is httpapi.Listen for the flag --http, which its error names where the address is taken.
+func ListenHTTP(addr string, cfg httpapi.Config) (*httpapi.Listener, error) {
+	l, err := httpapi.Listen(addr, cfg)
+	if errors.Is(err, syscall.EADDRINUSE) {
+		err = fmt.Errorf("%w: is another one running there? Choose another address with --http, or stop it", err)
+	}
+	return l, err
 }

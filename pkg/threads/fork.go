@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"slices"
 	"strings"
+	"time"
 
 	"spool/pkg/casstore"
 )
@@ -169,10 +170,13 @@ func findTime(ctx context.Context, r Reader, head Head, ms int64) (Step, error) 
 		if e != nil {
 			return Step{}, e
 		}
-		err = fmt.Errorf("%w: the thread begins at %d, after %d (Unix milliseconds)", ErrNoPoint, first.Timestamp, ms)
+		err = fmt.Errorf("%w: the thread begins at %s, after %s", ErrNoPoint, utc(first.Timestamp), utc(ms))
 	}
 	return s, err
 }
+
+// utc writes Unix milliseconds for people.
+func utc(ms int64) string { return time.UnixMilli(ms).UTC().Format(time.RFC3339Nano) }
 
 // first reads the first state on the way to another one.
 func (r Reader) first(ctx context.Context, from casstore.Located) (Step, error) {
