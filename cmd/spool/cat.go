@@ -18,7 +18,7 @@ type catCmd struct {
 func (c *catCmd) Run(a *app) error {
 	ref, err := casstore.ParseRef(c.Ref)
 	if err != nil {
-		return service.UsageError{Err: err}
+		return fullState(err)
 	}
 	conn, err := a.dial()
 	if err != nil {

@@ -52,7 +52,7 @@ func (c *exportCmd) Run(a *app) error {
 	if isRef(c.Thread) {
 		ref, err := casstore.ParseRef(c.Thread)
 		if err != nil {
-			return service.UsageError{Err: fmt.Errorf("%w; spool thread show --json says a state in full", err)}
+			return fullState(err)
 		}
 		return e.end(c.to(&e, c.Thread, func(w io.Writer) error { return e.state(ref, w) }))
 	}
@@ -63,6 +63,9 @@ func (c *exportCmd) Run(a *app) error {
 	_, err = a.reach(cl, id, a.session, func(t events.Thread) error {
 		return c.to(&e, t.String(), func(w io.Writer) error { return e.write(t, w) })
 	})
+	if _, short := shortState(c.Thread); short && len(c.Thread) == shownDigits && isAbsent(err) {
+		err = fmt.Errorf("%w\nif it is a state: spool thread show --json says it in full, node:sha256:…", err)
+	}
 	return e.end(err)
 }
 

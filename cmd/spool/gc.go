@@ -113,7 +113,7 @@ func (c *gcExplainCmd) Run(a *app) error {
 	}
 	e, err := col.Explain(a.ctx, c.Ref)
 	if err != nil {
-		return err
+		return fullState(err)
 	}
 	var missing error
 	if e.State == "missing" {
@@ -158,7 +158,7 @@ func (c *gcUndeleteCmd) Run(a *app) error {
 	for _, what := range done.Lost {
 		fmt.Fprintf(a.err, "lost: %s\n", what)
 	}
-	return errors.Join(err, tellStates(a, client.New(conn), done.States))
+	return errors.Join(fullState(err), tellStates(a, client.New(conn), done.States))
 }
 
 type duCmd struct {

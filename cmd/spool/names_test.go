@@ -314,6 +314,19 @@ func TestErrorsSayWhatToDo(t *testing.T) {
 			t.Errorf("spool %s = %d %q, want %d and %q", strings.Join(x.line, " "), code, out, x.code, x.says)
 		}
 	}
+	newest := must.Get(cl.Thread(t.Context(), events.Thread{Session: "s", Name: events.MainThread}))(t)
+	head := newest.Head().Ref.Hex()[:12]
+	for _, line := range [][]string{{"cat", head}, {"gc", "explain", head}, {"gc", "undelete", head}, {"export", head}} {
+		if out, code := spool(t, append(line, "--nats", url)...); code == 0 || !strings.Contains(out, "spool thread show --json") {
+			t.Errorf("%v = %d %q, want a failure that says where the whole state stands", line, code, out)
+		}
+	}
+	if out, code := spool(t, "--nats", url, "thread", "fork", "s", "t", "--node", head); code != 0 || !strings.Contains(out, "begins at entry 1 of s/main") {
+		t.Errorf("thread fork --node %s = %d %q, want the fork", head, code, out)
+	}
+	if out, code := spool(t, "--nats", url, "thread", "fork", "s", "u", "--node", "0123456789ab"); code != 1 || !strings.Contains(out, "available: "+head) {
+		t.Errorf("thread fork at a state of nobody = %d %q, want 1 and the states that there are", code, out)
+	}
 	if out, _ := spool(t, "--nats", url, "session", "new", "other", "--parent", "nosuch"); strings.Contains(out, "other") || !strings.Contains(out, "nosuch") {
 		t.Errorf("session new --parent nosuch says %q, want the parent alone", out)
 	}

@@ -3,11 +3,14 @@ package main
 import (
 	"cmp"
 	"context"
+	"errors"
 	"fmt"
 	"slices"
+	"strings"
 	"time"
 
 	"spool/internal/project"
+	"spool/internal/service"
 	"spool/internal/transcript"
 	"spool/pkg/casstore"
 	"spool/pkg/client"
@@ -16,6 +19,23 @@ import (
 	"spool/pkg/sessions"
 	"spool/pkg/threads"
 )
+
+// shownDigits is how many digits of a state tables show.
+const shownDigits = 12
+
+// shortState reports the beginning of a state's digits, as tables show it.
+func shortState(s string) (digits string, ok bool) {
+	digits = strings.TrimPrefix(s, "node:sha256:")
+	return digits, len(digits) >= 4 && len(digits) < 64 && strings.Trim(digits, "0123456789abcdef") == ""
+}
+
+// fullState adds to the error of a ref that is not whole where the whole one stands.
+func fullState(err error) error {
+	if !errors.Is(err, casstore.ErrBadRef) {
+		return err
+	}
+	return service.UsageError{Err: fmt.Errorf("%w; spool thread show --json says a state in full", err)}
+}
 
 // mostStates is how many states are told of.
 const mostStates = 50

@@ -19,7 +19,7 @@ type threadForkCmd struct {
 	Name  string  `arg:"" help:"Name of the new thread, or session/thread."`
 	Index *int64  `xor:"at" placeholder:"N" help:"At the N-th entry, from 1."`
 	Item  *int64  `xor:"at" placeholder:"N" help:"At the entry of item N, from 1."`
-	Node  *string `xor:"at" placeholder:"REF" help:"At this state."`
+	Node  *string `xor:"at" placeholder:"REF" help:"At this state; the beginning of its digits is enough, as thread log shows them."`
 	Entry *string `xor:"at" placeholder:"ID" help:"At the entry that has this id in its source."`
 	Role  *string `xor:"at" placeholder:"ROLE" help:"At the first step of this role."`
 	Time  *string `xor:"at" placeholder:"TIME" help:"At the newest entry not after this time, as 2026-11-20T10:00:00Z."`
@@ -42,14 +42,13 @@ func (c *threadForkCmd) Run(a *app) error {
 	if err != nil {
 		return err
 	}
-	if c.Time != nil {
-		step, err := atTime(a, cl, from, *c.Time)
-		if err != nil {
+	_, err = a.reach(cl, from, a.wholeSession, func(events.Thread) error {
+		if err := c.find(a, cl, from, &point); err != nil {
 			return err
 		}
-		point.Node = step.At.Ref.String()
-	}
-	if _, err := a.reach(cl, from, a.wholeSession, func(events.Thread) error { return cl.Fork(a.ctx, to, point) }); err != nil {
+		return cl.Fork(a.ctx, to, point)
+	})
+	if err != nil {
 		return err
 	}
 	head, err := cl.Thread(a.ctx, to)
@@ -57,6 +56,26 @@ func (c *threadForkCmd) Run(a *app) error {
 		return err
 	}
 	_, err = fmt.Fprintf(a.out, "%s begins at entry %d of %s\n", to, head.Entries-1, from)
+	return err
+}
+
+// find finds the state that a time, or the beginning of a state's digits, means.
+func (c *threadForkCmd) find(a *app, cl *client.Client, from events.Thread, point *events.Fork) error {
+	if c.Time != nil {
+		step, err := atTime(a, cl, from, *c.Time)
+		point.Node = step.At.Ref.String()
+		return err
+	}
+	digits, short := shortState(point.Node)
+	if !short {
+		return nil
+	}
+	head, err := cl.AwaitThread(a.ctx, from)
+	if err != nil {
+		return err
+	}
+	ref, err := cl.Reader().FindState(a.ctx, head, digits)
+	point.Node = ref.String()
 	return err
 }
 

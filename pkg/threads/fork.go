@@ -138,6 +138,34 @@ func (r Reader) FindNode(ctx context.Context, head Head, ref casstore.Ref) (Step
 	return Step{}, noPoint(ctx, r, head, Point{Node: ref})
 }
 
+// FindState is the ref of the thread's only state whose digits begin so; one state in eleven is read. Errors wrap ErrNoPoint and name
+// the choices.
+func (r Reader) FindState(ctx context.Context, head Head, digits string) (casstore.Ref, error) {
+	branches, err := r.branches(ctx, head, 0)
+	if err != nil {
+		return casstore.Ref{}, err
+	}
+	var found []casstore.Ref
+	var all, fit []string // newest first
+	for _, places := range branches {
+		for _, l := range places {
+			all = append(all, l.Ref.Hex())
+			if strings.HasPrefix(l.Ref.Hex(), digits) {
+				found, fit = append(found, l.Ref), append(fit, l.Ref.Hex())
+			}
+		}
+	}
+	slices.Reverse(all)
+	slices.Reverse(fit)
+	switch len(found) {
+	case 0:
+		return casstore.Ref{}, fmt.Errorf("%w: no state of the thread begins with %s (available: %s)", ErrNoPoint, digits, newest(all))
+	case 1:
+		return found[0], nil
+	}
+	return casstore.Ref{}, fmt.Errorf("%w: several states of the thread begin with %s (%s)", ErrNoPoint, digits, newest(fit))
+}
+
 // findRole finds the first state of a role on the way from the start to the head.
 func findRole(ctx context.Context, r Reader, head Head, role string) (Step, error) {
 	var found Step

@@ -147,6 +147,28 @@ func TestForkNamesTheChoices(t *testing.T) {
 	}
 }
 
+// TestFindState: the beginning of a state's digits, as people are shown it, is enough in its thread, unless several begin so.
+func TestFindState(t *testing.T) {
+	w := newWorld(t, 3)
+	h := w.begin()
+	var at []casstore.Located
+	for range 40 { // with so many, two begin with the same digit
+		at = append(at, w.add(&h, "r", 1))
+	}
+	w.flush()
+	for _, i := range []int{0, 20, 39} {
+		if got, err := w.reader().FindState(t.Context(), h, at[i].Ref.Hex()[:12]); err != nil || got != at[i].Ref {
+			t.Errorf("FindState(of entry %d) = %s, %v, want %s", i+1, got, err, at[i].Ref)
+		}
+	}
+	for digits, want := range map[string]string{"": "several states", "0123456789ab": "no state of the thread begins with 0123456789ab (available: 40"} {
+		_, err := w.reader().FindState(t.Context(), h, digits)
+		if !errors.Is(err, threads.ErrNoPoint) || !strings.Contains(err.Error(), want) {
+			t.Errorf("FindState(%q) = %v, want ErrNoPoint: %s", digits, err, want)
+		}
+	}
+}
+
 // TestForkWhole: a whole fork has every branch of its source, and its leaf; none of the source's producers and times.
 func TestForkWhole(t *testing.T) {
 	w := newWorld(t, 2)
