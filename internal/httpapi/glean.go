@@ -28,9 +28,6 @@ func (a *api) streamItems(w http.ResponseWriter, r *http.Request) error {
 	if err := a.cfg.Client.CheckType(r.Context(), key.filter()); err != nil {
 		return err
 	}
-	if err := a.followed(r, key.session); err != nil {
-		return err
-	}
 	g := &gleaner{api: a, key: key, grant: access.From(r.Context()), notUser: q.Get("not_user")}
 	from, err := g.begin(r)
 	if err != nil {

@@ -16,9 +16,6 @@ func (a *api) streamHeads(w http.ResponseWriter, r *http.Request) error {
 		return err
 	}
 	rev, err := revision(r)
-	if err == nil {
-		err = a.followed(r, session)
-	}
 	if err != nil {
 		return err
 	}

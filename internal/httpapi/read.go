@@ -245,9 +245,6 @@ func (a *api) prompts(w http.ResponseWriter, r *http.Request) error {
 		return err
 	}
 	all, err := a.cfg.Client.Prompts(r.Context(), session)
-	if err == nil {
-		err = a.begun(r, session, len(all))
-	}
 	if err != nil {
 		return err
 	}

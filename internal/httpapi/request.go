@@ -50,22 +50,6 @@ func asked(r *http.Request) (string, error) {
 	return session, events.CheckToken("session", session)
 }
 
-// begun refuses a session of which nothing is there, where a list of what it has would be empty.
-func (a *api) begun(r *http.Request, session string, found int) error {
-	if session == "" || found > 0 {
-		return nil
-	}
-	return a.cfg.Client.AwaitSession(r.Context(), session)
-}
-
-// followed refuses to follow a session of which nothing is there. Who comes back to a stream may find it gone for a while.
-func (a *api) followed(r *http.Request, session string) error {
-	if r.Header.Get("Last-Event-ID") != "" {
-		return nil
-	}
-	return a.begun(r, session, 0)
-}
-
 func number(r *http.Request, name string) (n int64, given bool, err error) {
 	text := r.URL.Query().Get(name)
 	if text == "" {

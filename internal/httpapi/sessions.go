@@ -198,9 +198,6 @@ func (a *api) findThreads(w http.ResponseWriter, r *http.Request) error {
 	all, err := a.cfg.Client.FindThreads(r.Context(), client.ThreadFilter{
 		Session: q.Get("session"), Status: q.Get("status"), From: q.Get("ended_from"), To: q.Get("ended_to"),
 	})
-	if err == nil {
-		err = a.begun(r, q.Get("session"), len(all))
-	}
 	if err != nil {
 		return err
 	}
@@ -398,9 +395,6 @@ func (a *api) runs(w http.ResponseWriter, r *http.Request) error {
 		return err
 	}
 	all, err := a.cfg.Client.Runs(r.Context(), session)
-	if err == nil {
-		err = a.begun(r, session, len(all))
-	}
 	if err != nil {
 		return err
 	}
@@ -448,9 +442,6 @@ func (a *api) history(w http.ResponseWriter, r *http.Request) error {
 		}
 		return err
 	})
-	if err == nil {
-		err = a.begun(r, session, len(found))
-	}
 	if err != nil {
 		return err
 	}

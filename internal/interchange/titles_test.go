@@ -74,6 +74,9 @@ func TestTitleInAnExportedFile(t *testing.T) {
 				title("Edited", "of the edited file")
 				load(t, conn, filepath.Join(dir, "sessions"))
 				title("Edited", "imported again")
+				if strings.HasPrefix(name, "imported") && named == "by its user" {
+					return // the edited file became the thread, and nothing has the export as it was: it would become the thread again
+				}
 				must.Do(t, ignoreTitled(cl.NameSession(t.Context(), "s", "Later", false)))
 				write(t, file, exported)
 				past := time.Now().Add(-time.Hour)

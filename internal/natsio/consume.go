@@ -129,11 +129,14 @@ func newSignal() signal { return signal{make(chan struct{}), new(sync.Once)} }
 
 func (s signal) give() { s.once.Do(func() { close(s.c) }) }
 
-// Drain asks for nothing more, and waits until what was given is delivered. It stays this process's: what was delivered can be
-// acknowledged, before Stop.
-func (c *Consumed) Drain() {
+// Drain asks for nothing more, and waits until what was given is delivered, or ctx ends. It stays this process's: what was
+// delivered can be acknowledged, before Stop.
+func (c *Consumed) Drain(ctx context.Context) {
 	c.drain.give()
-	<-c.drained.c
+	select {
+	case <-c.drained.c:
+	case <-ctx.Done():
+	}
 }
 
 // Stop ends it, waits for the deliveries to end, and gives the partition to another process.
@@ -157,7 +160,7 @@ func (es Events) Consume(ctx context.Context, partition int, begin func(context.
 		c: es.c, partition: partition, prelude: begin, deliver: deliver,
 		doubt: make(chan struct{}, 1), mistaken: make(chan struct{}, 1), connected: es.c.nc.StatusChanged(nats.CONNECTED),
 	}
-	if err := p.begin(ctx); err != nil {
+	if err := p.beginAnyhow(ctx); err != nil {
 		es.c.nc.RemoveStatusListener(p.connected)
 		return nil, err
 	}
@@ -298,16 +301,23 @@ func (p *partitionFeed) gone(ctx context.Context) bool {
 	return errors.Is(err, jetstream.ErrConsumerNotFound) || errors.Is(err, jetstream.ErrStreamNotFound)
 }
 
-// beginAgain consumes the partition again, and makes its consumer if it is gone; false: it was told to stop before.
+// beginAnyhow is begin, and makes the consumer if it is gone.
+func (p *partitionFeed) beginAnyhow(ctx context.Context) error {
+	err := p.begin(ctx)
+	if !errors.Is(err, jetstream.ErrConsumerNotFound) {
+		return err
+	}
+	if _, err = p.c.js.CreateOrUpdateConsumer(ctx, events.EventsStream, partitionConsumer(p.partition)); err != nil {
+		return fmt.Errorf("consumer of partition %d: %w", p.partition, WrapErr(err))
+	}
+	p.c.log.Warn("the consumer of a partition was deleted; made again, its events come again from the first", "partition", p.partition)
+	return p.begin(ctx)
+}
+
+// beginAgain consumes the partition again; false: it was told to stop before.
 func (p *partitionFeed) beginAgain(ctx context.Context, of *Consumed) bool {
 	for wait := againFirst; ; wait = min(2*wait, againMost) {
-		err := p.begin(ctx)
-		if errors.Is(err, jetstream.ErrConsumerNotFound) {
-			if _, err = p.c.js.CreateOrUpdateConsumer(ctx, events.EventsStream, partitionConsumer(p.partition)); err == nil {
-				p.c.log.Warn("the consumer of a partition was deleted; made again, its events come again from the first", "partition", p.partition)
-				err = p.begin(ctx)
-			}
-		}
+		err := p.beginAnyhow(ctx)
 		if err == nil {
 			return true
 		}

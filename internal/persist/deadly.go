@@ -234,11 +234,20 @@ func (y *deadly) read(ctx context.Context, partition int) (rec record.Tried, rev
 	return rec, rs[0].Seq, nil
 }
 
-// takeBack takes the notes back, when the persister ends in order: nothing died over what they name.
-func (y *deadly) takeBack() {
+// takeBackAll takes the notes back, when the persister ends in order.
+func (y *deadly) takeBackAll() {
+	var all []int
+	for i := range y.of {
+		all = append(all, i)
+	}
+	y.takeBack(all...)
+}
+
+// takeBack takes the notes of partitions back, when they are given away in order: nothing died over what they name.
+func (y *deadly) takeBack(partitions ...int) {
 	ctx, cancel := context.WithTimeout(context.Background(), takeBackTime)
 	defer cancel()
-	for i := range y.of {
+	for _, i := range partitions {
 		of := &y.of[i]
 		of.mu.Lock()
 		now := tried{partition: i, rec: of.rec, rev: of.rev}
@@ -249,7 +258,9 @@ func (y *deadly) takeBack() {
 		now.rec.Life = record.Life{}
 		if err := y.write(ctx, &now, now.rec); err != nil {
 			y.p.Log.Info("what was tried stays noted", "partition", i, "error", err)
+			continue
 		}
+		of.set(now.rec, now.rev)
 	}
 }
 

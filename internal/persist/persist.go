@@ -274,7 +274,7 @@ func (p *Persister) Run(ctx context.Context) error {
 		}
 	})
 	err := g.Wait()
-	p.deadly.takeBack()
+	p.deadly.takeBackAll()
 	if errors.Is(err, context.Canceled) {
 		return nil
 	}

@@ -121,9 +121,12 @@ func (d *delivery) end() *delivery {
 func (d *delivery) acknowledge() error {
 	d.mu.Lock()
 	ack := d.ack
-	d.acked = max(d.acked, d.seq)
 	d.mu.Unlock()
-	return ack()
+	err := ack()
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	d.acked = max(d.acked, d.seq) // one that failed is not sent again: it comes over another connection
+	return err
 }
 
 // done is the sequence up to which all of the partition is through.

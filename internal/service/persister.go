@@ -5,6 +5,7 @@ import (
 	"context"
 	"crypto/rand"
 	"errors"
+	"fmt"
 	"log/slog"
 
 	"golang.org/x/sync/errgroup"
@@ -14,6 +15,7 @@ import (
 	"spool/internal/natsio"
 	"spool/internal/persist"
 	"spool/internal/persist/persistnats"
+	"spool/internal/record"
 	"spool/internal/retry"
 	"spool/internal/share"
 	"spool/pkg/events"
@@ -100,19 +102,11 @@ func partitions() (all []int) {
 // consume begins a partition, when the server is there.
 func (s *Persister) consume(ctx context.Context, partition int) (of share.Partition, err error) {
 	err = retry.Do(ctx, s.watch.waits, func() error {
-		c, err := s.events.Consume(ctx, partition, s.watch.begin, func(d natsio.Delivery) {
-			s.p.Deliver(ctx, persist.Message{Subject: d.Subject, Data: d.Data, Seq: d.Seq, Stored: d.Stored,
-				Partition: d.Partition, Link: d.Link, Open: d.Open, Term: d.Term, Ack: d.Ack, Working: d.Working})
-		})
-		if err != nil {
-			return err
+		of, err = persistnats.Consume(ctx, s.events, s.p, partition, s.watch.begin)
+		if errors.Is(err, record.ErrNotFound) { // a stream that was deleted can be restored
+			return fmt.Errorf("%w: %w", record.ErrUnknown, err)
 		}
-		of = share.Partition{Stop: c.Stop, Leave: func(ctx context.Context) {
-			c.Drain()
-			s.p.Leave(ctx, partition)
-			c.Stop()
-		}}
-		return nil
+		return err
 	})
 	return of, err
 }

@@ -3,6 +3,7 @@ package share
 import (
 	"context"
 	"encoding/json"
+	"errors"
 	"log/slog"
 	"maps"
 	"slices"
@@ -22,10 +23,10 @@ type Peers interface {
 }
 
 // Partition is one that is consumed.
-type Partition struct {
+type Partition interface {
 	// Leave gives it to another persister: what came of it is through and acknowledged first, or within some seconds is not.
-	Leave func(context.Context)
-	Stop  func() // ends it at once
+	Leave(ctx context.Context)
+	Stop() // ends it at once
 }
 
 // Config says what is divided.
@@ -33,7 +34,7 @@ type Config struct {
 	ID         string // this persister's, unlike any other's
 	Peers      Peers
 	Partitions []int
-	Begin      func(ctx context.Context, partition int) (Partition, error) // it tries again until ctx ends; an error is for good
+	Begin      func(ctx context.Context, partition int) (Partition, error) // it tries again until ctx ends; another error is for good
 	Log        *slog.Logger
 }
 
@@ -41,7 +42,7 @@ type Config struct {
 type Beat struct {
 	ID    string `json:"id"`
 	Holds []int  `json:"holds,omitempty"` // partitions that it consumes, or begins to
-	Young bool   `json:"young,omitempty"` // it has only just begun
+	Unfit bool   `json:"unfit,omitempty"` // it is given nothing where others are that are fit
 	Hello bool   `json:"hello,omitempty"` // the others are to say theirs
 	Bye   bool   `json:"bye,omitempty"`   // it ends
 }
@@ -50,12 +51,13 @@ const (
 	every = time.Second
 	lease = 6 * time.Second // below what a server waits before it gives a partition of one who is silent to another
 
-	// How long a persister that is not alone waits at its start for what the others hold.
-	firstLook = 300 * time.Millisecond
+	// How long a persister that is not alone waits at its start for what the others hold, if it hears of one; else for the lease.
+	firstLook = 2 * every
 
-	// For so long one is young, and given nothing where others are not: who dies again and again at its beginning would hold up what it
-	// is given for a lease each time.
-	youth = 3 * time.Second
+	// For so long one is young, and unfit: who dies again and again at its beginning would hold up what it is given for a lease each
+	// time. So would who cannot begin what it is given, within a lease: it is unfit for a while, and then tries again.
+	youth    = 3 * time.Second
+	recovery = time.Minute
 )
 
 // Share is a persister's part of the partitions.
@@ -69,19 +71,22 @@ type Share struct {
 	mu     sync.Mutex
 	others map[string]*other
 	mine   map[int]*held
+	fit    time.Time // from when on it is fit
 }
 
 // other is another persister.
 type other struct {
 	holds []int
-	young bool
+	unfit bool
 	heard time.Time
 }
 
 // held is a partition of this persister.
 type held struct {
-	Partition
-	began, leaves bool
+	Partition // nil: it is being begun
+	since     time.Time
+	giveUp    func() // ends its begin, or frees what that took
+	leaves    bool
 }
 
 // New makes a share of which nothing is held yet.
@@ -92,8 +97,9 @@ func New(cfg Config) *Share {
 // Run consumes this persister's part until ctx ends, then stops all of it. An error is one of Begin. Bye is for when what was
 // consumed is through.
 func (s *Share) Run(ctx context.Context) error {
-	s.began = time.Now()
+	s.began, s.fit = time.Now(), time.Now().Add(youth)
 	alone, err := s.cfg.Peers.Alone(ctx)
+	outer := ctx
 	g, ctx := errgroup.WithContext(ctx)
 	stop := func() {}
 	if err == nil {
@@ -117,11 +123,14 @@ func (s *Share) Run(ctx context.Context) error {
 	err = g.Wait()
 	var wg sync.WaitGroup
 	for _, h := range s.mine {
-		if h.Stop != nil {
+		if h.Partition != nil {
 			wg.Go(h.Stop)
 		}
 	}
 	wg.Wait()
+	if outer.Err() != nil && errors.Is(err, outer.Err()) {
+		return nil // it was told to stop while it still began
+	}
 	return err
 }
 
@@ -139,7 +148,9 @@ func (s *Share) say(b Beat) {
 	if s.mute {
 		return
 	}
-	b.ID, b.Young = s.cfg.ID, s.young()
+	s.mu.Lock()
+	b.ID, b.Unfit = s.cfg.ID, time.Now().Before(s.fit)
+	s.mu.Unlock()
 	text, err := json.Marshal(b)
 	if err == nil {
 		err = s.cfg.Peers.Say(text)
@@ -148,8 +159,6 @@ func (s *Share) say(b Beat) {
 		s.cfg.Log.Debug("the other persisters are not told", "error", err)
 	}
 }
-
-func (s *Share) young() bool { return time.Since(s.began) < youth }
 
 // tell says what is held.
 func (s *Share) tell(hello bool) {
@@ -161,21 +170,17 @@ func (s *Share) tell(hello bool) {
 
 func (s *Share) run(ctx context.Context, g *errgroup.Group, alone bool) {
 	s.tell(true)
-	look := time.NewTimer(firstLook)
-	if alone {
-		look.Reset(0)
-	}
-	defer look.Stop()
 	tick := time.NewTicker(every)
 	defer tick.Stop()
-	looked, last := false, time.Now()
+	looked, last := alone, time.Now()
+	if alone && s.plan(ctx, g) {
+		s.tell(false)
+	}
 	for {
 		changed := false
 		select {
 		case <-ctx.Done():
 			return
-		case <-look.C:
-			looked = true
 		case b := <-s.beats:
 			changed = s.hear(b)
 		case <-s.ready:
@@ -184,6 +189,7 @@ func (s *Share) run(ctx context.Context, g *errgroup.Group, alone bool) {
 			// Who stood still, or heard nobody because the server was gone, knows nothing of others either.
 			s.expire(now, now.Sub(last) > 3*every || !s.cfg.Peers.Connected())
 			last = now
+			looked = looked || s.looked(now)
 			changed = true
 		}
 		if looked {
@@ -203,8 +209,16 @@ func (s *Share) hear(b Beat) (answer bool) {
 		delete(s.others, b.ID)
 		return false
 	}
-	s.others[b.ID] = &other{b.Holds, b.Young, time.Now()}
+	s.others[b.ID] = &other{b.Holds, b.Unfit, time.Now()}
 	return b.Hello
+}
+
+// looked reports whether it is known what the others hold: all of them say it within a second.
+func (s *Share) looked(now time.Time) bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	waited := now.Sub(s.began)
+	return waited >= lease || waited >= firstLook && len(s.others) > 0
 }
 
 // expire forgets those that were not heard of for the lease; renewed: it begins anew for all.
@@ -226,33 +240,44 @@ func (s *Share) expire(now time.Time, renewed bool) {
 func (s *Share) plan(ctx context.Context, g *errgroup.Group) (changed bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
+	now := time.Now()
+	for _, h := range s.mine {
+		if h.Partition == nil && now.Sub(h.since) >= lease && now.After(s.fit) {
+			s.cfg.Log.Warn("partitions cannot be begun: others are to take them", "since", h.since)
+			s.fit = now.Add(recovery)
+		}
+	}
 	taken := map[int]bool{}
-	all, grown := []string{s.cfg.ID}, []string(nil)
-	if !s.young() {
-		grown = append(grown, s.cfg.ID)
+	all, fit := []string{s.cfg.ID}, []string(nil)
+	if !now.Before(s.fit) {
+		fit = append(fit, s.cfg.ID)
 	}
 	for id, o := range s.others {
 		all = append(all, id)
-		if !o.young {
-			grown = append(grown, id)
+		if !o.unfit {
+			fit = append(fit, id)
 		}
 		for _, p := range o.holds {
 			taken[p] = true
 		}
 	}
-	if len(grown) > 0 {
-		all = grown
+	if len(fit) > 0 {
+		all = fit
 	}
 	of := owned(s.cfg.Partitions, all)
 	for _, p := range s.cfg.Partitions {
 		own, h := of[p] == s.cfg.ID, s.mine[p]
 		switch {
 		case own && h == nil && !taken[p]:
-			h = &held{}
+			ctx, giveUp := context.WithCancel(ctx)
+			h = &held{since: now, giveUp: giveUp}
 			s.mine[p] = h
 			changed = true
 			g.Go(func() error { return s.begin(ctx, p, h) })
-		case !own && h != nil && h.began && !h.leaves:
+		case !own && h != nil && !h.leaves && h.Partition == nil:
+			h.leaves = true
+			h.giveUp()
+		case !own && h != nil && !h.leaves:
 			h.leaves = true
 			g.Go(func() error { s.leave(ctx, p, h); return nil })
 		}
@@ -262,21 +287,26 @@ func (s *Share) plan(ctx context.Context, g *errgroup.Group) (changed bool) {
 
 func (s *Share) begin(ctx context.Context, p int, h *held) error {
 	of, err := s.cfg.Begin(ctx, p)
-	if err != nil {
-		return err
-	}
 	s.mu.Lock()
-	h.Partition, h.began = of, true
-	s.mu.Unlock()
-	s.passed()
-	return nil
+	defer s.mu.Unlock()
+	defer s.passed()
+	gaveUp := h.leaves
+	switch {
+	case err == nil:
+		h.Partition, h.leaves = of, false // if it was given up, that came too late: it is left
+	case gaveUp:
+		delete(s.mine, p)
+		return nil
+	}
+	return err
 }
 
 func (s *Share) leave(ctx context.Context, p int, h *held) {
 	h.Leave(ctx)
+	h.giveUp()
 	s.mu.Lock()
+	defer s.mu.Unlock()
 	delete(s.mine, p)
-	s.mu.Unlock()
 	s.passed()
 }
 

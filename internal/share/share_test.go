@@ -11,6 +11,7 @@ import (
 	"testing/synctest"
 	"time"
 
+	"spool/internal/must"
 	"spool/internal/record"
 	"spool/internal/share"
 )
@@ -22,11 +23,14 @@ type hall struct {
 	hear map[string]chan []byte  // by persister
 	deaf map[string]bool         // those that nothing reaches, and that reach nobody
 	held map[int]map[string]bool // by partition, who consumes it
-	max  int                     // how many consumed one at the same time, at most
+	slow time.Duration           // how long what is said takes
+
+	stuck map[string]bool // those that cannot begin a partition
+	max   int             // how many consumed one at the same time, at most
 }
 
 func newHall(t *testing.T) *hall {
-	return &hall{t: t, hear: map[string]chan []byte{}, deaf: map[string]bool{}, held: map[int]map[string]bool{}}
+	return &hall{t: t, hear: map[string]chan []byte{}, deaf: map[string]bool{}, held: map[int]map[string]bool{}, stuck: map[string]bool{}}
 }
 
 // seat is a persister's.
@@ -66,6 +70,7 @@ func (s seat) Hear(f func([]byte)) (func(), error) {
 	s.hear[s.id] = c
 	go func() {
 		for b := range c {
+			time.Sleep(s.slow)
 			f(b)
 		}
 	}()
@@ -88,6 +93,12 @@ type persister struct {
 	h      *hall
 }
 
+// taken is a partition that is consumed.
+type taken struct{ drop func() }
+
+func (p taken) Leave(context.Context) { time.Sleep(100 * time.Millisecond); p.drop() }
+func (p taken) Stop()                 { p.drop() }
+
 var partitions = []int{0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15}
 
 func (h *hall) start(id string, mute bool) *persister {
@@ -107,13 +118,18 @@ func (h *hall) start(id string, mute bool) *persister {
 	}
 	p.Share = share.New(share.Config{
 		ID: id, Peers: seat{h, id, mute}, Partitions: partitions, Log: slog.New(slog.DiscardHandler),
-		Begin: func(_ context.Context, part int) (share.Partition, error) {
-			time.Sleep(20 * time.Millisecond)
+		Begin: func(ctx context.Context, part int) (share.Partition, error) {
+			select {
+			case <-time.After(20 * time.Millisecond):
+			case <-ctx.Done():
+				return nil, ctx.Err()
+			}
+			if h.stuck[id] {
+				<-ctx.Done()
+				return nil, ctx.Err()
+			}
 			take(part, true)
-			return share.Partition{
-				Leave: func(context.Context) { time.Sleep(100 * time.Millisecond); take(part, false) },
-				Stop:  func() { take(part, false) },
-			}, nil
+			return taken{func() { take(part, false) }}, nil
 		},
 	})
 	go func() {
@@ -203,6 +219,43 @@ func TestShares(t *testing.T) {
 		h.divided("two at the same moment", e, f)
 		e.stop()
 		f.stop()
+	})
+}
+
+// TestStuck has a persister that says it is there and cannot begin a partition: the others have all of them, and when it can again its
+// part is its own.
+func TestStuck(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		h := newHall(t)
+		h.stuck["a"] = true
+		a := h.start("a", false)
+		time.Sleep(100 * time.Millisecond)
+		b := h.start("b", false)
+		time.Sleep(20 * time.Second)
+		h.divided("one is stuck", b)
+		time.Sleep(5 * time.Minute)
+		h.stuck["a"] = false
+		time.Sleep(2 * time.Minute)
+		h.divided("and is not any more", a, b)
+		a.stop()
+		b.stop()
+	})
+}
+
+// TestLateAnswers has those that are there answer late: the one that comes begins nothing that they hold.
+func TestLateAnswers(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		h := newHall(t)
+		h.slow = 700 * time.Millisecond
+		a := h.start("a", false)
+		time.Sleep(10 * time.Second)
+		b := h.start("b", false)
+		time.Sleep(20 * time.Second)
+		h.divided("two", a, b)
+		must.Same(t, h.max, 1, "%d consumed a partition at the same time, want %d")
+		a.stop()
+		b.stop()
+		time.Sleep(time.Minute) // what is said still arrives
 	})
 }
 

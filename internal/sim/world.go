@@ -200,26 +200,15 @@ func (p *persister) run() error {
 	g.Go(func() error { return ps.Run(ctx) })
 	sh := share.New(share.Config{
 		ID: p.name, Peers: p.peers(conn), Partitions: usedPartitions, Log: p.w.log,
-		Begin: func(ctx context.Context, part int) (share.Partition, error) {
-			var c *natsio.Consumed
-			err := retry.Do(ctx, nil, func() (err error) {
-				c, err = conn.Events().Consume(ctx, part, begin, func(d natsio.Delivery) {
-					ps.Deliver(ctx, persist.Message{
-						Subject: d.Subject, Data: d.Data, Seq: d.Seq, Stored: d.Stored, Partition: d.Partition, Link: d.Link,
-						Open: d.Open, Term: d.Term, Ack: d.Ack, Working: d.Working,
-					})
-				})
+		Begin: func(ctx context.Context, part int) (of share.Partition, err error) {
+			err = retry.Do(ctx, nil, func() error {
+				of, err = persistnats.Consume(ctx, conn.Events(), ps, part, begin)
 				return err
 			})
-			if err != nil {
-				return share.Partition{}, err
+			if err == nil {
+				p.began.Store(true)
 			}
-			p.began.Store(true)
-			return share.Partition{Stop: c.Stop, Leave: func(ctx context.Context) {
-				c.Drain()
-				ps.Leave(ctx, part)
-				c.Stop()
-			}}, nil
+			return of, err
 		},
 	})
 	g.Go(func() error { return sh.Run(ctx) })
