@@ -37,7 +37,7 @@ func (d *draft) prompts(lang dialect.Dialect, st *threads.State, items []events.
 		if !ok || d.recordsInCommit() >= maxPrompts || slices.Contains(others, p.ID) {
 			continue
 		}
-		r := record.Prompt{Prompt: p, Dialect: lang.Name(), Asked: events.Believed(st.Timestamp, d.e.stored())}
+		r := record.Prompt{Prompt: p, Dialect: lang.Name(), Asked: events.Believed(st.Timestamp, d.e.stored()), Life: d.began()}
 		if st.Entry.Count == int64(len(items)) {
 			r.Item = st.Entry.First + int64(i)
 		}
@@ -134,7 +134,16 @@ func (d *draft) mayAsk(ctx context.Context, a addition, items []events.Item) err
 	return nil
 }
 
-// asked is the prompt of an id that the thread has, open or else settled; nil: none can be read.
+// began is where in EVENTS the thread began, or begins with this event.
+func (d *draft) began() uint64 {
+	if d.st.Head.Start.IsZero() {
+		return d.e.At
+	}
+	return d.st.Head.Began
+}
+
+// asked is the prompt of an id that the thread has, open or else settled; nil: none can be read. One that an earlier thread of its name
+// settled is none of it (SPEC P12).
 func (d *draft) asked(ctx context.Context, id string) (*record.Prompt, error) {
 	if err := d.w.Settle(ctx, d.st.Key); err != nil {
 		return nil, err
@@ -144,7 +153,7 @@ func (d *draft) asked(ctx context.Context, id string) (*record.Prompt, error) {
 		return nil, err
 	}
 	for _, r := range rs {
-		if p, err := record.DecodePrompt(r.Value); r.Exists() && err == nil {
+		if p, err := record.DecodePrompt(r.Value); r.Exists() && err == nil && p.InLife(d.began()) {
 			return &p, nil
 		}
 	}
@@ -196,7 +205,7 @@ func (d *draft) answer(ctx context.Context, a events.Answer) error {
 		return err
 	}
 	if !rs[0].Exists() {
-		if !rs[1].Exists() {
+		if p, err := record.DecodePrompt(rs[1].Value); !rs[1].Exists() || err == nil && !p.InLife(d.began()) {
 			return fmt.Errorf("%w: %q in %s", ErrNoPrompt, a.Prompt, t)
 		}
 		d.pass()

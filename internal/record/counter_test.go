@@ -54,6 +54,27 @@ func TestPromptRecord(t *testing.T) {
 	if err != nil || string(got.Encode()) != string(p.Encode()) || !got.Settled() || got.Deadline != 9 || string(got.Answer) != "true" || got.Seq != 6 {
 		t.Errorf("DecodePrompt = %+v, %v, want %+v", got, err, p)
 	}
+	p.Life = 1 << 40
+	if got, err := record.DecodePrompt(p.Encode()); err != nil || got.Life != p.Life {
+		t.Errorf("DecodePrompt = %+v, %v, want the life %d", got, err, p.Life)
+	}
+}
+
+// TestPromptOfALife: prompts of an id are one question in one life of their thread, and where that is not known, if they ask the same.
+func TestPromptOfALife(t *testing.T) {
+	with := func(life uint64, text string) record.Prompt {
+		q, _ := events.ParsePrompt(events.Prompt{ID: "p", Kind: "approval", Text: text}.Item())
+		return record.Prompt{Prompt: q, Dialect: "item", Life: life}
+	}
+	for _, c := range []struct {
+		a, b uint64
+		text string
+		want bool
+	}{{7, 7, "?", true}, {7, 9, "?", false}, {0, 9, "?", true}, {7, 0, "?", true}, {0, 9, "!", false}} {
+		if got := with(c.a, "?").IsOf(with(c.b, c.text)); got != c.want {
+			t.Errorf("IsOf of the lives %d and %d, asked ? and %s = %v, want %v", c.a, c.b, c.text, got, c.want)
+		}
+	}
 }
 
 // What comes back from the store may be anything: a decoder answers with a value or an error.

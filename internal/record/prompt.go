@@ -18,6 +18,9 @@ type Prompt struct {
 	Dialect       string // of the entry that asked
 	Item          int64  // number of the item that asked; 0 = unknown
 	Asked         int64  // Unix milliseconds
+	// Life is the stream sequence of the event that began the thread that asked (threads.Head.Began): an earlier thread of its name has
+	// another one. 0: a version wrote it that did not say so.
+	Life uint64
 
 	// Of a settled one.
 	events.Resolution
@@ -30,8 +33,12 @@ func (p Prompt) Settled() bool { return p.Outcome != "" }
 
 // Encode is the value's bytes.
 func (p Prompt) Encode() []byte {
-	return encode(version, p.ID, p.Kind, p.Text, p.Deadline, p.Body, p.Dialect, p.Item, p.Asked,
-		p.Outcome, p.By, p.At, []byte(p.Answer), p.Producer, p.Seq)
+	fields := []any{version, p.ID, p.Kind, p.Text, p.Deadline, p.Body, p.Dialect, p.Item, p.Asked,
+		p.Outcome, p.By, p.At, []byte(p.Answer), p.Producer, p.Seq}
+	if p.Life != 0 {
+		fields = append(fields, p.Life)
+	}
+	return encode(fields...)
 }
 
 // DecodePrompt reads the value of a prompt's record.
@@ -41,7 +48,22 @@ func DecodePrompt(b []byte) (p Prompt, err error) {
 	p.Dialect, p.Item, p.Asked = r.string(), r.int(), r.int()
 	p.Outcome, p.By, p.At, p.Answer = r.string(), r.string(), r.int(), read(r, r.dec.DecodeBytes)
 	p.Producer, p.Seq = r.string(), uint64(r.int())
+	if r.err == nil && r.members > 15 {
+		p.Life = uint64(r.int())
+	}
 	return p, r.err
+}
+
+// InLife reports whether the thread that a life began asked, as far as both are known; 0 is unknown.
+func (p Prompt) InLife(life uint64) bool { return p.Life == 0 || life == 0 || p.Life == life }
+
+// IsOf reports whether two prompts of an id are of one life of their thread, or, where one of them does not say which, may be: then it is one
+// question.
+func (p Prompt) IsOf(q Prompt) bool {
+	if p.Life != 0 && q.Life != 0 {
+		return p.Life == q.Life
+	}
+	return p.Asks(q.Prompt)
 }
 
 // Asks reports whether q is the question that p was, but for its deadline, which each attempt counts anew. Where p does

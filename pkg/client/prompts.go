@@ -23,7 +23,7 @@ type Prompt struct {
 	events.Prompt
 	Item       int64 // number of the item that asks; 0 = unknown
 	Asked      int64 // Unix milliseconds
-	Answerable bool  // false: a transcript tells of it, and it is answered where its agent runs
+	Answerable bool  // false: a transcript tells of it, and it is answered where its agent runs; or its thread has ended
 	// Resolution is how it was settled; its Outcome is "" while it waits.
 	Resolution events.Resolution
 }
@@ -77,10 +77,43 @@ func promptOf(t events.Thread, p record.Prompt) Prompt {
 // Prompt finds a prompt, open or settled. ErrNoPrompt: there is none of that id.
 func (c *Client) Prompt(ctx context.Context, t events.Thread, id string) (Prompt, error) {
 	r, err := c.prompt(ctx, t, id)
-	return promptOf(t, r), err
+	p := promptOf(t, r)
+	if err == nil && p.Answerable && !r.Settled() {
+		head, none := c.Thread(ctx, t)
+		p.Answerable = none != nil || head.Status != threads.StatusCompleted
+	}
+	return p, err
 }
 
+// prompt finds the prompt of an id that a thread asked itself: how an earlier thread of its name settled one says nothing of it (SPEC P12).
 func (c *Client) prompt(ctx context.Context, t events.Thread, id string) (record.Prompt, error) {
+	p, err := c.storedPrompt(ctx, t, id)
+	if err != nil || !p.Settled() { // a thread whose prompt waits keeps its name
+		return p, err
+	}
+	life, err := c.lifeOf(ctx, t) // behind the record, and so no older
+	if errors.Is(err, threads.ErrNoThread) || err == nil && !p.InLife(life) {
+		return record.Prompt{}, noPrompt(t, id)
+	}
+	return p, err
+}
+
+// lifeOf is where in SPOOL_EVENTS the thread of a name begins; 0: it is not known, or the thread has another name now. threads.ErrNoThread: there
+// is none.
+func (c *Client) lifeOf(ctx context.Context, t events.Thread) (uint64, error) {
+	head, err := c.Thread(ctx, t)
+	if errors.As(err, new(*Renamed)) || isUnreadable(err) {
+		return 0, nil
+	}
+	return head.Began, err
+}
+
+func noPrompt(t events.Thread, id string) error {
+	return fmt.Errorf("%w: %q in %s", ErrNoPrompt, id, t)
+}
+
+// storedPrompt reads the prompt of an id that is stored under a thread's name.
+func (c *Client) storedPrompt(ctx context.Context, t events.Thread, id string) (record.Prompt, error) {
 	if err := t.Validate(); err != nil {
 		return record.Prompt{}, err
 	}
@@ -93,23 +126,30 @@ func (c *Client) prompt(ctx context.Context, t events.Thread, id string) (record
 			return record.DecodePrompt(r.Value)
 		}
 	}
-	return record.Prompt{}, fmt.Errorf("%w: %q in %s", ErrNoPrompt, id, t)
+	return record.Prompt{}, noPrompt(t, id)
 }
 
 // CheckPrompt reports whether a question may be asked under its id: nil where it was asked already, ErrNoPrompt where
 // none was, ErrPromptTaken where another one was. Kind, text and body make the question, not the deadline.
 func (c *Client) CheckPrompt(ctx context.Context, t events.Thread, p events.Prompt) error {
+	_, err := c.samePrompt(ctx, t, p)
+	return err
+}
+
+// samePrompt is the prompt under the id of a question, with the errors of CheckPrompt.
+func (c *Client) samePrompt(ctx context.Context, t events.Thread, p events.Prompt) (record.Prompt, error) {
 	stored, err := c.prompt(ctx, t, p.ID)
 	if err == nil && !stored.Asks(p) {
 		err = fmt.Errorf("%w: %q in %s: ask under an id of its own", ErrPromptTaken, p.ID, t)
 	}
-	return err
+	return stored, err
 }
 
 // Ask puts a question to a person and waits for the answer. With an ID of the caller's own it can be asked again after a
 // crash: a prompt that is open is waited for, and one that is settled is answered at once. At its deadline Ask settles it.
 // The prompt stays open when ctx ends. ErrPromptTaken: its ID is that of another question.
-// ErrEnded: the thread takes none.
+// ErrEnded: the thread takes none, or takes none any more. ErrRemoved: the thread that was asked in is removed, or its session: nothing that
+// has the name since answers.
 func (c *Client) Ask(ctx context.Context, t events.Thread, p events.Prompt) (events.Resolution, error) {
 	if p.ID == "" {
 		p.ID = ulid.Make().String()
@@ -117,34 +157,34 @@ func (c *Client) Ask(ctx context.Context, t events.Thread, p events.Prompt) (eve
 	if err := checkPrompt(p); err != nil {
 		return events.Resolution{}, err
 	}
-	err := c.CheckPrompt(ctx, t, p)
+	asked, err := c.samePrompt(ctx, t, p)
 	if errors.Is(err, ErrNoPrompt) {
-		err = c.askFirst(ctx, t, p)
+		asked, err = c.askFirst(ctx, t, p)
 	}
 	if err != nil {
 		return events.Resolution{}, fmt.Errorf("ask %q in %s: %w", p.ID, t, err)
 	}
-	return c.AwaitAnswer(ctx, t, p.ID)
+	return c.awaitAnswer(ctx, t, asked)
 }
 
 // askFirst publishes a question that was not asked before, as far as is known: another one may come under its id
 // meanwhile, or the end of the thread.
-func (c *Client) askFirst(ctx context.Context, t events.Thread, p events.Prompt) error {
+func (c *Client) askFirst(ctx context.Context, t events.Thread, p events.Prompt) (asked record.Prompt, err error) {
 	if err := c.Takes(ctx, t); err != nil {
-		return err
+		return asked, err
 	}
 	pub := c.Publisher(PublisherConfig{})
-	err := pub.Publish(ctx, Entry{Thread: t, Dialect: "item", Body: p.Item().JSON(), Time: time.Now().UnixMilli()})
+	err = pub.Publish(ctx, Entry{Thread: t, Dialect: "item", Body: p.Item().JSON(), Time: time.Now().UnixMilli()})
 	if err == nil {
 		err = c.awaitStored(ctx, t, pub.Producer(), 0, 1)
 	}
 	if err == nil {
-		err = c.CheckPrompt(ctx, t, p)
+		asked, err = c.samePrompt(ctx, t, p)
 	}
 	if errors.Is(err, ErrNoPrompt) {
 		err = cmp.Or(c.Takes(ctx, t), err)
 	}
-	return err
+	return asked, err
 }
 
 // maxPromptBody is the most bytes of the further members of a prompt.
@@ -182,8 +222,19 @@ func asksSomething(p events.Prompt) error {
 const lookAgain = 15 * time.Second
 
 // AwaitAnswer waits until a prompt is settled, settles it at its deadline, and says how. ErrNoPrompt: there is no such
-// prompt. ErrEnded: its thread has ended, which is noticed within 15 seconds.
+// prompt. ErrEnded: its thread has ended. ErrRemoved: its thread or session was removed, whatever has its name since. Both are noticed within
+// 15 seconds.
 func (c *Client) AwaitAnswer(ctx context.Context, t events.Thread, id string) (events.Resolution, error) {
+	asked, err := c.prompt(ctx, t, id)
+	if err != nil {
+		return events.Resolution{}, err
+	}
+	return c.awaitAnswer(ctx, t, asked)
+}
+
+// awaitAnswer is AwaitAnswer for a prompt as it was found.
+func (c *Client) awaitAnswer(ctx context.Context, t events.Thread, asked record.Prompt) (events.Resolution, error) {
+	id := asked.ID
 	ctx, cancel := context.WithCancel(ctx)
 	news := make(chan struct{}, 1)
 	tell := func() {
@@ -205,7 +256,10 @@ func (c *Client) AwaitAnswer(ctx context.Context, t events.Thread, id string) (e
 		}
 	})
 	for {
-		p, err := c.prompt(ctx, t, id)
+		p, err := c.storedPrompt(ctx, t, id)
+		if err == nil && !p.IsOf(asked) || errors.Is(err, ErrNoPrompt) {
+			return events.Resolution{}, c.lost(ctx, t, asked, err)
+		}
 		if err != nil || p.Settled() {
 			return p.Resolution, err
 		}
@@ -216,11 +270,14 @@ func (c *Client) AwaitAnswer(ctx context.Context, t events.Thread, id string) (e
 		if p.Deadline != 0 {
 			left := time.Until(time.UnixMilli(p.Deadline))
 			if left <= 0 {
-				r, err := c.Answer(ctx, t, events.Answer{Prompt: id, Expired: true})
-				if errors.Is(err, ErrAnswered) {
-					err = nil
+				_, err := c.Answer(ctx, t, events.Answer{Prompt: id, Expired: true})
+				if err == nil || errors.Is(err, ErrAnswered) {
+					continue // its record says how
 				}
-				return r, err
+				if now, look := c.storedPrompt(ctx, t, id); look == nil && now.IsOf(asked) {
+					return events.Resolution{}, err
+				}
+				continue // it is not there any more
 			}
 			wait = min(wait, left)
 		}
@@ -236,8 +293,22 @@ func (c *Client) AwaitAnswer(ctx context.Context, t events.Thread, id string) (e
 	}
 }
 
+// lost says why a prompt that was asked is not found, or another one is: found is nil then.
+func (c *Client) lost(ctx context.Context, t events.Thread, asked record.Prompt, found error) error {
+	if found != nil {
+		life, err := c.lifeOf(ctx, t)
+		if err == nil && asked.InLife(life) {
+			return found // a transcript settled it
+		}
+		if err != nil && !errors.Is(err, threads.ErrNoThread) {
+			return err
+		}
+	}
+	return fmt.Errorf("prompt %q was %w: %s", asked.ID, ErrRemoved, t)
+}
+
 // Answer settles a prompt and returns how it was settled. ErrNoPrompt: there is none of that id. ErrAnswered: another answer
-// was first, or the deadline has passed; the resolution is that one. ErrEnded: its thread has ended.
+// was first, or the deadline has passed; the resolution is that one. ErrEnded: its thread has ended. ErrRemoved: it was removed meanwhile.
 func (c *Client) Answer(ctx context.Context, t events.Thread, a events.Answer) (events.Resolution, error) {
 	claimed := a.By
 	a.By = cmp.Or(events.UserFrom(ctx), a.By)
@@ -268,7 +339,11 @@ func (c *Client) Answer(ctx context.Context, t events.Thread, a events.Answer) (
 	if err := c.awaitStored(ctx, t, pub.Producer(), 0, 1); err != nil {
 		return events.Resolution{}, err
 	}
-	if p, err = c.prompt(ctx, t, a.Prompt); err != nil {
+	open := p
+	if p, err = c.storedPrompt(ctx, t, a.Prompt); err == nil && !p.IsOf(open) || errors.Is(err, ErrNoPrompt) {
+		err = c.lost(ctx, t, open, err)
+	}
+	if err != nil {
 		return events.Resolution{}, err
 	}
 	if p.Producer == pub.Producer() && (p.By != events.ByDeadline || a.Expired) {

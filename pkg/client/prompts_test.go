@@ -1,0 +1,180 @@
+package client_test
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"testing"
+	"time"
+
+	"spool/internal/must"
+	"spool/pkg/client"
+	"spool/pkg/events"
+)
+
+// resolved is what whoever asked was told.
+type resolved struct {
+	events.Resolution
+	err error
+}
+
+// ask asks in the background, and returns once the question waits for its answer.
+func (r *rig) ask(ctx context.Context, t *testing.T, th events.Thread, p events.Prompt) <-chan resolved {
+	t.Helper()
+	done := make(chan resolved, 1)
+	go func() {
+		res, err := r.Ask(ctx, th, p)
+		done <- resolved{res, err}
+	}()
+	for {
+		got, err := r.Prompt(ctx, th, p.ID)
+		if err == nil && got.Text == p.Text && got.Resolution.Outcome == "" {
+			return done
+		}
+		select {
+		case early := <-done:
+			t.Fatalf("Ask = %+v, want that it waits", early)
+		case <-ctx.Done():
+			t.Fatalf("prompt %q is not open: %+v, %v", p.ID, got, err)
+		case <-time.After(5 * time.Millisecond):
+		}
+	}
+}
+
+// begin makes a thread with one entry.
+func (r *rig) begin(ctx context.Context, t *testing.T, th events.Thread) {
+	t.Helper()
+	pub := r.Publisher(client.PublisherConfig{})
+	must.Do(t, pub.Publish(ctx, post(th, "1")))
+	must.Do(t, r.Await(ctx, th, pub.Producer(), 0, 1))
+}
+
+// TestAnswerOfAnotherLife: who asked in a session that was deleted is not told the answer of the session that has its name now, whether that
+// asks something else under the id or the same (SPEC P12).
+func TestAnswerOfAnotherLife(t *testing.T) {
+	for text, anew := range map[string]string{"Drop the database?": "May I say hello?", "Deploy?": "Deploy?"} {
+		t.Run(anew, func(t *testing.T) {
+			t.Parallel()
+			r, th := newRig(t), thread("s")
+			ctx, cancel := context.WithTimeout(t.Context(), 30*time.Second)
+			defer cancel()
+			old := r.ask(ctx, t, th, events.Prompt{ID: "p", Kind: events.PromptApproval, Text: text})
+			must.Get(r.DeleteSession(ctx, "s", client.Deletion{}))(t)
+			q := events.Prompt{ID: "p", Kind: events.PromptApproval, Text: anew}
+			now := r.ask(ctx, t, th, q)
+			must.Get(r.Answer(ctx, th, events.Answer{Prompt: "p", Answer: json.RawMessage("true"), By: "mira"}))(t)
+			if got := <-now; got.err != nil || got.Outcome != events.OutcomeApproved {
+				t.Errorf("who asks now = %+v, want an approval", got)
+			}
+			if got := <-old; got.Outcome != "" || !errors.Is(got.err, client.ErrRemoved) {
+				t.Errorf("who asked in the deleted session = %+v, want ErrRemoved", got)
+			}
+		})
+	}
+}
+
+// TestAskerOfARemovedSession: whoever waits in a session that is deleted learns it at the deadline, at the latest.
+func TestAskerOfARemovedSession(t *testing.T) {
+	r, th := newRig(t), thread("s")
+	ctx, cancel := context.WithTimeout(t.Context(), 30*time.Second)
+	defer cancel()
+	p := events.Prompt{ID: "p", Kind: events.PromptApproval, Text: "Deploy?", Deadline: time.Now().Add(3 * time.Second).UnixMilli()}
+	old := r.ask(ctx, t, th, p)
+	must.Get(r.DeleteSession(ctx, "s", client.Deletion{}))(t)
+	if got := <-old; got.Outcome != "" || !errors.Is(got.err, client.ErrRemoved) {
+		t.Errorf("who asked in the deleted session = %+v, want ErrRemoved", got)
+	}
+}
+
+// TestAskedInTheNextThread: how a question was settled in a thread that was removed says nothing of the same question in the next thread of
+// its name (SPEC P12).
+func TestAskedInTheNextThread(t *testing.T) {
+	r, th := newRig(t), thread("s")
+	ctx, cancel := context.WithTimeout(t.Context(), 30*time.Second)
+	defer cancel()
+	r.begin(ctx, t, events.Thread{Session: "s", Name: "other"})
+	approve := events.Answer{Prompt: "p", Answer: json.RawMessage("true"), By: "mira"}
+	deploy := events.Prompt{ID: "p", Kind: events.PromptApproval, Text: "Deploy?"}
+	first := r.ask(ctx, t, th, deploy)
+	must.Get(r.Answer(ctx, th, approve))(t)
+	if got := <-first; got.err != nil || got.Outcome != events.OutcomeApproved {
+		t.Fatalf("Ask = %+v, want an approval", got)
+	}
+	must.Do(t, r.Remove(ctx, th))
+	if _, err := r.Prompt(ctx, th, "p"); !errors.Is(err, client.ErrNoPrompt) {
+		t.Errorf("Prompt of a removed thread = %v, want ErrNoPrompt", err)
+	}
+	again := r.ask(ctx, t, th, deploy)
+	if res := must.Get(r.Answer(ctx, th, events.Answer{Prompt: "p", Answer: json.RawMessage("false"), By: "sam"}))(t); res.By != "sam" {
+		t.Errorf("Answer = %+v, want that of sam", res)
+	}
+	if got := <-again; got.err != nil || got.Outcome != events.OutcomeDenied {
+		t.Errorf("asked in the next thread = %+v, want a denial", got)
+	}
+	must.Do(t, r.Remove(ctx, th))
+	other := r.ask(ctx, t, th, events.Prompt{ID: "p", Kind: events.PromptText, Text: "Which?"}) // another question may have the id
+	must.Get(r.Answer(ctx, th, events.Answer{Prompt: "p", Answer: json.RawMessage(`"that"`), By: "mira"}))(t)
+	if got := <-other; got.err != nil || got.Outcome != events.OutcomeAnswered {
+		t.Errorf("another question = %+v, want an answer", got)
+	}
+}
+
+// TestAnswerPastTheClient: an answer to what was settled in a removed thread is a dead letter of the next one, though no client looked first.
+func TestAnswerPastTheClient(t *testing.T) {
+	r, th := newRig(t), thread("s")
+	ctx, cancel := context.WithTimeout(t.Context(), 30*time.Second)
+	defer cancel()
+	r.begin(ctx, t, events.Thread{Session: "s", Name: "other"})
+	first := r.ask(ctx, t, th, events.Prompt{ID: "p", Kind: events.PromptApproval, Text: "Deploy?"})
+	op := events.Answer{Prompt: "p", Answer: json.RawMessage("true"), By: "mira"}
+	must.Get(r.Answer(ctx, th, op))(t)
+	<-first
+	must.Do(t, r.Remove(ctx, th))
+	r.begin(ctx, t, th)
+	pub := r.Publisher(client.PublisherConfig{})
+	must.Do(t, pub.Control(ctx, th, 1, events.Control{Op: events.OpAnswer, Answer: &op}))
+	if err := r.Await(ctx, th, pub.Producer(), 0, 1); !errors.Is(err, client.ErrRefused) && err != nil {
+		t.Errorf("Await = %v", err)
+	}
+	letters := must.Get(r.DeadLetters(ctx, "s"))(t)
+	if len(letters) != 1 {
+		t.Errorf("%d dead letters, want the answer", len(letters))
+	}
+}
+
+// TestRenamedBehindAnAnswer: who asked in a thread that has another name by now is told the answer.
+func TestRenamedBehindAnAnswer(t *testing.T) {
+	r, th := newRig(t), thread("s")
+	ctx, cancel := context.WithTimeout(t.Context(), 30*time.Second)
+	defer cancel()
+	p := events.Prompt{ID: "p", Kind: events.PromptApproval, Text: "Deploy?"}
+	first := r.ask(ctx, t, th, p)
+	must.Get(r.Answer(ctx, th, events.Answer{Prompt: "p", Answer: json.RawMessage("true"), By: "mira"}))(t)
+	<-first
+	must.Do(t, r.Rename(ctx, th, "elsewhere"))
+	if got, err := r.AwaitAnswer(ctx, th, "p"); err != nil || got.Outcome != events.OutcomeApproved {
+		t.Errorf("AwaitAnswer = %+v, %v, want an approval", got, err)
+	}
+}
+
+// TestPromptOfAnEndedThread: nobody can answer it, and it says so.
+func TestPromptOfAnEndedThread(t *testing.T) {
+	r, th := newRig(t), thread("s")
+	ctx, cancel := context.WithTimeout(t.Context(), 30*time.Second)
+	defer cancel()
+	p := events.Prompt{ID: "p", Kind: events.PromptApproval, Text: "Deploy?", Deadline: time.Now().Add(3 * time.Second).UnixMilli()}
+	done := r.ask(ctx, t, th, p)
+	if got := must.Get(r.Prompt(ctx, th, "p"))(t); !got.Answerable {
+		t.Errorf("Prompt = %+v, want that it is answerable", got)
+	}
+	must.Do(t, r.End(ctx, th, events.End{}))
+	if got := <-done; !errors.Is(got.err, client.ErrEnded) {
+		t.Errorf("Ask = %+v, want ErrEnded", got)
+	}
+	if got := must.Get(r.Prompt(ctx, th, "p"))(t); got.Answerable {
+		t.Errorf("Prompt of an ended thread = %+v, want that it is not answerable", got)
+	}
+	if _, err := r.Answer(ctx, th, events.Answer{Prompt: "p", Answer: json.RawMessage("true")}); !errors.Is(err, client.ErrEnded) {
+		t.Errorf("Answer = %v, want ErrEnded", err)
+	}
+}
