@@ -103,7 +103,7 @@ var rules = []rule{
 	{adapt, []string{"internal/httpapi"},
 		slices.Concat(layer0, layer1, []string{
 			"internal/access", "internal/reload", "internal/natsio", "internal/natsadmin", "internal/offline", "internal/web", "internal/history",
-			"pkg/client",
+			"internal/dstreams", "pkg/client",
 		}), []string{any_}},
 
 	{adapt, []string{"internal/history"}, slices.Concat(layer0, layer1, []string{"internal/natsio", "pkg/client"}), []string{any_}},

@@ -50,11 +50,7 @@ func (h *Handler) parseCreate(hdr http.Header) (c creating, err error) {
 		}
 		return c, nil
 	}
-	u, err := url.Parse(from)
-	if err != nil {
-		return c, refuse(http.StatusBadRequest, fmt.Sprintf("%s %.200q: want the path of a stream", hdrForked, from))
-	}
-	if c.source, err = h.threadAt(u.Path); err != nil {
+	if c.source, err = SourceAt(h.cfg.Prefix, from); err != nil {
 		return c, err
 	}
 	if sub != "" {

@@ -122,7 +122,7 @@ func (h *Handler) serve(w http.ResponseWriter, r *http.Request) error {
 		w.WriteHeader(http.StatusNoContent)
 		return nil
 	}
-	t, err := h.threadAt(r.URL.Path)
+	t, err := ThreadAt(h.cfg.Prefix, r.URL.Path)
 	if err != nil {
 		return err
 	}
@@ -140,14 +140,6 @@ func (h *Handler) serve(w http.ResponseWriter, r *http.Request) error {
 	}
 	w.Header().Set("Allow", methods)
 	return refuse(http.StatusMethodNotAllowed, r.Method+": use "+methods)
-}
-
-func (h *Handler) threadAt(path string) (events.Thread, error) {
-	name, ok := strings.CutPrefix(path, h.cfg.Prefix)
-	if !ok {
-		return events.Thread{}, refuse(http.StatusNotFound, fmt.Sprintf("no stream at %.200q: streams are at %sNAME", path, h.cfg.Prefix))
-	}
-	return threadOf(name)
 }
 
 // refusal is an answer that is an error.

@@ -4,6 +4,7 @@ import (
 	"encoding/base64"
 	"fmt"
 	"net/http"
+	"net/url"
 	"strings"
 
 	"spool/pkg/events"
@@ -19,6 +20,24 @@ const (
 
 // maxName is the longest name that is not a thread's own, in bytes.
 const maxName = (first + events.MaxToken - len(inThread)) * 3 / 4
+
+// ThreadAt is the thread that the stream at a path is stored in, where streams are below prefix. Errors say what is wrong with its name.
+func ThreadAt(prefix, path string) (events.Thread, error) {
+	name, ok := strings.CutPrefix(path, prefix)
+	if !ok {
+		return events.Thread{}, refuse(http.StatusNotFound, fmt.Sprintf("no stream at %.200q: streams are at %sNAME", path, prefix))
+	}
+	return threadOf(name)
+}
+
+// SourceAt is the thread of the stream that a new one begins with, as the header Stream-Forked-From of its PUT names it.
+func SourceAt(prefix, from string) (events.Thread, error) {
+	u, err := url.Parse(from)
+	if err != nil {
+		return events.Thread{}, refuse(http.StatusBadRequest, fmt.Sprintf("%s %.200q: want the path of a stream", hdrForked, from))
+	}
+	return ThreadAt(prefix, u.Path)
+}
 
 func threadOf(name string) (events.Thread, error) {
 	t, err := events.ParseThread(name)

@@ -99,6 +99,25 @@ func TestScopes(t *testing.T) {
 	}
 }
 
+// TestStreamsOfANarrowToken: a token for some sessions makes no stream of another session's, however that one's path is written.
+func TestStreamsOfANarrowToken(t *testing.T) {
+	said := http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) { fmt.Fprint(w, r.URL.Path) })
+	url := start(t, httpapi.Config{Publisher: &sink{}, Tokens: tokens(t), Streams: said})
+	for from, want := range map[string]int{
+		"/v1/stream/ci-1": 200, "/v1/stream/ci-1/t": 200, "/v1/stream/ci%2D1": 200, "": 200,
+		"/v1/stream/prod": 403, "/v1/stream/p%72od": 403, "/v1/stream/ci-1/a/b": 403, "/v1/stream/ci-1%00": 403, "/v1/stream/ci-1/../prod": 403,
+		"ci-1": 403, "/v1/stream/": 403, "%": 403, "http://other/v1/stream/prod": 403, "/v1/stream/_ds-Y2k": 403,
+	} {
+		header := map[string]string{"Authorization": "Bearer " + narrow}
+		if from != "" {
+			header["Stream-Forked-From"] = from
+		}
+		if status, _, body := do(t, url, request{method: "PUT", path: "/v1/stream/ci-2", header: header}); status != want {
+			t.Errorf("a fork of %q = %d %s, want %d", from, status, body, want)
+		}
+	}
+}
+
 // A token for some sessions learns of no other, whatever way leads there.
 func TestNarrowToken(t *testing.T) {
 	_, ctx, cl, url := worldOn(t, httpapi.Config{Tokens: tokens(t)})

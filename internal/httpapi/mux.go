@@ -10,7 +10,7 @@ import (
 	"strings"
 
 	"spool/internal/access"
-	"spool/pkg/events"
+	"spool/internal/dstreams"
 )
 
 // routes are those that this process serves.
@@ -177,20 +177,22 @@ const (
 	headerSource = "Stream-Forked-From" // a stream that a new one begins with
 )
 
-// ofStream lets a token for some sessions only at streams that are named after these: any other name may be of any session.
+// ofStream lets a token for some sessions only at streams that are stored in these, and charges the session that a stream is stored in.
 func (a *api) ofStream(next http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		grant := access.From(r.Context())
-		for _, path := range []string{r.URL.Path, r.Header.Get(headerSource)} {
-			t, err := events.ParseThread(strings.TrimPrefix(path, streamPath))
-			if path != "" && !grant.Everything() && (err != nil || !grant.Session(t.Session)) {
-				refuse(w, http.StatusForbidden,
-					"the token "+grant.Name+" is not for this stream: it is for those of sessions that begin with "+strings.Join(grant.Sessions, ", "))
-				return
-			}
+		t, bad := dstreams.ThreadAt(streamPath, r.URL.Path)
+		may := grant.Everything() || bad == nil && grant.Session(t.Session)
+		if from := r.Header.Get(headerSource); from != "" && !grant.Everything() {
+			source, err := dstreams.SourceAt(streamPath, from)
+			may = may && err == nil && grant.Session(source.Session)
 		}
-		if r.Method == http.MethodPut || r.Method == http.MethodPost {
-			t, _ := events.ParseThread(strings.TrimPrefix(r.URL.Path, streamPath))
+		if !may {
+			refuse(w, http.StatusForbidden,
+				"the token "+grant.Name+" is not for this stream: it is for those of sessions that begin with "+strings.Join(grant.Sessions, ", "))
+			return
+		}
+		if bad == nil && (r.Method == http.MethodPut || r.Method == http.MethodPost) { // a stream without a name is refused, and stores nothing
 			if err := a.charge(r, t.Session, false); err != nil {
 				a.fail(w, r, err)
 				return

@@ -13,8 +13,10 @@ import (
 	"time"
 
 	"spool/internal/apply"
+	"spool/internal/dstreams"
 	"spool/internal/httpapi"
 	"spool/internal/must"
+	"spool/internal/natstest"
 	"spool/internal/persist"
 	"spool/internal/quota"
 	"spool/internal/record"
@@ -150,6 +152,56 @@ func TestQuotaOfAStream(t *testing.T) {
 		if n := quotas.Refusals()["user_entries"]; n != int64(refused) {
 			t.Errorf("%d refusals counted, want %d", n, refused)
 		}
+	}
+}
+
+// TestNamesOfStreams: a stream may have any name that docs/streams.md allows, also where quotas hold.
+func TestNamesOfStreams(t *testing.T) {
+	conn := natstest.Conn(t)
+	cfg := httpapi.Config{Streams: dstreams.New(dstreams.On(conn, nil)), Quotas: quota.New(quota.Rates{Session: quota.Rate{Entries: 100}})}
+	_, _, _, url := worldOver(t, conn, cfg, service.PersisterConfig{})
+	for _, name := range []string{
+		"notes", "s/t", "notes.txt", "%C3%A4", "a%20b", "a.b/c", "a/b.c", "a/b/c", strings.Repeat("x", 129), strings.Repeat("x", 188), "_ds-x",
+	} {
+		q := request{method: "PUT", path: "/v1/stream/" + name, kind: "text/plain", body: "hi"}
+		if status, _, body := do(t, url, q); status != 201 {
+			t.Errorf("PUT %.20s = %d %s, want 201", name, status, body)
+		}
+		q.method = "POST"
+		if status, _, body := do(t, url, q); status != 204 {
+			t.Errorf("POST %.20s = %d %s, want 204", name, status, body)
+		}
+	}
+	q := request{method: "PUT", path: "/v1/stream/" + strings.Repeat("x", 189), kind: "text/plain", body: "hi"}
+	if status, _, body := do(t, url, q); status != 400 || !strings.Contains(body, "at most 188") {
+		t.Errorf("a name of 189 bytes = %d %s, want 400 that says how many", status, body)
+	}
+}
+
+// TestQuotaOfAnotherSession: a stream takes of the quota of the session that it is stored in, and not of one that its name begins with.
+func TestQuotaOfAnotherSession(t *testing.T) {
+	out := &sink{}
+	streams := http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { w.WriteHeader(http.StatusNoContent) })
+	url := start(t, httpapi.Config{Publisher: out, Streams: streams, Quotas: quota.New(quota.Rates{Session: quota.Rate{Entries: 3}})})
+	flood := func(name string) (refusal string) {
+		for range 20 {
+			if status, _, body := do(t, url, request{path: "/v1/stream/" + name, kind: "text/plain", body: "x"}); status == 429 {
+				return body
+			}
+		}
+		return ""
+	}
+	for _, name := range []string{"victim/x/y", "victim.", "victim/x.y"} {
+		if why := flood(name); !strings.Contains(why, "session _ds-") {
+			t.Errorf("stream %s: refusal %q, want one of the session that has it", name, why)
+		}
+	}
+	q := request{path: "/v1/sessions/victim/threads/main/entries?dialect=raw", kind: "application/json", body: "1"}
+	if status, _, body := do(t, url, q); status != 202 {
+		t.Errorf("an entry of the session victim = %d %s, want 202", status, body)
+	}
+	if why := flood("victim/x"); !strings.Contains(why, "session victim") {
+		t.Errorf("stream victim/x: refusal %q, want one of the session victim", why)
 	}
 }
 
