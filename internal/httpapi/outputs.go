@@ -64,10 +64,13 @@ func (a *api) putOutput(w http.ResponseWriter, r *http.Request, t events.Thread)
 	lease, _, err3 := number(r, "lease_ms")
 	show, _, err4 := number(r, "show")
 	_, err5 := outputEnd(r) // what the headers say of it; trailers come behind the body
+	if err3 == nil {
+		cfg.Lease, err3 = leaseOf(lease)
+	}
 	if err := errors.Join(err, err2, err3, err4, err5, checkInput(cfg.Input)); err != nil {
 		return err
 	}
-	cfg.Head, cfg.Columns, cfg.Lease = int(min(head, 1<<20)), int(min(columns, 1<<20)), time.Duration(lease)*time.Millisecond
+	cfg.Head, cfg.Columns = int(min(head, 1<<20)), int(min(columns, 1<<20))
 	cfg.Show = int(min(show, 1<<20))
 	ctl := http.NewResponseController(w)
 	cut := func() { _ = ctl.SetReadDeadline(time.Unix(1, 0)) }
@@ -80,6 +83,9 @@ func (a *api) putOutput(w http.ResponseWriter, r *http.Request, t events.Thread)
 		return err
 	}
 	out, err := a.cfg.Client.Output(r.Context(), t, cfg)
+	if errors.Is(err, events.ErrChunk) {
+		return fmt.Errorf("%w: %w", ErrRequest, err)
+	}
 	if err != nil {
 		return err
 	}

@@ -61,6 +61,14 @@ func number(r *http.Request, name string) (n int64, given bool, err error) {
 	return n, true, nil
 }
 
+// leaseOf is the lease that a request's lease_ms says; 0: it says none.
+func leaseOf(ms int64) (time.Duration, error) {
+	if ms < 0 || ms > events.MaxLease {
+		return 0, fmt.Errorf("%w: lease_ms=%d: use at most %d, which is seven days", ErrRequest, ms, int64(events.MaxLease))
+	}
+	return events.Millis(ms), nil
+}
+
 // limit reads how many are asked for at most.
 func limit(r *http.Request, usual, most int64) (int64, error) {
 	n, _, err := number(r, "limit")

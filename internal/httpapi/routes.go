@@ -255,7 +255,7 @@ var served = []route{
 			{name: "head", kind: "integer", about: "bytes of the beginning that the result shows"},
 			{name: "columns", kind: "integer", about: "longest line that the result shows, in bytes"},
 			{name: "show", kind: "integer", about: "bytes that the result shows, at most 51,200"},
-			{name: "lease_ms", kind: "integer", about: "how long it may be silent"},
+			{name: "lease_ms", kind: "integer", about: "how long it may be silent, at most 604,800,000"},
 			{name: "keep", kind: "boolean", about: "an artifact of all of it, also when the result shows it whole"},
 			{name: headerExit, kind: "integer", about: "exit code; also as a trailer", header: true},
 			{name: headerError, kind: "string", about: "true: the tool failed; also as a trailer", header: true},

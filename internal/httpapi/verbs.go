@@ -217,9 +217,12 @@ func (a *api) beginRun(w http.ResponseWriter, r *http.Request, t events.Thread) 
 	if err := read(w, r, &in); err != nil {
 		return err
 	}
+	lease, err := leaseOf(in.Lease)
+	if err != nil {
+		return err
+	}
 	run, err := a.cfg.Client.StartRun(r.Context(), t, client.RunConfig{
-		ID: in.ID, Agent: in.Agent, State: artifacts.RunStatus(in.State), Lease: time.Duration(in.Lease) * time.Millisecond,
-		Summary: in.Summary,
+		ID: in.ID, Agent: in.Agent, State: artifacts.RunStatus(in.State), Lease: lease, Summary: in.Summary,
 	})
 	if err != nil {
 		return err

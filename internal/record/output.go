@@ -67,7 +67,7 @@ type Parts struct {
 // Lease is how long the output may be silent.
 func (o Output) Lease(lease time.Duration) time.Duration {
 	if o.Start.Lease > 0 {
-		return time.Duration(o.Start.Lease) * time.Millisecond
+		return events.Millis(o.Start.Lease)
 	}
 	return lease
 }

@@ -2,6 +2,7 @@ package record_test
 
 import (
 	"errors"
+	"math"
 	"testing"
 	"time"
 
@@ -27,6 +28,11 @@ func TestOutputRecord(t *testing.T) {
 	}
 	if got := got.Lease(time.Second); got != 90*time.Second {
 		t.Errorf("Lease = %v, want its own", got)
+	}
+	for _, ms := range []int64{9223372036855, 18446744673710, 1e18, math.MaxInt64} { // programs without the SDK may say so
+		if got := (record.Output{Start: events.OutputStart{Lease: ms}}).Lease(time.Second); got < 200*365*24*time.Hour {
+			t.Errorf("Lease of %d ms = %v, want the longest", ms, got)
+		}
 	}
 	for n := range len(b) {
 		if _, err := record.DecodeOutput(b[:n]); !errors.Is(err, record.ErrValue) {

@@ -4,6 +4,7 @@ import (
 	"time"
 
 	"spool/pkg/artifacts"
+	"spool/pkg/events"
 )
 
 // Run is the value of a run's record (SPEC A6). The lease begins when the record is written, by the server's clock.
@@ -42,7 +43,7 @@ type Seen struct {
 func (s Seen) At(now time.Time) artifacts.Run {
 	r := artifacts.Run{ID: s.ID, Status: s.Status}
 	if s.Lease > 0 {
-		r.Lease = now.Add(time.Duration(s.Lease)*time.Millisecond - s.Ago)
+		r.Lease = now.Add(events.Millis(s.Lease) - s.Ago)
 	}
 	return r
 }

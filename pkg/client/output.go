@@ -33,7 +33,7 @@ type OutputConfig struct {
 
 	// Keep makes an artifact of the whole output also when the result shows all of it (SPEC A4).
 	Keep bool
-	// Lease is how long the output may be silent; 0 = what the persisters allow. A living Output is not silent.
+	// Lease is how long the output may be silent, at most seven days; 0 = what the persisters allow. A living Output is not silent.
 	Lease time.Duration
 	// Input, JSON, posts the invocation as a tool_call ahead of the output. nil: the agent posts it itself.
 	Input []byte
@@ -105,7 +105,11 @@ func (c *Client) Output(ctx context.Context, t events.Thread, cfg OutputConfig) 
 		Head: cfg.Head, Columns: cfg.Columns, Lease: cfg.Lease.Milliseconds(), Keep: cfg.Keep, Show: cfg.Show,
 		Attempt: ulid.Make().String(),
 	}}
-	if err := errors.Join(t.Validate(), start.Validate()); err != nil {
+	long := error(nil)
+	if start.Start.Lease > events.MaxLease {
+		long = fmt.Errorf("%w: output %s: lease of %v; use at most %v", events.ErrChunk, cfg.ID, cfg.Lease, events.Millis(events.MaxLease))
+	}
+	if err := errors.Join(t.Validate(), start.Validate(), long); err != nil {
 		return nil, err
 	}
 	o := &Output{

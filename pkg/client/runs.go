@@ -20,7 +20,7 @@ type RunConfig struct {
 	ID    string              // names the run in its session, for ever; "" = a new one
 	Agent string              // who runs
 	State artifacts.RunStatus // queued, pending or running; "" = running
-	// Lease is how long a sign of life counts, at least a second; 0 = a minute. A living Run gives one every 2/5 of it.
+	// Lease is how long a sign of life counts, from a second to seven days; 0 = a minute. A living Run gives one every 2/5 of it.
 	Lease      time.Duration
 	Summary    string // what it is about
 	User, Host string // as in PublisherConfig
@@ -69,7 +69,7 @@ func (c *Client) StartRun(ctx context.Context, t events.Thread, cfg RunConfig) (
 	if cfg.Lease < leastLease {
 		bad = errors.Join(bad, fmt.Errorf("%w: lease of %v; use at least %v", events.ErrControl, cfg.Lease, leastLease))
 	}
-	if err := errors.Join(t.Validate(), op.Validate(), bad); err != nil {
+	if err := errors.Join(t.Validate(), checkRun(op), bad); err != nil {
 		return nil, fmt.Errorf("run %s: %w", cfg.ID, err)
 	}
 	r := &Run{
@@ -94,6 +94,13 @@ func (c *Client) StartRun(ctx context.Context, t events.Thread, cfg RunConfig) (
 	r.beats, r.cancel = context.WithCancel(ctx)
 	go r.beat(cfg.Lease * 2 / 5) // above a third of it, below which the persister does not write the record again
 	return r, nil
+}
+
+func checkRun(op events.Run) error {
+	if err := op.Validate(); err != nil {
+		return fmt.Errorf("%w: %w", events.ErrControl, err)
+	}
+	return nil
 }
 
 // ID names the run in its session.
@@ -267,6 +274,9 @@ func (c *Client) RenewRun(ctx context.Context, session, id string, cfg RunConfig
 
 // signOf publishes what somebody says of a run from outside, and gives the run when that is applied.
 func (c *Client) signOf(ctx context.Context, session string, was record.Run, op events.Run) (record.Run, error) {
+	if err := checkRun(op); err != nil {
+		return was, err
+	}
 	t := events.Thread{Session: session, Name: was.Thread}
 	p := c.Publisher(PublisherConfig{})
 	if err := p.Control(ctx, t, 1, events.Control{Op: events.OpRun, Run: &op}); err != nil {

@@ -56,3 +56,16 @@ func TestTimeStamp(t *testing.T) {
 		}
 	}
 }
+
+// TestMillis: what somebody says in milliseconds is a time of that length, or the longest.
+func TestMillis(t *testing.T) {
+	const most = math.MaxInt64 / time.Millisecond * time.Millisecond
+	for n, want := range map[int64]time.Duration{
+		0: 0, 1500: 1500 * time.Millisecond, -2: -2 * time.Millisecond, events.MaxLease: 7 * 24 * time.Hour,
+		9223372036854: most, 9223372036855: most, 18446744673710: most, math.MaxInt64: most, math.MinInt64: -most,
+	} {
+		if got := events.Millis(n); got != want {
+			t.Errorf("Millis(%d) = %v, want %v", n, got, want)
+		}
+	}
+}

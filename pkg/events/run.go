@@ -17,9 +17,9 @@ type Run struct {
 
 // Limits of a run.
 const (
-	MaxRunAgent   = 256            // bytes
-	MaxRunSummary = 4_000          // bytes
-	MaxRunLease   = 7 * 86_400_000 // milliseconds
+	MaxRunAgent   = 256      // bytes
+	MaxRunSummary = 4_000    // bytes
+	MaxRunLease   = MaxLease // milliseconds
 )
 
 // Validate reports what is wrong with the members; which states follow which is not its matter.
