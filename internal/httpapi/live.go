@@ -151,9 +151,17 @@ func (f *follower) stored(ctx context.Context, first, whole bool) error {
 		if err := f.reset("replaced", restored); err != nil {
 			return err
 		}
-	case f.had.life != head.Life || f.had.n > head.N: // another thread of that name
+	case f.had.life != head.Life || f.had.n > head.N:
+		same, err := cl.Continues(ctx, f.thread, head, client.Had{N: f.had.n, Life: f.had.life})
+		if err != nil && !lost(err) {
+			return err
+		}
+		if same {
+			f.had.life = head.Life
+			break
+		}
 		f.had, f.at = mark{life: head.Life}, map[string]int64{}
-		if err := f.reset("replaced", "the thread was removed and began anew"); err != nil {
+		if err := f.reset("replaced", "what was read is of another thread, as far as can be told: the items of this one follow"); err != nil {
 			return err
 		}
 	}

@@ -577,6 +577,59 @@ func TestItemsOfAThreadThatComesBack(t *testing.T) {
 	}
 }
 
+// TestResumeBehindARename: a reader of a thread that was renamed goes on at its new name, and at its old one when the thread has that again,
+// with the id that it had, also where the names were used before.
+func TestResumeBehindARename(t *testing.T) {
+	_, ctx, cl, url := worldOn(t, httpapi.Config{})
+	ctx, cancel := context.WithTimeout(ctx, time.Minute)
+	defer cancel()
+	at := func(name string) string { return url + "/v1/sessions/s/threads/" + name + "/live" }
+	thread := func(name string) events.Thread { return events.Thread{Session: "s", Name: name} }
+	goesOn := func(name, id, text string, n int64) string {
+		t.Helper()
+		s := follow(t, ctx, at(name), id)
+		defer s.stop()
+		before, e := s.until("item")
+		if it := decode[itemEvent](t, e); it.N != n || !strings.Contains(string(it.Item), `"`+text+`"`) {
+			t.Errorf("%s behind %s: item %s, want %d, %s", name, id, e.data, n, text)
+		}
+		if slices.ContainsFunc(before, func(e event) bool { return e.name == "reset" }) {
+			t.Errorf("%s behind %s: %+v, want no reset", name, id, before)
+		}
+		return e.id
+	}
+	say(ctx, t, cl, thread("main"), "gone")
+	must.Get(cl.DeleteSession(ctx, "s", client.Deletion{}))(t)
+	say(ctx, t, cl, thread("main"), "a")
+	say(ctx, t, cl, thread("main"), "b")
+	first := follow(t, ctx, at("main")+"?from=1", "")
+	first.until("item")
+	_, e := first.until("item")
+	first.stop()
+	must.Do(t, cl.Rename(ctx, thread("main"), "old"))
+	say(ctx, t, cl, thread("old"), "c")
+	id := goesOn("old", e.id, "c", 3)
+	say(ctx, t, cl, thread("old"), "d")
+	id = goesOn("old", id, "d", 4)
+	must.Do(t, cl.Rename(ctx, thread("old"), "main"))
+	must.Do(t, cl.Rename(ctx, thread("main"), "old"))
+	say(ctx, t, cl, thread("old"), "e")
+	goesOn("old", id, "e", 5)
+	goesOn("old", e.id, "c", 3)
+	// Another thread that takes the name is another one.
+	must.Do(t, cl.Remove(ctx, thread("old")))
+	for _, text := range []string{"v", "w", "x"} {
+		say(ctx, t, cl, thread("old"), text)
+	}
+	for _, id := range []string{e.id, id} {
+		s := follow(t, ctx, at("old"), id)
+		if e := s.next(); e.name != "reset" || !strings.Contains(e.data, `"reason":"replaced"`) {
+			t.Errorf("a new thread behind %s: %+v, want a reset", id, e)
+		}
+		s.stop()
+	}
+}
+
 // TestStreamsOverARestore: a store is restored from a backup, and goes on otherwise than the one before. A reader that comes back, with
 // an id of a number that the store has again by then, is told, and reads what the store has.
 func TestStreamsOverARestore(t *testing.T) {

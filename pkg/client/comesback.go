@@ -41,6 +41,29 @@ func (c *Client) CameBack(ctx context.Context, t events.Thread, at, had Had) (he
 	return head, nil
 }
 
+// Continues reports whether what a reader had, in an earlier life of some name, is of the thread that has a name now, with that head: it was
+// renamed since. That is certain under the name that it began with, where that was used before, and is found out by the item where it has had the
+// name before; what cannot be told is false.
+func (c *Client) Continues(ctx context.Context, t events.Thread, head threads.Head, had Had) (bool, error) {
+	switch {
+	case had.N > head.N, had.Life >= head.Life, head.Life == head.Began: // the last: it was never renamed
+		return false, nil
+	case had.Life != 0 && had.Life == head.Began:
+		return true, nil
+	case had.N <= 0, had.Life != 0 && had.Life < head.Began:
+		return false, nil
+	}
+	node, err := c.nodeOf(ctx, t, had)
+	if errors.Is(err, threads.ErrNoPoint) {
+		return false, nil
+	}
+	if err != nil {
+		return false, err
+	}
+	had.Node = node
+	return c.has(ctx, head, had)
+}
+
 // nodeOf finds where an item is in its thread, as SPOOL_ITEMS has it.
 func (c *Client) nodeOf(ctx context.Context, t events.Thread, h Had) (string, error) {
 	stored, err := c.items.First(ctx, t, h.Life, h.N)
