@@ -56,10 +56,13 @@ type Change struct {
 	Counter *record.Counter
 	Run     *RunChange
 	Output  *OutputChange
-	Closed  []string              // keys of outputs that are closed without a result
-	Puts    map[string]record.Put // of prompts, and of names that are left
-	Rows    [][]record.Put        // of artifacts that a fork inherits: each is written as a whole, ahead of the others if need be
-	Unput   []string              // keys of records that the commit was to put, and is not to any more
+
+	OutputsMoved   []string // keys of open outputs whose thread has another name from now on: their records must be read again
+	OutputsDropped []string // of those that are removed without a result
+
+	Puts  map[string]record.Put // of prompts, and of names that are left
+	Rows  [][]record.Put        // of artifacts that a fork inherits: each is written as a whole, ahead of the others if need be
+	Unput []string              // keys of records that the commit was to put, and is not to any more
 
 	Delete *Delete // the session is deleted, or is not for it was written to
 

@@ -161,8 +161,9 @@ func (e *Staged) identity() [sha256.Size]byte {
 	return sha256.Sum256(binary.BigEndian.AppendUint64(binary.BigEndian.AppendUint64(b, e.Epoch), e.Event.Seq))
 }
 
-// closeOutput ends an output with what arrived: a result in its thread and, when it was cut, an artifact. In a thread
-// that has ended there is no result any more. A result that is refused leaves the output open as it was.
+// closeOutput ends an output with what arrived: a result in its thread and, when it was cut, an artifact. Where the
+// thread has ended, its result stands behind the end: what was acked is not dropped (SPEC O8). A result that is refused
+// leaves the output open as it was.
 func (d *draft) closeOutput(ctx context.Context, o *Output) error {
 	if d.st.CounterBad != nil {
 		return d.st.CounterBad
@@ -184,17 +185,23 @@ func (d *draft) closeOutput(ctx context.Context, o *Output) error {
 		end.End.Artifact = string(end.Artifact.ID)
 		d.e.pointer = pointer(end.Artifact)
 	}
-	if d.Head.Status == threads.StatusCompleted {
-		d.note(d.Head)
-		return nil
-	}
 	d.e.Text = o.result(&d.e.Chunk, sum, end.Artifact)
+	was := d.Head
 	if err := d.step(ctx, addition{dialect: lang, operation: true}); err != nil {
 		return err
+	}
+	if was.Status == threads.StatusCompleted {
+		d.stayEnded(&was)
 	}
 	end.End.Item, end.End.Node = d.Head.N, d.Head.Head().Ref.String()
 	if end.Artifact != nil {
 		end.Artifact.Node = end.End.Node
 	}
 	return nil
+}
+
+// stayEnded leaves a thread that has a step behind its end as the end left it: completed, then and so.
+func (d *draft) stayEnded(was *threads.Head) {
+	d.Head.Status, d.Head.Failure, d.Head.Standing = was.Status, was.Failure, was.Standing
+	d.Head.Updated, d.Head.Claimed = was.Updated, was.Claimed
 }

@@ -152,7 +152,7 @@ func (d *draft) rename(ctx context.Context, op events.Rename) error {
 	}
 	d.note(d.Head)
 	d.seeAgent(op.To)
-	d.closeOutputs(open)
+	d.moveOutputs(open, op.To)
 	d.Head.Batch = d.st.Batch.ID
 	d.Head.Sent = d.Head.N // under the name that it had: who takes it over sends none of them again under this one
 	if other.Reused {
@@ -215,8 +215,8 @@ func (t *Thread) Load(key events.Thread, r record.Record, s *Session) (err error
 }
 
 // refuseBusy refuses what would take a thread away from under whoever works in it. force does not mind runs and
-// outputs: the records of those that are open are to be dropped then.
-func (d *draft) refuseBusy(ctx context.Context, force bool) (open []string, err error) {
+// outputs, and gets those that are open.
+func (d *draft) refuseBusy(ctx context.Context, force bool) (open []record.Silent, err error) {
 	if !d.st.Rules.Sessions {
 		return nil, nil
 	}
@@ -239,7 +239,7 @@ func (d *draft) refuseBusy(ctx context.Context, force bool) (open []string, err 
 		case len(open) == MaxOutputs:
 			return nil, fmt.Errorf("%w: more than %d outputs of %s are open: end some first", events.ErrControl, len(open), t)
 		default:
-			open = append(open, events.OutputKey(t.Session, o.ID))
+			open = append(open, o)
 		}
 	}
 	now := d.e.Now
@@ -273,12 +273,23 @@ func (d *draft) asks(ctx context.Context) (bool, error) {
 	return false, nil
 }
 
-// closeOutputs removes outputs without a result. The parts of their artifacts are gc's.
-func (d *draft) closeOutputs(keys []string) {
-	for _, key := range keys {
-		d.put(record.Put{Key: key, Expect: record.Any})
+// moveOutputs has open outputs go with their thread: their leases close them under its new name, with what arrived.
+func (d *draft) moveOutputs(open []record.Silent, to string) {
+	for _, o := range open {
+		key := events.OutputKey(o.Session, o.ID)
+		o.Output.Thread = to
+		d.put(record.Put{Key: key, Value: o.Output.Encode(), Expect: o.Rev})
+		d.OutputsMoved = append(d.OutputsMoved, key)
 	}
-	d.Closed = keys
+}
+
+// dropOutputs removes outputs with their thread, without a result. The parts of their artifacts are gc's.
+func (d *draft) dropOutputs(open []record.Silent) {
+	for _, o := range open {
+		key := events.OutputKey(o.Session, o.ID)
+		d.put(record.Put{Key: key, Expect: record.Any})
+		d.OutputsDropped = append(d.OutputsDropped, key)
+	}
 }
 
 // remove takes a thread out of the index or the history. Its nodes stay for as long as something else reaches them, and
@@ -306,7 +317,7 @@ func (d *draft) remove(ctx context.Context, op events.Remove) error {
 		return err
 	}
 	d.note(d.Head)
-	d.closeOutputs(open)
+	d.dropOutputs(open)
 	d.Leaves = &Leaving{}
 	return nil
 }

@@ -148,8 +148,8 @@ func (c *checker) head(ctx context.Context, h *head) (wrong []wrongHead, err err
 	switch {
 	case completed != h.past:
 		say("it is %s, and its record is %s", h.Status, h.key)
-	case completed && len(h.Recent) > 0 && !c.states[h.Recent[0].Ref].end:
-		say("it is completed, and its last state is no end")
+	case completed && len(h.Recent) > 0 && !c.ended(h.Recent[0].Ref):
+		say("it is completed, and there is no end behind which results of outputs alone stand")
 	}
 	c.misread(h, say)
 	return wrong, nil

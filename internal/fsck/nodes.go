@@ -9,6 +9,7 @@ import (
 	"spool/internal/record"
 	"spool/pkg/artifacts"
 	"spool/pkg/casstore"
+	"spool/pkg/events"
 	"spool/pkg/threads"
 )
 
@@ -21,6 +22,7 @@ type state struct {
 	start, parent       casstore.Ref
 	index, first, count int64
 	end                 bool  // its role is that of an end
+	result              bool  // it is the result of an output, which may stand behind an end
 	dialect, lead       uint8 // of its entry; of a thread that ends with it, if led
 	led                 bool
 	entry               entryID // with Config.Lost
@@ -29,6 +31,21 @@ type state struct {
 
 // last is the number of the thread's last item once the state is in; ok is false if it does not say.
 func (s *state) last() (n int64, ok bool) { return s.first + s.count - 1, s.first > 0 }
+
+// isResult reports whether a state is the result of an output: Spool's own, and no entry of the agent's.
+func isResult(st *threads.State) bool {
+	return st.Entry.Dialect == "" && st.Entry.Type == events.TypeToolResult
+}
+
+// ended reports whether a thread whose newest state that is has ended: outputs that were open then are closed behind it.
+func (c *checker) ended(at casstore.Ref) bool {
+	for s := c.states[at]; s != nil; s = c.states[s.parent] {
+		if s.end || !s.result {
+			return s.end
+		}
+	}
+	return false
+}
 
 // index takes the nodes of a pack: those that they refer to come first.
 func (c *checker) index(ctx context.Context, i int, p *casstore.Pack) error {
@@ -88,7 +105,7 @@ func (c *checker) state(r *resolver, i, node int, n casstore.Node) error {
 	}
 	s := &state{
 		pack: i, node: node, start: st.Start, parent: st.Parent, index: st.Entry.Index, first: st.Entry.First, count: st.Entry.Count, end: st.Role == threads.RoleEnd,
-		dialect: c.dialects.number(st.Entry.Dialect),
+		result: isResult(&st), dialect: c.dialects.number(st.Entry.Dialect),
 	}
 	if c.cfg.Lost != "" {
 		s.entry = idOf(&st)

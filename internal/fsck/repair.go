@@ -349,9 +349,14 @@ func (f *fixer) back(ctx context.Context, h *head, step threads.Step) (now threa
 	}
 	now.Status, now.Failure = threads.StatusActive, ""
 	now.Updated, now.Claimed = 0, 0
-	if now.Date(step.Timestamp, events.Believed(step.Timestamp, time.Now().UnixMilli())); step.Role == threads.RoleEnd {
+	dated := step
+	if f.c.ended(step.At.Ref) {
 		now.Status = threads.StatusCompleted
+		if dated, err = f.endOf(ctx, step); err != nil {
+			return now, err
+		}
 	}
+	now.Date(dated.Timestamp, events.Believed(dated.Timestamp, time.Now().UnixMilli()))
 	kept := h.kept.Clone()
 	if !kept.Older.IsZero() && !h.lostTips() && !slices.ContainsFunc(h.Tips[len(kept.Tips):], gone) {
 		now.Older, now.OlderTips = kept.Older, kept.OlderTips
@@ -359,6 +364,16 @@ func (f *fixer) back(ctx context.Context, h *head, step threads.Step) (now threa
 	}
 	now.Memory, err = memoryAfter(ctx, step)
 	return now, err
+}
+
+// endOf is the end behind which a step is, or which it is.
+func (f *fixer) endOf(ctx context.Context, step threads.Step) (threads.Step, error) {
+	for s, err := range f.r.Walk(ctx, step.At) {
+		if err != nil || s.Role == threads.RoleEnd {
+			return s, err
+		}
+	}
+	return step, nil
 }
 
 func memoryAfter(ctx context.Context, step threads.Step) ([]byte, error) {

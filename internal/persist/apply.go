@@ -206,8 +206,11 @@ func (c *commit) takeRecords(ch *apply.Change) {
 
 // takeOutputs takes a piece of an output, and numbers of artifacts.
 func (l *lane) takeOutputs(c *commit, t *thread, s *staged, ch *apply.Change) {
-	for _, key := range ch.Closed {
-		l.outputs.close(key)
+	for _, key := range ch.OutputsMoved {
+		l.outputs.move(key)
+	}
+	for _, key := range ch.OutputsDropped {
+		l.outputs.drop(key)
 	}
 	if ch.Counter != nil {
 		n := l.outputs.counters[t.Key.Session]

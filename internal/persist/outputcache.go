@@ -47,6 +47,7 @@ type outputCache struct {
 	limit    int // bytes
 	turn     uint64
 	outputs  map[string]*openOutput
+	moved    map[string]bool // outputs whose stored record a commit on its way may be changing
 	counters map[string]*counter
 }
 
@@ -61,7 +62,7 @@ type counter struct {
 }
 
 func (h *outputCache) clear() {
-	h.outputs, h.counters = map[string]*openOutput{}, map[string]*counter{}
+	h.outputs, h.moved, h.counters = map[string]*openOutput{}, map[string]bool{}, map[string]*counter{}
 }
 
 // ofTerm reports whether the output that an event has a piece of, if it is in memory, was read in the event's term.
@@ -79,8 +80,19 @@ func (h *outputCache) forget(gone map[string]bool) {
 	maps.DeleteFunc(h.counters, func(session string, _ *counter) bool { return gone[session] })
 }
 
-// close notes that an output's record is removed: what comes for it in the same batch is refused.
-func (h *outputCache) close(key string) {
+// move notes that a prepared commit writes an output's record past the cache. Who wants the output waits for that commit.
+func (h *outputCache) move(key string) {
+	delete(h.outputs, key)
+	h.moved[key] = true
+}
+
+// wantsMoved reports whether an event has a piece of an output whose stored record may be about to change.
+func (h *outputCache) wantsMoved(s *staged) bool {
+	return s.known && s.bad == nil && s.event.Kind == events.KindChunk && h.moved[s.outputKey()]
+}
+
+// drop notes that an output's record is removed: what comes for it in the same batch is refused.
+func (h *outputCache) drop(key string) {
 	if o := h.outputs[key]; o != nil {
 		h.outputs[key] = &openOutput{key: o.key, baseKey: o.baseKey, term: o.term, Output: apply.Output{Removed: true}, used: o.used}
 	}
@@ -112,9 +124,15 @@ func (h *outputCache) trim() {
 
 // loadOutputs reads the outputs that a batch has pieces of and that are not in memory, and the counters of the sessions in
 // which one ends, an entry may have a large result, a fork begins, or an agent is named by its id, in one go.
-func (l *lane) loadOutputs(ctx context.Context, batch []*staged) error {
+func (l *lane) loadOutputs(ctx context.Context, batch []*staged, epoch uint64) error {
 	h := &l.outputs
 	h.trim()
+	if slices.ContainsFunc(batch, h.wantsMoved) {
+		if err := l.settle(ctx, epoch); err != nil {
+			return err
+		}
+		clear(h.moved)
+	}
 	outputs, counters := map[string]*openOutput{}, map[string]*counter{}
 	var keys []string
 	var take []func([]record.Record) (read int, err error) // each is given the records from its own on

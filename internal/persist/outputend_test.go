@@ -15,6 +15,7 @@ import (
 	"spool/internal/record"
 	"spool/pkg/client"
 	"spool/pkg/events"
+	"spool/pkg/threads"
 )
 
 // TestOutputAborted: an output without its end is closed after its lease with what arrived; what comes later goes to the
@@ -90,31 +91,140 @@ func TestOutputsAbortedTogether(t *testing.T) {
 	}
 }
 
-// TestOutputOfAnEndedThread: its lease closes it without a result, and the artifact is there.
-func TestOutputOfAnEndedThread(t *testing.T) {
-	r := newRig(t)
-	r.start(func(_ *persist.Deps, c *persist.Config) { c.OutputLease = 300 * time.Millisecond })
-	raw, clean := lines(3_000)
-	o := r.begin(thread(0), client.OutputConfig{ID: "o"})
-	_, _ = o.Write(raw)
-	for open, err := r.Outputs(t.Context(), "s0"); err != nil || len(open) == 0 || open[0].Bytes == 0; open, err = r.Outputs(t.Context(), "s0") {
-		if err != nil {
-			t.Fatal(err)
-		}
-	}
-	must.Do(t, r.End(t.Context(), thread(0), events.End{}))
-	frames, cancel := context.WithTimeout(t.Context(), time.Minute)
+// arrived waits until an output has that many bytes.
+func (r *rig) arrived(id string, least int64) {
+	r.t.Helper()
+	ctx, cancel := context.WithTimeout(r.t.Context(), 40*time.Second)
 	defer cancel()
-	for f, err := range r.Follow(frames, thread(0), "o") {
-		if err != nil || f.Missed != 0 {
-			t.Fatalf("Follow = %+v, %v", f, err)
+	for {
+		open := must.Get(r.Outputs(ctx, "s0"))(r.t)
+		if slices.ContainsFunc(open, func(o client.OpenOutput) bool { return o.ID == id && o.Bytes >= least }) {
+			return
+		}
+		select {
+		case <-ctx.Done():
+			r.t.Fatalf("output %s has not %d bytes: %+v", id, least, open)
+		case <-time.After(5 * time.Millisecond):
 		}
 	}
-	rs, err := r.Artifacts(t.Context(), "s0")
-	if err != nil || len(rs) != 1 {
-		t.Fatalf("Artifacts = %v, %v, want one", rs, err)
+}
+
+// TestOutputOfAnEndedThread: what arrived of outputs when their thread ended, by an operation or its agent's last step,
+// is in results behind the end, once their leases are over, whatever died meanwhile. The thread stays as it ended, and what
+// came later is a dead letter (SPEC O8, P1).
+func TestOutputOfAnEndedThread(t *testing.T) {
+	ends := map[string]func(r *rig){
+		"operation": func(r *rig) { must.Do(r.t, r.End(r.t.Context(), thread(0), events.End{ReturnCode: 3})) },
+		"step": func(r *rig) {
+			p := r.Publisher(client.PublisherConfig{Producer: "p"})
+			last := client.Entry{
+				Thread: thread(0), Dialect: "step", Seq: 1, Body: []byte(`{"role":"__end__","meta":{"returnCode":3,"summary":""}}`),
+			}
+			must.Do(r.t, p.Publish(r.t.Context(), last))
+			r.await(thread(0), "p", 1)
+		},
 	}
-	r.artifact(string(rs[0].ID), clean)
+	for name, end := range ends {
+		t.Run(name, func(t *testing.T) {
+			r := newRig(t)
+			p := r.start(nil)
+			raw, clean := lines(3_000)
+			long, short := r.begin(thread(0), client.OutputConfig{ID: "long"}), r.begin(thread(0), client.OutputConfig{ID: "short"})
+			_, _ = long.Write(raw)
+			_, _ = short.Write([]byte("precious\n"))
+			r.arrived("long", int64(len(clean)))
+			r.arrived("short", 9)
+			end(r)
+			was := r.head(thread(0))
+			_, _ = short.Write([]byte("late"))
+			if reason := r.reason(1); !strings.Contains(reason, "has ended") {
+				t.Errorf("reason = %q, want that the thread has ended", reason)
+			}
+			_ = p.stop()
+
+			var hits atomic.Int64
+			p = r.start(func(d *persist.Deps, c *persist.Config) { // dies over the first result
+				c.OutputLease = 300 * time.Millisecond
+				d.At = func(s persist.Step) error {
+					if s == persist.StepCommit && hits.Add(1) > 0 {
+						return errKilled
+					}
+					return nil
+				}
+			})
+			<-p.died
+			_ = p.stop()
+			r.start(func(_ *persist.Deps, c *persist.Config) { c.OutputLease = 300 * time.Millisecond })
+			for _, res := range r.results(thread(0), 3)[1:] {
+				switch m := res.Metadata; {
+				case m.Output.Aborted == "":
+					t.Errorf("result = %+v, want it aborted", m)
+				case m.Output.ID == "short" && m.Tool.Output != "precious\n":
+					t.Errorf("result = %+v, want what arrived", m)
+				case m.Output.ID == "long" && m.Artifact == nil:
+					t.Errorf("result = %+v, want an artifact", m)
+				case m.Output.ID == "long":
+					r.artifact(m.Artifact.ID, clean)
+				}
+			}
+			now := r.head(thread(0))
+			if now.Status != threads.StatusCompleted || now.Ended() != was.Ended() || now.Updated != was.Updated || now.N != was.N+2 {
+				t.Errorf("head = %v with %d items, updated %d, want it completed with %d, updated %d",
+					now.Status, now.N, now.Updated, was.N+2, was.Updated)
+			}
+			rs := must.Get(r.conn.Records().Records(t.Context(), events.HeadKey(thread(0)), events.HistoryKey(was.Ended(), thread(0))))(t)
+			if rs[0].Exists() || !rs[1].Exists() {
+				t.Errorf("records = %+v, want one in the history alone", rs)
+			}
+			if open := must.Get(r.Outputs(t.Context(), "s0"))(t); len(open) > 0 {
+				t.Errorf("open outputs = %+v, want none", open)
+			}
+			r.verify(thread(0))
+		})
+	}
+}
+
+// TestOutputOfARenamedThread: outputs go with a thread that is renamed by force. What arrived under its old name, and what
+// comes under its new one, is in their results (SPEC O8, P1).
+func TestOutputOfARenamedThread(t *testing.T) {
+	r := newRig(t)
+	p := r.start(nil)
+	raw, clean := lines(3_000)
+	long, short := r.begin(thread(0), client.OutputConfig{ID: "long"}), r.begin(thread(0), client.OutputConfig{ID: "short"})
+	_, _ = long.Write(raw)
+	_, _ = short.Write([]byte("precious\n"))
+	r.arrived("long", int64(len(clean)))
+	r.arrived("short", 9)
+	other := events.Thread{Session: "s0", Name: "other"}
+	must.Do(t, r.ForceRename(t.Context(), thread(0), other.Name))
+	_, _ = short.Write([]byte("late"))
+	if reason := r.reason(1); !strings.Contains(reason, "is s0/other now") {
+		t.Errorf("reason = %q, want where the thread is", reason)
+	}
+	more := events.Chunk{Op: events.ChunkEnd, Output: "short", Seq: 2}
+	more.Attempt = must.Get(r.openOutput("short"))(t).Start.Attempt
+	e := events.Event{Producer: "q", Seq: 1, Kind: events.KindChunk, Thread: other, Time: 1_000, Body: more.Encode()}
+	must.Do(t, r.conn.Events().PublishEvents(t.Context(), []*events.Event{&e}))
+	if m := r.result(other, 1).Metadata; m.Output.ID != "short" || m.Tool.Output != "precious\n" || m.Output.Aborted != "" {
+		t.Errorf("result = %+v, want what arrived, and its end", m)
+	}
+	_ = p.stop()
+	r.start(func(_ *persist.Deps, c *persist.Config) { c.OutputLease = 300 * time.Millisecond })
+	m := r.result(other, 2).Metadata
+	if m.Output.ID != "long" || m.Output.Aborted == "" || m.Artifact == nil {
+		t.Fatalf("result = %+v, want it aborted, with an artifact", m)
+	}
+	r.artifact(m.Artifact.ID, clean)
+	r.verify(other)
+}
+
+// openOutput is what is stored of an open output.
+func (r *rig) openOutput(id string) (record.Output, error) {
+	rs, err := r.conn.Records().Records(r.t.Context(), events.OutputKey("s0", id))
+	if err != nil {
+		return record.Output{}, err
+	}
+	return record.DecodeOutput(rs[0].Value)
 }
 
 // TestFollowOutput: subscribers that come before, in the middle and after get every byte, whatever frames are lost, and then

@@ -50,7 +50,7 @@ func (l *lane) prepare(ctx context.Context, batch []*staged, epoch uint64) (c *c
 	if err := l.p.renew(ctx, batch, c.fence); err != nil {
 		return nil, nil, err
 	}
-	if err := l.loadOutputs(ctx, batch); err != nil {
+	if err := l.loadOutputs(ctx, batch, epoch); err != nil {
 		return nil, nil, err
 	}
 	untaken, err := l.applyAll(ctx, c, batch)
