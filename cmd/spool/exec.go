@@ -91,11 +91,25 @@ func (c *execCmd) Run(a *app) error {
 	end := client.OutputEnd{ExitCode: code, IsError: code != 0, DurationMS: time.Since(begun).Milliseconds()}
 	if err := out.Close(end); err != nil {
 		fmt.Fprintf(a.err, "spool exec: the output is not recorded to its end: %v\n", err)
+	} else {
+		c.tellLoss(a, out)
 	}
 	if code != 0 {
 		return exitCode(code)
 	}
 	return nil
+}
+
+// verdictTime is how long a persister may take to say that an output is not kept, before the command's end is ours.
+const verdictTime = 3 * time.Second
+
+// tellLoss says that an output is not kept to its end, if that is known in time.
+func (c *execCmd) tellLoss(a *app, out *client.Output) {
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(a.ctx), verdictTime)
+	defer cancel()
+	if _, err := out.Result(ctx); errors.Is(err, client.ErrRefused) || errors.Is(err, client.ErrRemoved) {
+		fmt.Fprintf(a.err, "spool exec: the output is not kept to its end: %v\n", err)
+	}
 }
 
 // wait runs the command, hands our signals on to it, and gives its exit code.

@@ -146,7 +146,7 @@ func (d *draft) openOutput(o *Output) error {
 	d.seeAgent(d.e.Chunk.Start.Agent)
 	d.learn(&dialect.Entry{})
 	d.timestamp(0)
-	sum := d.e.identity()
+	sum := OutputIdentity(&d.e.Event, d.e.Chunk.Output)
 	d.Output = &OutputChange{Begins: &record.Output{
 		ID: d.e.Chunk.Output, Thread: d.st.Key.Name, User: d.e.User, Claimed: d.e.Claimed, Start: d.e.Chunk.Start,
 		Begun: d.e.when(), Touched: d.e.when(),
@@ -155,10 +155,11 @@ func (d *draft) openOutput(o *Output) error {
 	return nil
 }
 
-// identity names what a start event begins: the same for whoever applies it, and never again.
-func (e *Staged) identity() [sha256.Size]byte {
-	b := fmt.Appendf(nil, "%s\x00%s\x00%s\x00", e.Thread, e.Chunk.Output, e.Producer)
-	return sha256.Sum256(binary.BigEndian.AppendUint64(binary.BigEndian.AppendUint64(b, e.Epoch), e.Event.Seq))
+// OutputIdentity names what a start event begins: the same for whoever applies it, and never again. Its first ten bytes
+// are in the id of the output's artifact.
+func OutputIdentity(e *events.Event, output string) [sha256.Size]byte {
+	b := fmt.Appendf(nil, "%s\x00%s\x00%s\x00", e.Thread, output, e.Producer)
+	return sha256.Sum256(binary.BigEndian.AppendUint64(binary.BigEndian.AppendUint64(b, e.Epoch), e.Seq))
 }
 
 // closeOutput ends an output with what arrived: a result in its thread and, when it was cut, an artifact. Where the

@@ -95,7 +95,7 @@ func (a *api) putOutput(w http.ResponseWriter, r *http.Request, t events.Thread)
 	taken := begunBehind(r.Context(), out, cut)
 	n, err := io.Copy(out, r.Body)
 	if refused := taken(err == nil); refused != nil {
-		return refused
+		return refusedOutput(refused)
 	}
 	if err != nil {
 		return fmt.Errorf("%w: output %s broke off after %d bytes; it closes as aborted after its lease: %w", ErrRequest, out.ID(), n, err)
@@ -106,25 +106,23 @@ func (a *api) putOutput(w http.ResponseWriter, r *http.Request, t events.Thread)
 		return errors.Join(why, out.Abort(err.Error()), out.Wait(r.Context()))
 	}
 	end.DurationMS = time.Since(begun).Milliseconds()
-	if err := errors.Join(out.Close(end), out.Wait(r.Context())); err != nil {
+	if err := out.Close(end); err != nil {
 		return err
 	}
-	res, aborted := outputOut{OK: true, Output: out.ID(), Bytes: n}, false
-	for frame, err := range a.cfg.Client.OutputFrom(r.Context(), t, out.ID(), 1<<62) {
-		if err != nil {
-			return err
-		}
-		if frame.End != nil {
-			res.N, res.Node, res.Artifact = frame.End.Item, frame.End.Node, frame.End.Artifact
-			aborted = frame.End.Aborted
-		}
+	is, err := out.Result(r.Context())
+	if err != nil {
+		return err
 	}
-	if res.Node == "" || aborted {
-		return fmt.Errorf("%w: output %s was closed, or its thread was ended, before all of it arrived: "+
-			"send all of it under another id", client.ErrRefused, out.ID())
-	}
-	answer(w, http.StatusCreated, res)
+	answer(w, http.StatusCreated, outputOut{true, out.ID(), n, is.Item, is.Node, is.Artifact})
 	return nil
+}
+
+// refusedOutput is why an output was not begun. One whose thread has another name now is refused, whenever that was found.
+func refusedOutput(err error) error {
+	if errors.As(err, new(*client.Renamed)) {
+		return fmt.Errorf("%w: %w", client.ErrEnded, err)
+	}
+	return err
 }
 
 // begunBehind finds out, beside the body, whether an output is begun, and cuts the body if it is not. The function that it

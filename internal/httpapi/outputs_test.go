@@ -114,3 +114,59 @@ func TestWrongTrailer(t *testing.T) {
 		t.Errorf("thread: %v, or dead letters", err)
 	}
 }
+
+// TestOutputOfAThreadThatLeaves: the thread of an output that is being sent is ended, or renamed by force. Its answer is 409, and
+// what arrived before is in a result that says that it is aborted, behind the end or under the thread's new name.
+func TestOutputOfAThreadThatLeaves(t *testing.T) {
+	_, ctx, cl, url := worldOn(t, httpapi.Config{})
+	th := func(name string) events.Thread { return events.Thread{Session: "s", Name: name} }
+	for name, leave := range map[string]struct {
+		to string
+		by func() error
+	}{
+		"ended":   {"ended", func() error { return cl.End(ctx, th("ended"), events.End{}) }},
+		"renamed": {"now", func() error { return cl.ForceRename(ctx, th("renamed"), "now") }},
+	} {
+		body, tool := io.Pipe()
+		path := url + "/v1/sessions/s/threads/" + name + "/outputs?tool=make&lease_ms=1000&id=" + name
+		req := must.Get(http.NewRequestWithContext(ctx, "POST", path, body))(t)
+		status := make(chan int, 1)
+		go func() {
+			res, err := http.DefaultClient.Do(req)
+			if err != nil {
+				t.Error(err)
+				status <- 0
+				return
+			}
+			defer res.Body.Close()
+			status <- res.StatusCode
+		}()
+		must.Get(io.WriteString(tool, "precious\n"))(t)
+		for f, err := range cl.Follow(ctx, th(name), name) {
+			if err != nil {
+				t.Fatal(err)
+			}
+			if strings.Contains(string(f.Text), "precious") {
+				break
+			}
+		}
+		must.Do(t, leave.by())
+		must.Get(io.WriteString(tool, "late\n"))(t)
+		must.Do(t, tool.Close())
+		if got := <-status; got != http.StatusConflict {
+			t.Errorf("%s: POST = %d, want 409", name, got)
+		}
+		found := false
+		for it := range must.All(t, cl.Subscribe(ctx, client.Filter{Session: "s", Thread: leave.to}, client.Position{All: true})) {
+			if found = strings.Contains(string(it.Raw), `precious\n`); found {
+				if text := string(it.Raw); !strings.Contains(text, `"aborted":"`) || strings.Contains(text, "late") {
+					t.Errorf("%s: result = %s, want it aborted, with what arrived before", name, text)
+				}
+				break
+			}
+		}
+		if !found {
+			t.Errorf("%s: there is no result of what arrived", name)
+		}
+	}
+}

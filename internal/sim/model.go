@@ -88,7 +88,7 @@ type life struct {
 	foreign bool                 // it is a fork of a thread of another session: what it began with is not known here
 	forked  bool                 // its first items are another thread's
 	moved   bool                 // it was renamed: items before are under another name
-	dropped bool                 // outputs of it were dropped by a forced removal or rename
+	dropped bool                 // a forced rename has taken its name from outputs that went on
 	open    map[string]time.Time // outputs that are open, and when their last piece was stored
 	changed uint64               // the last entry that was applied to it
 }
@@ -266,8 +266,8 @@ func (m *model) one(e *events.Event, at uint64) {
 	}
 }
 
-// aborts reports whether an event closes an output as aborted. It does so in a thread that has ended too, where it
-// leaves no item.
+// aborts reports whether an event closes an output as aborted. It does so in a thread that has ended too, where its result
+// stands behind the end.
 func aborts(e *events.Event) bool {
 	if e.Kind != events.KindChunk {
 		return false

@@ -61,7 +61,7 @@ func (m *model) operate(e *events.Event, op *events.Control, t *life, at uint64,
 		}
 		m.undisturbed(e, t, op.Remove.Force)
 		m.note(e, t)
-		t.gone = true
+		t.gone, t.open = true, nil
 		m.leaves(e.Thread, "", t)
 		return
 	case events.OpEnd:
@@ -82,7 +82,6 @@ func (m *model) undisturbed(e *events.Event, t *life, force bool) {
 				m.at, quiet)
 		}
 	}
-	t.open = nil
 }
 
 // latched are the reasons for which nothing may ever be refused here: nothing that is stored was damaged.

@@ -250,6 +250,13 @@ func (f *follower) parts(ctx context.Context, o record.Output) error {
 // result gives the rest of an output that has ended, from its artifact or its result.
 func (f *follower) result(ctx context.Context) error {
 	head, err := f.c.Thread(ctx, f.thread)
+	for range mostRenames { // its outputs went with it
+		var was *Renamed
+		if !errors.As(err, &was) {
+			break
+		}
+		head, err = f.c.Thread(ctx, was.To)
+	}
 	if errors.Is(err, threads.ErrNoThread) {
 		f.give(f.at, nil, &events.LiveEnd{})
 		return nil
@@ -260,7 +267,7 @@ func (f *follower) result(ctx context.Context) error {
 	step, err := f.c.reader.Find(ctx, head, func(st threads.State) bool {
 		return st.Entry.ID == f.id && st.Entry.Type == events.TypeToolResult
 	})
-	if errors.Is(err, threads.ErrNoStep) { // the thread ended before
+	if errors.Is(err, threads.ErrNoStep) { // an earlier version wrote none in a thread that had ended
 		f.give(f.at, nil, &events.LiveEnd{})
 		return nil
 	}

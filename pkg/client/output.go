@@ -210,10 +210,44 @@ func (o *Output) close(last closing) error {
 	return nil
 }
 
-// Wait returns when the result of a closed output is in its thread.
+// Wait returns when the result of a closed output is in its thread, or all that came too late for it is a dead letter; see
+// Result.
 func (o *Output) Wait(ctx context.Context) error {
 	<-o.done
-	return o.client.awaitStored(ctx, o.thread, o.pub.Producer(), o.pub.cfg.Epoch, o.last)
+	err := o.client.awaitStored(ctx, o.thread, o.pub.Producer(), o.pub.cfg.Epoch, o.last)
+	last := events.Event{Thread: o.thread, Producer: o.pub.Producer(), Epoch: o.pub.cfg.Epoch, Seq: o.last}
+	if errors.As(err, new(*Renamed)) && o.client.Has(ctx, &last) { // it was taken before the rename
+		return nil
+	}
+	return err
+}
+
+// Result waits for the result of an output that was closed, and tells where it is. ErrRefused or ErrRemoved: not all that was
+// written is kept, for the output was closed, or its thread ended, renamed or removed, before all of it arrived. What came
+// before that is in a result that says that it is aborted, or will be, unless its thread was removed.
+func (o *Output) Result(ctx context.Context) (end events.LiveEnd, err error) {
+	if err := o.Wait(ctx); errors.As(err, new(*Renamed)) {
+		return end, fmt.Errorf("%w: output %s: %w: not all of it arrived before; send all of it there, under another id",
+			ErrRefused, o.ID(), err)
+	} else if err != nil {
+		return end, err
+	}
+	for frame, err := range o.client.OutputFrom(ctx, o.thread, o.ID(), 1<<62) {
+		if err != nil {
+			return end, err
+		}
+		if frame.End != nil {
+			end = *frame.End
+		}
+	}
+	o.mu.Lock()
+	aborted := o.closing != nil && o.closing.reason != ""
+	o.mu.Unlock()
+	if end.Node == "" || end.Aborted && !aborted {
+		return end, fmt.Errorf("%w: output %s was closed, or its thread was ended, before all of it arrived: "+
+			"send all of it under another id", ErrRefused, o.ID())
+	}
+	return end, nil
 }
 
 // ErrOutputTaken: the id of an output is that of another one of its session, or of an earlier attempt to send this one.

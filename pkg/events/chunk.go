@@ -207,7 +207,7 @@ type Live struct {
 
 // LiveEnd names what supersedes the stream: the item with the result.
 type LiveEnd struct {
-	Item     int64  `json:"item"` // its number in the thread; 0: there is none, the thread ended before
+	Item     int64  `json:"item"` // its number in the thread; 0: there is none, the thread was removed before
 	Node     string `json:"node,omitempty"`
 	Artifact string `json:"artifact_id,omitempty"` // the whole output, if it was stored as an artifact
 	Aborted  bool   `json:"aborted,omitempty"`
