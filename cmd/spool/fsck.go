@@ -154,7 +154,7 @@ func writeAccounts(out io.Writer, acc *fsck.Accounts) error {
 	}{
 		{"events", acc.Events, "that SPOOL_EVENTS still has and persisters have dealt with"},
 		{"applied", acc.Applied, "entries are in their threads, byte for byte"},
-		{"noted", acc.Noted, "operations and pieces of outputs that their threads have had"},
+		{"noted", acc.Noted, "operations, and pieces of outputs that are open or have a result or an artifact"},
 		{"repeated", acc.Repeated, "the same again"},
 		{"refused", acc.Refused, "became dead letters: spool dead ls has those that nobody removed or published again"},
 		{"superseded", acc.Superseded, "their producers were told that they were not stored whole"},

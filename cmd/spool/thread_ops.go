@@ -212,7 +212,7 @@ func (c *threadReopenCmd) Run(a *app) error {
 type threadRenameCmd struct {
 	Thread string `arg:"" name:"session/thread" help:"The thread."`
 	Name   string `arg:"" help:"Its new name in the session."`
-	Force  bool   `short:"f" help:"Do not mind runs and outputs that are live."`
+	Force  bool   `short:"f" help:"Do not mind runs and outputs that are live; open outputs go with the thread."`
 }
 
 func (c *threadRenameCmd) Run(a *app) error {

@@ -26,6 +26,7 @@ type Ledger interface {
 	Unapplied(ctx context.Context) (uint64, error)
 	Letters(ctx context.Context, f func(event uint64, subject string, data []byte) error) error
 	Message(ctx context.Context, stream string, seq uint64) (data []byte, err error)
+	List(ctx context.Context, filter string) ([]record.Record, error)
 }
 
 // Accounts is what became of each event that SPOOL_EVENTS still holds (SPEC P1). A message of several entries counts as several
@@ -33,7 +34,7 @@ type Ledger interface {
 type Accounts struct {
 	Events     int64 `json:"events"`     // that were judged
 	Applied    int64 `json:"applied"`    // entries that are in their thread, byte for byte
-	Noted      int64 `json:"noted"`      // operations and pieces of outputs: their thread says that it had them
+	Noted      int64 `json:"noted"`      // operations that their thread says it had, and pieces of outputs that are kept
 	Repeated   int64 `json:"repeated"`   // the same under the same name as an event before
 	Refused    int64 `json:"refused"`    // became dead letters, which may be removed or published again since
 	Superseded int64 `json:"superseded"` // linked to an event that was never stored: their producer was told, and publishes both again
@@ -45,7 +46,7 @@ type Accounts struct {
 	// Unaccounted are the events of which nothing of all this is true. All together are Events, but for those that wait.
 	Unaccounted int64 `json:"unaccounted"`
 
-	Findings []Finding `json:"findings"` // one for each that is unaccounted for, or one for a thread that cannot be read whole
+	Findings []Finding `json:"findings"` // one for each that is unaccounted for, or one for an output, or for a thread that cannot be read whole
 }
 
 // Unaccounted is the kind of finding of an event that was acked and is nowhere.
@@ -56,6 +57,7 @@ const Unaccounted = "unaccounted"
 func Account(ctx context.Context, l Ledger, src rehydrate.Source) (*Accounts, error) {
 	a := &accountant{
 		l: l, src: src, threads: map[events.Thread][]posting{}, letters: map[uint64][]name{}, refusals: map[refusal][]letterOf{},
+		outputs:  map[outputKey]*outputOf{},
 		accounts: &Accounts{Findings: []Finding{}},
 	}
 	var err error
@@ -118,6 +120,9 @@ func (a *accountant) session(ctx context.Context, names []events.Thread) error {
 			return fmt.Errorf("account for the events of %s: %w", t, err)
 		}
 	}
+	if err := a.dropped(ctx, names, where, has); err != nil {
+		return err
+	}
 	for i, t := range names {
 		a.thread(t, where[i], joins(names, where, at, i), has)
 	}
@@ -141,10 +146,11 @@ type accountant struct {
 	threads  map[events.Thread][]posting // in the order of SPOOL_EVENTS
 	letters  map[uint64][]name           // by message: its events that have one; nil: all, as far as is known
 	refusals map[refusal][]letterOf      // events that have a letter, whatever message they came in
-	held     int                         // bytes of letters in which something is masked
-	last     message                     // that was read again
-	lost     map[name]bool               // of findings
-	asked    events.Thread               // whose events are to be counted; the zero value: all threads'
+	outputs  map[outputKey]*outputOf
+	held     int           // bytes of letters in which something is masked
+	last     message       // that was read again
+	lost     map[name]bool // of findings
+	asked    events.Thread // whose events are to be counted; the zero value: all threads'
 	accounts *Accounts
 }
 
@@ -161,6 +167,7 @@ type posting struct {
 	claimed  bool              // the body waited beside the event, and cannot be had again
 	op       events.Op         // of an operation
 	to       string            // of a rename: the new name
+	output   *outputOf         // of a piece that has bytes
 	means    events.Digest     // what it does, however it is worded
 	unread   error             // why it is no event
 }
@@ -216,6 +223,7 @@ func (a *accountant) postEvents(seq uint64, e *events.Event) {
 		p.sum, p.is, p.means, p.claimed = sumOf(&one), one.Digest(), one.Means(), one.Ref != nil
 		if one.Kind == events.KindChunk { // which of the pieces of an output were left out, nobody else tells
 			p.means = p.is
+			a.postPiece(&p, &one)
 		}
 		if op, err := events.ParseControl(one.Body); one.Kind == events.KindControl && err == nil {
 			if p.op = op.Op; op.Rename != nil {
@@ -289,8 +297,12 @@ func (a *accountant) thread(t events.Thread, w whereabouts, joined []join, has m
 		p := &ps[i]
 		if why := b.judge(p); why != "" {
 			a.accounts.Unaccounted++
-			if unreadable == nil {
+			dropped := p.output != nil && p.output.dropped
+			if unreadable == nil && !(dropped && p.output.told) {
 				b.find(p, why)
+			}
+			if dropped {
+				p.output.told = true
 			}
 		}
 		c := chain{p.producer, p.epoch}

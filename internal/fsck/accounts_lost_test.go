@@ -3,8 +3,10 @@ package fsck_test
 import (
 	"context"
 	"fmt"
+	"io"
 	"strings"
 	"testing"
+	"time"
 
 	"spool/internal/apply"
 	"spool/internal/fsck"
@@ -358,4 +360,41 @@ func TestAccountOfQuotas(t *testing.T) {
 	a1 := w.account(fsck.Config{})
 	same(t, a1, fsck.Accounts{Events: 6, Applied: 2, Refused: 4})
 	w.wantClean()
+}
+
+// What a thread had of an output is kept while the output is open, in its result or in its artifact; else it is lost, and
+// said to be.
+func TestAccountOfOutputs(t *testing.T) {
+	w := newWorld(t)
+	begin := func(name string) (*client.Output, events.Thread) {
+		id := events.Thread{Session: "s", Name: name}
+		o := must.Get(w.cl.Output(w.Context(), id, client.OutputConfig{ID: name, Lease: time.Hour}))(t)
+		must.Get(io.WriteString(o, "precious\n"))(t)
+		must.Do(t, o.Begun(w.Context()))
+		for open := ([]client.OpenOutput)(nil); len(open) == 0 || open[0].Bytes == 0; {
+			open = must.Get(w.cl.OpenOutputs(w.Context(), id))(t)
+		}
+		return o, id
+	}
+	begin("open")
+	whole, _ := begin("whole")
+	must.Do(t, whole.Close(client.OutputEnd{}))
+	must.Do(t, whole.Wait(w.Context()))
+	_, renamed := begin("renamed")
+	must.Do(t, w.cl.ForceRename(w.Context(), renamed, "other"))
+	_, ended := begin("ended")
+	must.Do(t, w.cl.End(w.Context(), ended, events.End{}))
+	_, removed := begin("removed")
+	must.Do(t, w.cl.ForceRemove(w.Context(), removed))
+	if a := w.account(fsck.Config{}); len(a.Findings) > 0 || a.Removed == 0 {
+		t.Fatalf("Account() = %+v, want all that came of outputs kept, or removed with its thread", a)
+	}
+	_, dropped := begin("dropped")
+	must.Do(t, w.cl.End(w.Context(), dropped, events.End{}))
+	w.drop(events.OutputKey("s", "dropped")) // as a version did that closed it without a result
+	a := w.account(fsck.Config{})
+	if len(a.Findings) != 1 || a.Unaccounted != 1 || !strings.Contains(a.Findings[0].Detail, "output dropped is not open") {
+		t.Errorf("Account() = %+v, want the piece of one output found to be lost", a)
+	}
+	addsUp(t, a)
 }

@@ -84,6 +84,10 @@ func (b *book) judge(p *posting) (why string) {
 		return ""
 	case p.seq < b.last[c]:
 		return "it came behind a later event of its producer, and was taken for a repeat"
+	case p.output != nil && p.output.dropped && !letter && b.w.had(p):
+		return fmt.Sprintf("its thread had it, and nothing is left of it: the output %s is not open, and there is neither a result nor "+
+			"an artifact of it. A version that lost what was open when a thread ended, or was renamed by force, dropped it, or "+
+			"the artifact was removed", p.output.id)
 	case (p.kind != events.KindEntry || p.claimed && b.loose() != nil) && b.w.had(p):
 		if p.kind == events.KindEntry {
 			b.loose().loose--

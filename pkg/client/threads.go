@@ -78,7 +78,7 @@ func (c *Client) Rename(ctx context.Context, t events.Thread, to string) error {
 	return c.rename(ctx, t, to, false)
 }
 
-// ForceRename is Rename that does not mind live runs and outputs; those that are open are dropped.
+// ForceRename is Rename that does not mind live runs and outputs; outputs that are open go with the thread.
 func (c *Client) ForceRename(ctx context.Context, t events.Thread, to string) error {
 	return c.rename(ctx, t, to, true)
 }
