@@ -237,7 +237,12 @@ func (m *memory) take(st State, e *Staged, c *Change) {
 	if c.Output != nil {
 		st.Output.Take(c.Output, &m.rules)
 	}
-	for _, key := range c.Closed {
+	for _, key := range c.OutputsMoved {
+		if o := m.outputs[key]; o != nil {
+			o.Rec.Thread = c.Leaves.To
+		}
+	}
+	for _, key := range c.OutputsDropped {
 		m.outputs[key] = &Output{Removed: true}
 	}
 	m.takeHead(key, st.Thread, c)
