@@ -57,9 +57,10 @@ type tried struct {
 	part       uint64 // of it, how many sequences are tried at a time
 	noted      uint64 // the last one of the part that is noted
 
-	mu  sync.Mutex // for who writes rec and rev, and takeBack
-	rec record.Tried
-	rev uint64
+	mu   sync.Mutex // for who writes rec and rev, and takeBack
+	rec  record.Tried
+	rev  uint64
+	back bool // it was taken back as it is
 }
 
 func newDeadly(p *Persister) *deadly {
@@ -214,7 +215,7 @@ func (y *deadly) write(ctx context.Context, of *tried, rec record.Tried) error {
 func (of *tried) set(rec record.Tried, rev uint64) {
 	of.mu.Lock()
 	defer of.mu.Unlock()
-	of.rec, of.rev = rec, rev
+	of.rec, of.rev, of.back = rec, rev, false
 }
 
 // read reads the record. One that cannot be read is as none.
@@ -251,16 +252,16 @@ func (y *deadly) takeBack(partitions ...int) {
 		of := &y.of[i]
 		of.mu.Lock()
 		now := tried{partition: i, rec: of.rec, rev: of.rev}
+		back := of.back
+		of.back = true
 		of.mu.Unlock()
-		if now.rec.Life != y.life || y.p.windows.done(i) >= now.rec.Hi {
+		if back || now.rec.Life != y.life || y.p.windows.done(i) >= now.rec.Hi {
 			continue
 		}
 		now.rec.Life = record.Life{}
 		if err := y.write(ctx, &now, now.rec); err != nil {
 			y.p.Log.Info("what was tried stays noted", "partition", i, "error", err)
-			continue
 		}
-		of.set(now.rec, now.rev)
 	}
 }
 

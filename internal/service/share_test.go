@@ -110,3 +110,36 @@ func TestPersistersShare(t *testing.T) {
 func sharer(i int) events.Thread {
 	return events.Thread{Session: "s" + strconv.Itoa(i), Name: events.MainThread}
 }
+
+// TestConsumersGoneAtATakeover: the partitions of a persister that died are taken over although somebody has deleted their consumers.
+func TestConsumersGoneAtATakeover(t *testing.T) {
+	server := natstest.Server(t)
+	conn := natstest.Dial(t, server)
+	must.Do(t, conn.Ensure(t.Context(), natsio.Limits{EventsBytes: 1 << 30, ItemsBytes: 1 << 30}))
+	log := slog.New(slog.DiscardHandler)
+	dies := natstest.Dial(t, server)
+	first := service.NewPersister(dies, service.PersisterConfig{}, log)
+	go func() { _ = first.Run(t.Context()) }()
+	second := service.NewPersister(natstest.Dial(t, server), service.PersisterConfig{}, log)
+	defer natstest.Run(t, second.Run)()
+	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+	defer cancel()
+	for first.Holds() != events.Partitions/2 || second.Holds() != events.Partitions/2 {
+		time.Sleep(50 * time.Millisecond)
+		must.Do(t, ctx.Err())
+	}
+	dies.Close()
+	for p := range events.Partitions {
+		must.Do(t, conn.JetStream().DeleteConsumer(ctx, events.EventsStream, events.PartitionConsumer(p)))
+	}
+	for {
+		b, err := conn.Events().Backlog(ctx)
+		if err == nil && b.Waiting == events.Partitions {
+			return
+		}
+		time.Sleep(100 * time.Millisecond)
+		if ctx.Err() != nil {
+			t.Fatalf("%d of %d partitions are asked for, %v", b.Waiting, events.Partitions, err)
+		}
+	}
+}
