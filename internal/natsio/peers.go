@@ -27,7 +27,7 @@ func (p Peers) Alone(ctx context.Context) (bool, error) {
 		return false, nil // it does not hear answers now
 	}
 	defer done()
-	inbox := p.c.nc.NewRespInbox()
+	inbox := p.c.nc.NewInbox()
 	sub, err := p.c.nc.SubscribeSync(inbox)
 	if err != nil {
 		return false, nil
@@ -44,8 +44,8 @@ func (p Peers) Alone(ctx context.Context) (bool, error) {
 	if err != nil {
 		return false, nil
 	}
-	m, err := sub.NextMsg(time.Millisecond)
-	return err == nil && m.Header.Get(hdrStatus) == "503", nil
+	_, err = sub.NextMsg(time.Millisecond)
+	return errors.Is(err, nats.ErrNoResponders), nil
 }
 
 // Say tells all others.

@@ -170,6 +170,11 @@ func (s *Share) tell(hello bool) {
 
 func (s *Share) run(ctx context.Context, g *errgroup.Group, alone bool) {
 	s.tell(true)
+	if s.mute {
+		s.plan(ctx, g)
+		<-ctx.Done()
+		return
+	}
 	tick := time.NewTicker(every)
 	defer tick.Stop()
 	looked, last := alone, time.Now()

@@ -1,0 +1,31 @@
+package natsio_test
+
+import (
+	"testing"
+
+	"spool/internal/must"
+	"spool/internal/natsio"
+	"spool/internal/natstest"
+)
+
+// TestAlone: a persister knows at once whether another one hears it.
+func TestAlone(t *testing.T) {
+	server := natstest.Server(t)
+	a, b := natsio.PeersOf(natstest.Dial(t, server)), natsio.PeersOf(natstest.Dial(t, server))
+	for range 200 {
+		if !must.Get(a.Alone(t.Context()))(t) {
+			t.Fatal("somebody listens, though nobody does")
+		}
+	}
+	heard := make(chan string, 1)
+	stop := must.Get(b.Hear(func(said []byte) {
+		if len(said) > 0 {
+			heard <- string(said)
+		}
+	}))(t)
+	for must.Get(a.Alone(t.Context()))(t) { // until the subscription has arrived
+	}
+	must.Do(t, a.Say([]byte("hello")))
+	must.Same(t, <-heard, "hello", "heard %q, want %q")
+	stop()
+}
