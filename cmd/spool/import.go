@@ -75,7 +75,7 @@ func (c *importCmd) Run(a *app) error {
 		return fmt.Errorf("%d of %d files were not imported", res.Failed, len(res.Files))
 	case err != nil:
 		return errors.New("not all paths could be read")
-	case !slices.ContainsFunc(res.Files, func(f transcript.FileResult) bool { return f.Session != "" }):
+	case !slices.ContainsFunc(res.Files, func(f transcript.FileResult) bool { return f.Session != "" || f.Unbegun }):
 		return fmt.Errorf("none of %d files is a transcript: nothing was imported", len(res.Files))
 	}
 	return nil

@@ -23,6 +23,8 @@ type book struct {
 	least  map[chain]uint64          // lowest sequence so far
 	last   map[chain]uint64          // greatest sequence so far
 	at     map[string]uint64         // where the last event of each producer is that the thread has
+	takes  map[string]uint64         // of took; nil: not looked yet
+	sent   map[name]uint64           // of sentBefore: where each first came; nil: not looked yet
 
 	applied map[name]bool   // those that are in the thread
 	former  map[said]uint64 // where those came first that came under names that the thread had; nil: not looked yet
@@ -219,29 +221,42 @@ func (b *book) replaced(p *posting) bool {
 }
 
 // took is where in SPOOL_EVENTS the thread first took a name by a rename; 0: it began under it.
-func (b *book) took(to string) (at uint64) {
-	for _, j := range append([]join{{from: b.t, to: b.w.to}}, b.joined...) {
-		for i := range b.a.threads[j.from] {
-			p := &b.a.threads[j.from][i]
-			if p.op == events.OpRename && p.to == to && !b.a.refused(p) && (at == 0 || p.at < at) {
-				at = p.at
+func (b *book) took(to string) uint64 {
+	if b.takes == nil {
+		b.takes = map[string]uint64{}
+		for _, j := range append([]join{{from: b.t, to: b.w.to}}, b.joined...) {
+			for i := range b.a.threads[j.from] {
+				p := &b.a.threads[j.from][i]
+				if at, known := b.takes[p.to]; p.op == events.OpRename && !b.a.refused(p) && (!known || p.at < at) {
+					b.takes[p.to] = p.at
+				}
+			}
+		}
+		for _, j := range b.joined {
+			if b.takes[j.to] == 0 && j.to != "" { // SPOOL_EVENTS has the rename no more
+				b.takes[j.to] = j.seen.Applied
 			}
 		}
 	}
-	for _, j := range b.joined {
-		if at == 0 && j.to == to { // SPOOL_EVENTS has the rename no more
-			at = j.seen.Applied
-		}
-	}
-	return at
+	return b.takes[to]
 }
 
 // sentBefore reports whether an event of that name came for the thread under another name that it had, before a sequence of SPOOL_EVENTS.
 func (b *book) sentBefore(n name, at uint64) bool {
-	return slices.ContainsFunc(b.joined, func(j join) bool {
-		from := b.took(j.from.Name)
-		return slices.ContainsFunc(b.a.threads[j.from], func(p posting) bool { return from < p.at && p.at < at && p.name() == n })
-	})
+	if b.sent == nil {
+		b.sent = map[name]uint64{}
+		for _, j := range b.joined {
+			from := b.took(j.from.Name)
+			for i := range b.a.threads[j.from] {
+				p := &b.a.threads[j.from][i]
+				if first, known := b.sent[p.name()]; from < p.at && (!known || p.at < first) {
+					b.sent[p.name()] = p.at
+				}
+			}
+		}
+	}
+	first, known := b.sent[n]
+	return known && first < at
 }
 
 // standing is how a persister had to take an event, by what it is linked to (SPEC P2). What its thread had seen under another name counts

@@ -36,6 +36,7 @@ type FileResult struct {
 	Error    string   `json:"error,omitempty"`
 	Err      error    `json:"-"`
 
+	Unbegun  bool   `json:"-"` // nothing stands in it yet that can be imported
 	Heads    []byte `json:"-"` // the lines before the entries of a session of oh-my-pi: title slot and header
 	Exported bool   `json:"-"` // the file went on from an export of the thread, which has no such lines of its own
 

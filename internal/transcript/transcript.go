@@ -174,6 +174,7 @@ func (im *Importer) identify(ctx context.Context, f *file) bool {
 	id, err := Identify(f.src, im.cfg.Dialect)
 	switch {
 	case errors.Is(err, ErrEmpty):
+		f.res.Unbegun = true
 		f.warn("there is no complete line in it: nothing to import")
 	case errors.Is(err, ErrNotTranscript) && f.src.Walked:
 		f.warn(err.Error())
