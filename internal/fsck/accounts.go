@@ -283,7 +283,7 @@ func (a *accountant) thread(t events.Thread, w whereabouts, joined []join, has m
 	a.accounts.Events += int64(len(ps))
 	b := book{a: a, t: t, w: w, joined: joined, first: map[name]*posting{}, applied: map[name]bool{}, gone: map[said]bool{},
 		links: map[chain][]events.Linked{}, top: map[string]uint64{}, least: map[chain]uint64{}, last: map[chain]uint64{},
-		at: map[string]uint64{}, refused: map[said]bool{}, goneAt: map[uint64]bool{}, replays: map[string]bool{},
+		at: map[string]uint64{}, stands: map[name]uint64{}, refused: map[said]bool{}, goneAt: map[uint64]bool{}, replays: map[string]bool{},
 	}
 	var unreadable error
 	for _, h := range w.heads {

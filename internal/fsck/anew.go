@@ -97,10 +97,14 @@ func (c *checker) endsShort(ctx context.Context, h *head) error {
 // cannot be read, and dead letters that cannot, are told of elsewhere. What seems to be lost may have come first under another name that
 // the thread had: then all of its session is read.
 func (c *checker) account(ctx context.Context, t events.Thread) (acc *Accounts, lost map[name]bool, err error) {
-	if acc, lost, err = c.accountAmong(ctx, t, t); err == nil && len(lost) > 0 {
-		acc, lost, err = c.accountAmong(ctx, t, events.Thread{Session: t.Session, Name: events.EveryThread})
+	acc, lost, err = c.accountAmong(ctx, t, t)
+	if err != nil || len(lost) == 0 {
+		return acc, lost, err
 	}
-	return acc, lost, err
+	if left, err := c.s.List(ctx, events.LeftKeysOf(t.Session)); err != nil || len(left) == 0 { // nobody had another name
+		return acc, lost, err
+	}
+	return c.accountAmong(ctx, t, events.Thread{Session: t.Session, Name: events.EveryThread})
 }
 
 // accountAmong accounts for the events of a thread by those of some threads.

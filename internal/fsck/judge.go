@@ -23,6 +23,7 @@ type book struct {
 	least  map[chain]uint64          // lowest sequence so far
 	last   map[chain]uint64          // greatest sequence so far
 	at     map[string]uint64         // where the last event of each producer is that the thread has
+	stands map[name]uint64           // those that stand by their links, and from where on these were gone through
 	takes  map[string]uint64         // of took; nil: not looked yet
 	sent   map[name]uint64           // of sentBefore: where each first came; nil: not looked yet
 
@@ -278,11 +279,18 @@ func (b *book) standing(p *posting) events.Standing {
 			return known && last.Epoch == p.epoch && last.Seq == seq && last.At < p.at
 		})
 	}
-	if p.prev == 0 || known(p.prev) {
-		return events.Stands
+	since := max(b.at[p.producer], 1)
+	// Of a thread that is lost no event is known, and each is linked to the one before: all of them are not gone through again for each.
+	before, judged := b.stands[name{p.producer, p.epoch, p.prev}]
+	stands := p.prev == 0 || known(p.prev) || judged && before == since
+	if !stands {
+		past := events.Past{Links: b.links[chain{p.producer, p.epoch}], From: max(b.a.oldest, b.w.deleted+1)}
+		if is := events.Stand(p.prev, known, past, since); is != events.Stands {
+			return is
+		}
 	}
-	past := events.Past{Links: b.links[chain{p.producer, p.epoch}], From: max(b.a.oldest, b.w.deleted+1)}
-	return events.Stand(p.prev, known, past, max(b.at[p.producer], 1))
+	b.stands[p.name()] = since
+	return events.Stands
 }
 
 func (b *book) find(p *posting, why string) {

@@ -31,8 +31,6 @@ func TestEntriesThatNobodyTakes(t *testing.T) {
 		{"a/entries?dialect=item", js, entry, 202},
 		{"b/entries?dialect=item", js, entry, 202},
 		{"a/entries?dialect=item", js, `{"content":[],"metadata":{"type":"pending_prompt","prompt_id":"p"}}`, 400},
-		{"a/entries?dialect=item", js, `{"content":[],"metadata":{"type":"pending_prompt","prompt":{"id":"p","kind":"text"}}}`, 400},
-		{"a/entries?dialect=item", js, `{"content":[{"type":"text","text":" "}],"metadata":{"type":"pending_prompt","prompt":{"id":"p","kind":"text","deadline":9}}}`, 400},
 		{"a/entries?dialect=item", js, `{"content":[],"metadata":{"type":"pending_prompt","prompt":{"id":"q","kind":"ask_user_question","questions":["Well?"]}}}`, 202},
 		{"a/entries?dialect=item", js, asks, 202},
 		{"asked", "", "", 0}, // until it is

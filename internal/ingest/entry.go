@@ -161,9 +161,7 @@ func (s *stream) check(ctx context.Context, e *events.Event) error {
 	if d, _ := dialect.Lookup(e.Dialect); e.Dialect == "item" || e.Dialect == "step" { // the two that can fail
 		read, err := d.Read(e.Body, nil)
 		for i := 0; err == nil && e.Dialect == "item" && i < len(read.Items); i++ {
-			if err = events.CheckPrompt(read.Items[i]); err == nil && events.AsksNothing(read.Items[i]) {
-				err = fmt.Errorf("%w: the prompt asks nothing: its content has no text", events.ErrControl)
-			}
+			err = events.CheckPrompt(read.Items[i])
 		}
 		if err == nil && s.cfg.Check != nil {
 			err = s.cfg.Check(ctx, e, read)

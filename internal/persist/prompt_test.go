@@ -321,7 +321,7 @@ func TestPromptIDOfAnother(t *testing.T) {
 	}
 	refused("was answered")
 	must.Do(t, r.End(ctx, thread(1), events.End{}))
-	late := <-r.ask(ctx, thread(1), events.Prompt{ID: "late", Kind: events.PromptText})
+	late := <-r.ask(ctx, thread(1), events.Prompt{ID: "late", Kind: events.PromptText, Text: "Well?"})
 	if !errors.Is(late.err, client.ErrEnded) {
 		t.Errorf("Ask in a thread that has ended: %v, want ErrEnded", late.err)
 	}

@@ -20,7 +20,7 @@ import (
 type hall struct {
 	t    *testing.T
 	mu   sync.Mutex
-	hear map[string]chan []byte  // by persister
+	hear map[string]chan said    // by persister
 	deaf map[string]bool         // those that nothing reaches, and that reach nobody
 	held map[int]map[string]bool // by partition, who consumes it
 	slow time.Duration           // how long what is said takes
@@ -30,7 +30,13 @@ type hall struct {
 }
 
 func newHall(t *testing.T) *hall {
-	return &hall{t: t, hear: map[string]chan []byte{}, deaf: map[string]bool{}, held: map[int]map[string]bool{}, stuck: map[string]bool{}}
+	return &hall{t: t, hear: map[string]chan said{}, deaf: map[string]bool{}, held: map[int]map[string]bool{}, stuck: map[string]bool{}}
+}
+
+// said is what arrives at a time.
+type said struct {
+	text []byte
+	at   time.Time
 }
 
 // seat is a persister's.
@@ -57,7 +63,7 @@ func (s seat) Say(b []byte) error {
 	}
 	for id, c := range s.hear {
 		if !s.deaf[id] {
-			c <- b
+			c <- said{b, time.Now().Add(s.slow)}
 		}
 	}
 	return nil
@@ -66,12 +72,12 @@ func (s seat) Say(b []byte) error {
 func (s seat) Hear(f func([]byte)) (func(), error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	c := make(chan []byte, 1000)
+	c := make(chan said, 1000)
 	s.hear[s.id] = c
 	go func() {
 		for b := range c {
-			time.Sleep(s.slow)
-			f(b)
+			time.Sleep(time.Until(b.at))
+			f(b.text)
 		}
 	}()
 	return func() {

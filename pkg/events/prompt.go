@@ -4,8 +4,6 @@ import (
 	"cmp"
 	"encoding/json"
 	"fmt"
-	"slices"
-	"strings"
 	"time"
 
 	"spool/internal/jsonscan"
@@ -67,23 +65,6 @@ func CheckPrompt(it Item) error {
 	}
 	return fmt.Errorf(`%w: an item of the type %s needs "prompt":{"id":…,"kind":…} in its metadata, of at most %d bytes each`,
 		ErrControl, it.Type, nameBytes)
-}
-
-// AsksNothing reports a prompt without a question: no text, nothing else in its content, and in its body no more than what every
-// prompt has. A door refuses it; what is stored is as it is.
-func AsksNothing(it Item) bool {
-	p, ok := ParsePrompt(it)
-	asks := !ok || it.Type != TypePendingPrompt || p.Body == nil // nil: it was too long
-	_ = jsonscan.Array(it.Content, func(part []byte) bool {
-		text, isText := jsonscan.Text(jsonscan.Get(part, "text"))
-		asks = asks || !isText || strings.TrimSpace(text) != ""
-		return !asks
-	})
-	_ = jsonscan.Object(p.Body, func(key, _ []byte) bool {
-		asks = asks || !slices.Contains([]string{"id", "kind", "deadline"}, string(key))
-		return !asks
-	})
-	return !asks
 }
 
 // ParseResolution reads how an item that settles a prompt says that it was settled.
