@@ -316,7 +316,7 @@ func TestPromptIDOfAnother(t *testing.T) {
 	_ = must.Get(r.Answer(ctx, thread(1), events.Answer{Prompt: "fixed", Answer: json.RawMessage("true")}))(t)
 	for _, done := range []<-chan asked{first, retry, ask("Deploy?")} {
 		if got := <-done; got.err != nil || got.Outcome != events.OutcomeApproved {
-			t.Errorf("Ask = %+v, want what was answered", got)
+			t.Errorf("Ask = %+v, %v, want what was answered", got, got.err)
 		}
 	}
 	refused("was answered")

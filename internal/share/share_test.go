@@ -130,7 +130,10 @@ func (h *hall) start(id string, mute bool) *persister {
 			case <-ctx.Done():
 				return nil, ctx.Err()
 			}
-			if h.stuck[id] {
+			h.mu.Lock()
+			isStuck := h.stuck[id]
+			h.mu.Unlock()
+			if isStuck {
 				<-ctx.Done()
 				return nil, ctx.Err()
 			}
@@ -240,7 +243,9 @@ func TestStuck(t *testing.T) {
 		time.Sleep(20 * time.Second)
 		h.divided("one is stuck", b)
 		time.Sleep(5 * time.Minute)
+		h.mu.Lock()
 		h.stuck["a"] = false
+		h.mu.Unlock()
 		time.Sleep(2 * time.Minute)
 		h.divided("and is not any more", a, b)
 		a.stop()

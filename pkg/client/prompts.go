@@ -117,13 +117,15 @@ func (c *Client) storedPrompt(ctx context.Context, t events.Thread, id string) (
 	if err := t.Validate(); err != nil {
 		return record.Prompt{}, err
 	}
-	rs, err := c.records.Records(ctx, events.PromptKey(t, id), events.AnsweredKey(t, id))
-	if err != nil {
-		return record.Prompt{}, err
-	}
-	for _, r := range rs { // asked again after it was settled, it is open
-		if r.Exists() {
-			return record.DecodePrompt(r.Value)
+	for range 2 { // the two are not read at one moment: of one that is settled in between neither may be seen
+		rs, err := c.records.Records(ctx, events.PromptKey(t, id), events.AnsweredKey(t, id))
+		if err != nil {
+			return record.Prompt{}, err
+		}
+		for _, r := range rs { // asked again after it was settled, it is open
+			if r.Exists() {
+				return record.DecodePrompt(r.Value)
+			}
 		}
 	}
 	return record.Prompt{}, noPrompt(t, id)
