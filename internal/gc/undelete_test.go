@@ -32,7 +32,7 @@ func (r *rig) shared() record.Record {
 	for i := 0; i < 2 || !r.sharePack(victim, th("keep")); i++ {
 		r.publish(said{victim, append(talk(20, string(rune('a'+i))), image("shared"+string(rune('a'+i)), byte(i)))}, said{th("keep"), talk(3, string(rune('a'+i)))})
 		r.await(th("keep"))
-		must.Do(r.t, r.Settled(r.t.Context(), victim))
+		must.Do(r.t, r.Await(r.t.Context(), victim, "p", 0, r.seq-3)) // of another partition
 	}
 	for i := range 4 { // garbage of its own between packs that stay
 		r.say(victim, append(talk(5, "later"+string(rune('a'+i))), image("own"+string(rune('a'+i)), byte(10+i)))...)
