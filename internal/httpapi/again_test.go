@@ -48,7 +48,7 @@ func TestSentAgainWithoutAProducer(t *testing.T) {
 	conn := natstest.Conn(t)
 	natstest.Run(t, service.NewPersister(conn, service.PersisterConfig{}, nil).Run)
 	out := &silent{Events: conn.Events(), stored: make(chan struct{}, 1)}
-	srv := httptest.NewServer(httpapi.New(httpapi.Config{Publisher: out, Client: client.New(conn), Patience: 20 * time.Millisecond}))
+	srv := httptest.NewServer(httpapi.New(httpapi.Config{Publisher: out, Client: client.New(conn), Patience: 400 * time.Millisecond}))
 	t.Cleanup(srv.Close)
 	const path, body = "/v1/sessions/s/threads/main/entries?dialect=item", `{"content":[{"type":"text","text":"go on"}]}`
 	cl, entries := client.New(conn), 0
