@@ -228,11 +228,15 @@ func TestTwoWriters(t *testing.T) {
 			err error
 		}
 		results := make(chan result)
+		var writers []*client.SessionWriter // both begin before one of them writes
 		for i := range 2 {
 			w := must.Get(r.SessionWriter(ctx, th, fmt.Sprint(i)))(t)
 			if w.Leaf() != parent {
 				t.Fatalf("round %d: writer begins at %s, want %s", round, w.Leaf(), parent)
 			}
+			writers = append(writers, w)
+		}
+		for i, w := range writers {
 			go func() {
 				id, err := w.Append(ctx, sessions.Message(fmt.Appendf(nil, `{"role":"user","content":"%d of round %d"}`, i, round)))
 				results <- result{id, err}
