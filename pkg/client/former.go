@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"slices"
 
 	"spool/pkg/events"
 )
@@ -31,12 +30,6 @@ func (c *Client) Retire(ctx context.Context, t events.Thread) (former events.Thr
 		err = fmt.Errorf("%w: somebody writes to %s: %w", ErrBusyThread, t, err)
 	}
 	return former, err
-}
-
-// Former are the threads that had that name before they were retired.
-func (c *Client) Former(ctx context.Context, t events.Thread) ([]events.Thread, error) {
-	beside, err := c.Beside(ctx, t)
-	return slices.DeleteFunc(beside, func(x events.Thread) bool { return !events.HasFormer(t, x) }), err
 }
 
 // Beside are the other threads of a thread's session.

@@ -1,0 +1,167 @@
+package natsio
+
+import (
+	"context"
+	"sync/atomic"
+	"time"
+
+	"github.com/nats-io/nats.go/jetstream"
+)
+
+// hdrPinID tells a pinned client its pin.
+const hdrPinID = "Nats-Pin-Id"
+
+// feed sees to it that what a pinned consumer gives arrives without a gap.
+//
+// JetStream gives a new owner of a consumer what comes next, not what the old one was given and never acknowledged: that
+// comes again when its ack is overdue, behind younger events. An event that is applied after a younger one of its thread
+// would be taken for a duplicate. So deliveries are counted: when the consumer sequence jumps, or does not begin right
+// above the ack floor, the consumer is reset to its ack floor and everything from there on comes again, in order. What was
+// applied already is skipped. takeBack does so for deliveries that an owner who died left open.
+//
+// A reset numbers the deliveries anew, from 1. An ack of one from before it that arrives after it sets the floor to the old number,
+// and until the new ones have grown above that the server takes every ack for an old one: the same events come again after each
+// ackWait. So a feed does not acknowledge what came in an earlier term; and when something comes again while the floor is above
+// what was delivered, another owner's late ack did it, and the consumer is reset once more.
+type feed struct {
+	c      *Conn
+	stream string
+	name   string
+	cons   jetstream.Consumer
+	next   uint64 // consumer sequence of the next delivery; 0 = not known yet
+	pin    string // our pin, as of the last delivery
+
+	shown atomic.Pointer[string] // pin, for other goroutines
+
+	last   uint64                    // stream sequence of the last delivery that was in order
+	open   uint64                    // Delivery.Open of the next one
+	hidden []*jetstream.RawStreamMsg // what takeUnseen gives
+
+	term   atomic.Uint64 // of the next delivery
+	looked time.Time     // when deaf was asked last
+}
+
+func newFeed(c *Conn, stream string, cons jetstream.Consumer) *feed {
+	f := &feed{c: c, stream: stream, name: cons.CachedInfo().Name, cons: cons}
+	f.beginTerm()
+	return f
+}
+
+// beginTerm ends a term: another process may be given, or may have been given, what comes before the next delivery.
+func (f *feed) beginTerm() { f.term.Store(f.c.terms.Add(1)) }
+
+// takeBack has the open deliveries come again, to whoever is pinned then. The acks of who was given them before are lost.
+func (f *feed) takeBack(ctx context.Context) {
+	f.reset(ctx)
+	f.next = 0 // another process may be pinned, and be given them
+}
+
+// takeBackOrphans is takeBack when nobody is pinned.
+func (f *feed) takeBackOrphans(ctx context.Context) {
+	info, err := f.cons.Info(ctx)
+	if err != nil || info.NumAckPending == 0 {
+		return
+	}
+	for _, g := range info.PriorityGroups {
+		if g.PinnedClientID != "" {
+			return
+		}
+	}
+	f.takeBack(ctx)
+}
+
+// unpin gives the partition away at once, if it is ours; else the next owner would wait for pinnedTTL.
+func (f *feed) unpin() {
+	if f.pin == "" && !f.c.Connected() {
+		return
+	}
+	ctx, cancel := context.WithTimeout(context.Background(), f.c.timeout)
+	defer cancel()
+	// Asked this, the server forgets what it was asked for by those who are gone. Else, when an event comes before another owner
+	// does, it pins one of them, and gives to nobody for pinnedTTL.
+	info, err := f.cons.Info(ctx)
+	if err != nil || f.pin == "" {
+		return
+	}
+	for _, g := range info.PriorityGroups {
+		if g.PinnedClientID != f.pin {
+			continue
+		}
+		if s, err := f.c.js.Stream(ctx, f.stream); err == nil {
+			_ = s.UnpinConsumer(ctx, f.name, g.Group)
+		}
+	}
+}
+
+// inOrder reports whether a delivery is the next one. Otherwise it has the consumer reset, and the deliveries until its new
+// first one are dropped.
+func (f *feed) inOrder(ctx context.Context, m jetstream.Msg, meta *jetstream.MsgMetadata) bool {
+	seq := meta.Sequence.Consumer
+	if pin := pinOf(m); pin != f.pin {
+		f.pin, f.next = pin, 0 // what came in between went to another process
+		f.shown.Store(&pin)
+		f.beginTerm()
+	}
+	if f.next == 0 {
+		info, err := f.cons.Info(ctx)
+		if err == nil && !hidesOpen(info) {
+			first := info.AckFloor.Consumer + 1
+			// What comes again may come in another order than it was published in: a message for which no request has room
+			// goes behind the others that come again.
+			if first == seq && meta.NumDelivered == 1 || first < seq && f.unseen(ctx, info.AckFloor.Stream, meta, seq-first) {
+				f.next = seq
+			} else {
+				f.open = info.Delivered.Stream
+			}
+		}
+	}
+	// The first delivery after a reset, ours or another process's, is the one above the ack floor.
+	if seq == f.next || seq == 1 {
+		if meta.NumDelivered > 1 && f.deaf(ctx) {
+			f.reset(ctx)
+			return false
+		}
+		if seq != f.next { // another process had the consumer reset
+			f.beginTerm()
+		}
+		f.next, f.last = seq+1, meta.Sequence.Stream
+		return true
+	}
+	if f.next > 0 && seq > f.next && f.unseenSince(ctx, meta, seq-f.next) {
+		f.next, f.last = seq+1, meta.Sequence.Stream
+		return true
+	}
+	if f.next == 1 { // reset already: these are still on their way from before
+		return false
+	}
+	f.reset(ctx)
+	return false
+}
+
+// hidesOpen reports whether deliveries are open below the ack floor. An ack from before a reset, by an owner that was stopped meanwhile,
+// raises the floor to a number that now is another event's: that one was given to somebody, is not acknowledged, and would be by the
+// next ack.
+func hidesOpen(info *jetstream.ConsumerInfo) bool {
+	return info.AckFloor.Consumer+uint64(info.NumAckPending) > info.Delivered.Consumer
+}
+
+// deaf reports whether the consumer takes acks for old ones: its floor is above what it has delivered. It is asked once a second.
+func (f *feed) deaf(ctx context.Context) bool {
+	if time.Since(f.looked) < time.Second {
+		return false
+	}
+	f.looked = time.Now()
+	info, err := f.cons.Info(ctx)
+	return err == nil && info.AckFloor.Consumer > info.Delivered.Consumer
+}
+
+func (f *feed) reset(ctx context.Context) {
+	f.beginTerm()
+	if _, err := f.c.js.ResetConsumer(ctx, f.stream, f.name); err != nil {
+		f.c.log.Warn("reset a pinned consumer", "stream", f.stream, "consumer", f.name, "error", err)
+		f.next = 0 // the next delivery tries again; at the latest when these come again, after ackWait
+		return
+	}
+	f.c.log.Debug("pinned consumer starts again above its ack floor", "stream", f.stream, "consumer", f.name)
+	f.next = 1
+}
