@@ -94,7 +94,7 @@ func TestOfflineWhileSpoolIsKilled(t *testing.T) {
 	w := newWorld(t)
 	dir := filepath.Join(w.home, "offline")
 	const writers, kills = 7, 5
-	cmd := w.command("keeper", "-writers", fmt.Sprint(writers), dir, "s")
+	cmd := w.command("keeper", "-writers", fmt.Sprint(writers), "-pause", "500us", dir, "s")
 	input := must.Get(cmd.StdinPipe())(t)
 	up := w.up()
 	keeper := w.start(cmd)

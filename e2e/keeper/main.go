@@ -1,7 +1,7 @@
 // Command keeper is an agent with an offline directory: keeper DIR SESSION. Each of its writers publishes entries 1, 2,
 // 3, … over the one client, to a thread that it shares with every third writer, and says which are durable. With -n it
 // publishes so many, and then does nothing until it is killed; without, it goes on until its standard input ends, and
-// ends once a server has everything. NATS_URL names the server.
+// ends once a server has everything. Between two entries a writer rests for -pause. NATS_URL names the server.
 package main
 
 import (
@@ -11,6 +11,7 @@ import (
 	"io"
 	"log/slog"
 	"os"
+	"time"
 
 	"golang.org/x/sync/errgroup"
 
@@ -21,14 +22,15 @@ import (
 func main() {
 	writers := flag.Int("writers", 1, "goroutines that publish")
 	n := flag.Int("n", 0, "entries of each; 0 = until the input ends")
+	pause := flag.Duration("pause", 0, "rest of a writer between two entries")
 	flag.Parse()
-	if err := keep(flag.Arg(0), flag.Arg(1), *writers, *n); err != nil {
+	if err := keep(flag.Arg(0), flag.Arg(1), *writers, *n, *pause); err != nil {
 		fmt.Fprintln(os.Stderr, "keeper:", err)
 		os.Exit(1)
 	}
 }
 
-func keep(dir, session string, writers, n int) error {
+func keep(dir, session string, writers, n int, pause time.Duration) error {
 	ctx, log := context.Background(), slog.New(slog.NewTextHandler(os.Stderr, nil))
 	c, err := client.Connect(ctx, client.Config{Offline: dir, URL: os.Getenv("NATS_URL"), Logger: log})
 	if err != nil {
@@ -57,7 +59,7 @@ func keep(dir, session string, writers, n int) error {
 				select {
 				case <-stop:
 					return nil
-				default:
+				case <-time.After(pause):
 				}
 			}
 			return nil

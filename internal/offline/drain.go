@@ -9,6 +9,7 @@ import (
 	"os"
 	"path/filepath"
 	"strings"
+	"time"
 
 	"github.com/oklog/ulid/v2"
 
@@ -254,6 +255,11 @@ func (d *drain) remove(path string, size int) error {
 // publish sends a batch; what will never be taken is moved aside, so that it does not hold up what is behind it.
 func (d *drain) publish(ctx context.Context, batch []*events.Event) error {
 	err := d.send(ctx, batch)
+	if err == nil {
+		d.q.mu.Lock()
+		d.q.took = time.Now()
+		d.q.mu.Unlock()
+	}
 	if err == nil || temporary(ctx, err) {
 		return err
 	}

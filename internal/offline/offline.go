@@ -68,7 +68,9 @@ type Queue struct {
 	used    int64         // bytes of the directory, as far as this process knows
 	some    chan struct{} // holds a token while there is something to drain
 	empty   chan struct{} // closed while there is nothing
-	last    chan struct{} // closed when a drain is through with the little that waits; nil while there is more, or no drain
+	through chan struct{} // closed when the drain that works is through; nil while none does
+	again   bool          // the drain sends what came while it worked
+	took    time.Time     // when a server last took something of the drain, or it began
 
 	before   map[string]map[string]bool // by producer that was asked for: segments of others that hold events of it
 	contents map[string]contents        // of segments of others, by path
@@ -168,40 +170,48 @@ func (q *Queue) Wait(ctx context.Context) error {
 	}
 }
 
-// Yield waits while a drain sends what came during its last round, as long as ctx lives. Who calls it before Append and Empty lets a
-// drain come to an end, however much is published meanwhile.
+// Appending is faster than sending. So that a drain comes to an end however much is published meanwhile, who publishes waits for it:
+// for a moment while it sends what was there before it, then until it is through; not for a server that has taken nothing for patience.
+const (
+	moment   = 50 * time.Millisecond
+	patience = 2 * time.Second
+)
+
+// Yield waits for a drain that gets on, as long as ctx lives. It is called before Append and Empty.
 func (q *Queue) Yield(ctx context.Context) {
 	q.mu.Lock()
-	last := q.last
+	through, again, silent := q.through, q.again, time.Since(q.took)
 	q.mu.Unlock()
-	if last == nil {
+	if through == nil || silent >= patience {
 		return
 	}
+	if !again {
+		short, cancel := context.WithTimeout(ctx, moment)
+		defer cancel()
+		ctx = short
+	}
 	select {
-	case <-last:
+	case <-through:
 	case <-ctx.Done():
-		q.letGo() // the server that took what was before does not take this
 	}
 }
 
-// hold makes those wait who yield: what waits now came during the last round. Where that is more than can be sent before somebody
-// is tired of waiting, the next round has less.
-func (q *Queue) hold() {
+// works begins what Yield waits for, or a further round of it.
+func (q *Queue) works() {
 	q.mu.Lock()
 	defer q.mu.Unlock()
-	if q.last == nil {
-		q.last = make(chan struct{})
+	q.again = q.through != nil
+	if q.took = time.Now(); !q.again {
+		q.through = make(chan struct{})
 	}
 }
 
-// letGo ends hold.
-func (q *Queue) letGo() {
+// rests ends works.
+func (q *Queue) rests() {
 	q.mu.Lock()
 	defer q.mu.Unlock()
-	if q.last != nil {
-		close(q.last)
-		q.last = nil
-	}
+	close(q.through)
+	q.through = nil
 }
 
 func (q *Queue) wake() {
@@ -299,7 +309,8 @@ func (q *Queue) closed() ([]string, error) {
 func (q *Queue) Drain(ctx context.Context, send func(context.Context, []*events.Event) error) error {
 	q.draining.Lock()
 	defer q.draining.Unlock()
-	defer q.letGo()
+	q.works()
+	defer q.rests()
 	d := &drain{q: q, send: send, unreadable: map[string]bool{}}
 	for {
 		own, err := d.round(ctx)
@@ -312,7 +323,7 @@ func (q *Queue) Drain(ctx context.Context, send func(context.Context, []*events.
 		if own == 0 {
 			return nil
 		}
-		q.hold()
+		q.works()
 	}
 }
 

@@ -2,6 +2,7 @@ package offline
 
 import (
 	"context"
+	"errors"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -38,7 +39,7 @@ func TestDrainBesideWhoPublishes(t *testing.T) {
 		must.Do(t, b.q.Drain(t.Context(), func(context.Context, []*events.Event) error {
 			if sends++; sends < 100 {
 				go b.publish()
-				synctest.Wait()
+				time.Sleep(time.Second)
 			}
 			return nil
 		}))
@@ -72,5 +73,48 @@ func TestYieldToASilentServer(t *testing.T) {
 			t.Errorf("%d sends, %d entries through the queue, want 3 and 6", sends, b.kept)
 		}
 		must.Do(t, b.q.Close())
+	})
+}
+
+// A drain comes to an end beside those who append faster than the server takes, each of whom publishes again and again.
+func TestDrainBesideMoreThanTheServerTakes(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		q := open(t, Config{Dir: t.TempDir()})
+		const large = batchBytes/4 + 1 // three fill a batch
+		kept := uint64(0)
+		add := func() {
+			kept++
+			must.Do(t, q.Append([]*events.Event{event("p", kept, large)}))
+		}
+		for range 12 {
+			add()
+		}
+		ctx, stop := context.WithCancel(t.Context())
+		for range 2 {
+			go func() {
+				for ctx.Err() == nil {
+					short, cancel := context.WithTimeout(ctx, 2*time.Second)
+					q.Yield(short)
+					cancel()
+					if ctx.Err() == nil && !q.Empty() {
+						add()
+					}
+					time.Sleep(100 * time.Millisecond)
+				}
+			}()
+		}
+		err := q.Drain(t.Context(), func(context.Context, []*events.Event) error {
+			time.Sleep(time.Second)
+			if kept > 300 {
+				return errors.New("no end")
+			}
+			return nil
+		})
+		stop()
+		time.Sleep(time.Second) // both end
+		if err != nil {
+			t.Errorf("%v after %d entries", err, kept)
+		}
+		must.Do(t, q.Close())
 	})
 }
