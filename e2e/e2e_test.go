@@ -56,11 +56,11 @@ func (w *world) run(name string, args ...string) string {
 }
 
 // up starts spool up and returns when it is.
-func (w *world) up() *proc.Process {
+func (w *world) up(flags ...string) *proc.Process {
 	w.t.Helper()
 	// Without NATS_URL, which would name an outside system.
-	up := proc.Command(w.home, "spool", "up", "--data", filepath.Join(w.home, "data"), "--listen", w.nats, "--http", w.http)
-	p := w.start(up)
+	args := []string{"up", "--data", filepath.Join(w.home, "data"), "--listen", w.nats, "--http", w.http}
+	p := w.start(proc.Command(w.home, "spool", append(args, flags...)...))
 	p.Await("Spool is up.")
 	return p
 }
