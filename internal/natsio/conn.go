@@ -63,13 +63,13 @@ type Conn struct {
 	dead    deadBox
 
 	announced announcements
-	asked     sync.Map                         // by name: MessagesOf
-	keys      atomic.Pointer[jetstream.Stream] // the record bucket as Records.Keys asks it; nil: not yet
-	sealed    atomic.Pointer[knownSeal]        // of the record bucket; nil: not asked yet
-	told      atomic.Int64                     // when a foreign record was logged, Unix seconds
-	terms     atomic.Uint64                    // that were begun: Delivery.Term
-	looked    atomic.Uint64                    // the connection, from 1 on, over which the store was found usable
-	secret    []byte                           // of this user, see userSecret; nil: everybody is let in
+	asked     sync.Map                  // by name: MessagesOf
+	names     atomic.Int64              // of records, that Records.Keys was told of last
+	sealed    atomic.Pointer[knownSeal] // of the record bucket; nil: not asked yet
+	told      atomic.Int64              // when a foreign record was logged, Unix seconds
+	terms     atomic.Uint64             // that were begun: Delivery.Term
+	looked    atomic.Uint64             // the connection, from 1 on, over which the store was found usable
+	secret    []byte                    // of this user, see userSecret; nil: everybody is let in
 	scope     events.Scope
 
 	log *slog.Logger

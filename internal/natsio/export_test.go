@@ -1,4 +1,15 @@
 package natsio
 
+import "context"
+
 // LastOfEach is lastOfEach.
 var LastOfEach = Objects.lastOfEach
+
+// PagedKeys is Keys page by page, however many there are.
+func PagedKeys(ctx context.Context, recs Records, filter string) ([]string, error) {
+	p, err := recs.keysPage(ctx, filter, 0)
+	if err != nil {
+		return nil, err
+	}
+	return recs.pagedKeys(ctx, filter, p)
+}

@@ -97,7 +97,7 @@ func TestStreamsAreAskedForOnce(t *testing.T) {
 		_, _, noReport := natsadmin.New(c).LastReport(ctx)
 		return errors.Join(err, noItem, noReport)
 	}
-	for i, want := range []int{4, 1} { // the keys of records are an answer to such a question
+	for i, want := range []int{3, 1} { // the keys of records are an answer to such a question
 		if err := read(); err != nil {
 			t.Fatal(err)
 		}

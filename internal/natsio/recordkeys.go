@@ -1,45 +1,207 @@
 package natsio
 
 import (
+	"cmp"
 	"context"
+	"encoding/json"
+	"errors"
 	"fmt"
 	"slices"
+	"strings"
 	"time"
 
+	"github.com/nats-io/nats.go"
 	"github.com/nats-io/nats.go/jetstream"
 
+	"spool/internal/jsonscan"
+	"spool/internal/record"
 	"spool/pkg/events"
 )
 
 // keysInTime is how many keys a server lists in the time for one request, even one that is busy.
 const keysInTime = 50_000
 
-// Keys lists the keys of the records that match a filter, also of those that are removed, in order: exactly, by the
-// stream's own list of subjects.
+// Keys lists the keys of the records that match a filter, also of those that are removed, in order: exactly, as the stream counts them.
+//
+// The server names 100,000 at a time, and looks at all that match for each such page. Where there are more, their headers are read
+// instead, which costs in proportion to their number, and the server says only how many there are. Pages are read where the two
+// disagree: a record whose bytes went bad on disk has a name, and is not read.
 func (recs Records) Keys(ctx context.Context, filter string) ([]string, error) {
-	known := recs.c.keys.Load()
-	if known == nil {
-		s, err := recs.c.js.Stream(ctx, events.RecordsStream)
-		if err != nil {
-			return nil, fmt.Errorf("list the keys of %s: %w", filter, WrapErr(err))
+	p, err := recs.keysPage(ctx, filter, 0)
+	if err == nil && p.Total > len(p.State.Subjects) {
+		keys, err := recs.readKeys(ctx, filter)
+		if !errors.Is(err, errMiscounted) {
+			return keys, err
 		}
-		known = &s
-		recs.c.keys.Store(known)
+		recs.c.log.Debug("names of records are listed page by page", "filter", filter, "names", p.Total, "why", err)
 	}
-	s := *known
-	// The server gives a page of 100,000 at a time, and looks at all of them for each. How many there are it said last
-	// time.
-	ctx, cancel := context.WithTimeout(ctx, recs.c.timeout*time.Duration(1+s.CachedInfo().State.Msgs/keysInTime))
-	defer cancel()
-	info, err := s.Info(ctx, jetstream.WithSubjectFilter(events.RecordSubject(filter)))
 	if err != nil {
-		recs.c.keys.Store(nil) // there may be far more now
+		return nil, err
+	}
+	return recs.pagedKeys(ctx, filter, p)
+}
+
+// pagedKeys is Keys by one page after the other, of which there is the first.
+func (recs Records) pagedKeys(ctx context.Context, filter string, p keysPage) (keys []string, err error) {
+	for {
+		for subject := range p.State.Subjects {
+			keys = append(keys, RecordKey(subject))
+		}
+		at := p.Offset + len(p.State.Subjects)
+		if len(p.State.Subjects) == 0 || at >= p.Total {
+			slices.Sort(keys)
+			return slices.Compact(keys), nil // what is written meanwhile moves names to the next page
+		}
+		if p, err = recs.keysPage(ctx, filter, at); err != nil {
+			return nil, err
+		}
+	}
+}
+
+// keysPage is a server's answer to who asks for the names of subjects: some of those that match, in order, and how many there are.
+type keysPage struct {
+	Total  int `json:"total"`
+	Offset int `json:"offset"`
+	State  struct {
+		LastSeq  uint64            `json:"last_seq"`
+		Subjects map[string]uint64 `json:"subjects"`
+	} `json:"state"`
+	Error *jetstream.APIError `json:"error"`
+}
+
+func (recs Records) keysPage(ctx context.Context, filter string, offset int) (p keysPage, err error) {
+	body := jsonscan.AppendString([]byte(`{"subjects_filter":`), events.RecordSubject(filter))
+	body = fmt.Appendf(body, `,"offset":%d}`, offset)
+	msg := &nats.Msg{Subject: apiSubject(recs.c.js, "STREAM.INFO."+events.RecordsStream), Data: body}
+	most := recs.c.names.Load() // that there were last time
+	answers, err := recs.c.pipe.all(ctx, []*nats.Msg{msg}, recs.c.timeout*time.Duration(1+most/keysInTime))
+	if err == nil && answers[0].Header.Get("Status") == "503" {
+		err = record.ErrBusy
+	}
+	if err == nil {
+		err = json.Unmarshal(answers[0].Data, &p)
+	}
+	if err == nil && p.Error != nil {
+		err = p.Error
+	}
+	if err != nil {
+		recs.c.names.Store(max(2*most, keysInTime)) // there may be far more now
+		return p, fmt.Errorf("list the keys of %s: %w", filter, WrapErr(err))
+	}
+	recs.c.names.Store(int64(p.Total))
+	return p, nil
+}
+
+// errMiscounted: not as many names were read as the server counts.
+var errMiscounted = errors.New("fewer or more names were read than there are")
+
+// countTries is how often names are counted, where each time one was made and overwritten before it was read.
+const countTries = 5
+
+// errCounted ends a reading that is done.
+var errCounted = errors.New("as many as there are")
+
+// seenKey is a key, and the sequence at which a reading met it.
+type seenKey struct {
+	key string
+	seq uint64
+}
+
+// readKeys is Keys by the headers of all that match.
+func (recs Records) readKeys(ctx context.Context, filter string) ([]string, error) {
+	s, err := recs.c.js.Stream(ctx, events.RecordsStream)
+	if err != nil {
 		return nil, fmt.Errorf("list the keys of %s: %w", filter, WrapErr(err))
 	}
-	keys := make([]string, 0, len(info.State.Subjects))
-	for subject := range info.State.Subjects {
-		keys = append(keys, RecordKey(subject))
+	cons, err := s.OrderedConsumer(ctx, jetstream.OrderedConsumerConfig{
+		FilterSubjects: []string{events.RecordSubject(filter)}, DeliverPolicy: jetstream.DeliverAllPolicy, HeadersOnly: true,
+		InactiveThreshold: time.Minute,
+	})
+	if err != nil {
+		return nil, fmt.Errorf("list the keys of %s: %w", filter, WrapErr(err))
 	}
-	slices.Sort(keys)
-	return keys, nil
+	r := keyReader{recs: recs, s: s, filter: filter}
+	err = recs.c.Streams().follow(ctx, cons, func() (bool, error) { return r.atEnd(ctx) }, r.met)
+	if err != nil && !errors.Is(err, errCounted) {
+		return nil, fmt.Errorf("list the keys of %s: %w", filter, err)
+	}
+	return r.keys, nil
+}
+
+// keyReader reads names up to a sequence that was a leader's newest when it counted them. The reading is exact when it met as many.
+type keyReader struct {
+	recs   Records
+	s      jetstream.Stream
+	filter string
+	last   uint64
+	seen   []seenKey
+	tries  int
+	upTo   uint64 // 0: not counted yet
+	want   int
+	keys   []string // when all are there
+}
+
+func (r *keyReader) met(m jetstream.Msg, meta *jetstream.MsgMetadata) error {
+	r.last = meta.Sequence.Stream
+	r.seen = append(r.seen, seenKey{RecordKey(m.Subject()), r.last})
+	if r.upTo > 0 && r.last >= r.upTo {
+		return r.compare()
+	}
+	return nil
+}
+
+// atEnd counts, where nothing seems to be behind what was read.
+func (r *keyReader) atEnd(ctx context.Context) (bool, error) {
+	if r.upTo == 0 {
+		if err := r.count(ctx); err != nil {
+			return false, err
+		}
+	}
+	if r.last < r.upTo {
+		_, err := r.s.GetMsg(ctx, r.last+1, jetstream.WithGetMsgSubject(events.RecordSubject(r.filter)))
+		if err == nil {
+			return false, nil
+		}
+		if !errors.Is(err, jetstream.ErrMsgNotFound) {
+			return false, WrapErr(err)
+		}
+	}
+	r.tries = countTries // nothing was overwritten behind what was read: another count says the same
+	return false, r.compare()
+}
+
+// count asks how many names there are. How many the whole bucket has the server knows; those of a filter it counts, while others are
+// made.
+func (r *keyReader) count(ctx context.Context) error {
+	if r.filter == ">" {
+		info, err := r.s.Info(ctx)
+		if err != nil {
+			return WrapErr(err)
+		}
+		r.upTo, r.want = info.State.LastSeq, int(info.State.NumSubjects)
+		return nil
+	}
+	p, err := r.recs.keysPage(ctx, r.filter, 0)
+	r.upTo, r.want = p.State.LastSeq, p.Total
+	return err
+}
+
+// compare ends the reading with errCounted, or errMiscounted. Before that it has it go on to another count.
+func (r *keyReader) compare() error {
+	slices.SortFunc(r.seen, func(a, b seenKey) int { return cmp.Or(strings.Compare(a.key, b.key), cmp.Compare(a.seq, b.seq)) })
+	r.seen = slices.CompactFunc(r.seen, func(a, b seenKey) bool { return a.key == b.key })
+	for _, k := range r.seen {
+		if k.seq <= r.upTo {
+			r.keys = append(r.keys, k.key)
+		}
+	}
+	have, upTo := len(r.keys), r.upTo
+	if have == r.want {
+		return errCounted
+	}
+	r.keys, r.upTo = nil, 0
+	if r.tries++; r.tries >= countTries {
+		return fmt.Errorf("%w: %d of %d up to sequence %d", errMiscounted, have, r.want, upTo)
+	}
+	return nil
 }
