@@ -171,7 +171,8 @@ func (q *Queue) Wait(ctx context.Context) error {
 }
 
 // Appending is faster than sending. So that a drain comes to an end however much is published meanwhile, who publishes waits for it:
-// for a moment while it sends what was there before it, then until it is through; not for a server that has taken nothing for patience.
+// for a moment while it sends what was there before it, then until it is through; not for a server that has taken nothing for patience,
+// nor while only what other processes left is sent: that does not grow.
 const (
 	moment   = 50 * time.Millisecond
 	patience = 2 * time.Second
@@ -180,7 +181,7 @@ const (
 // Yield waits for a drain that gets on, as long as ctx lives. It is called before Append and Empty.
 func (q *Queue) Yield(ctx context.Context) {
 	q.mu.Lock()
-	through, again, silent := q.through, q.again, time.Since(q.took)
+	through, again, empty, silent := q.through, q.again, q.empty, time.Since(q.took)
 	q.mu.Unlock()
 	if through == nil || silent >= patience {
 		return
@@ -192,6 +193,7 @@ func (q *Queue) Yield(ctx context.Context) {
 	}
 	select {
 	case <-through:
+	case <-empty:
 	case <-ctx.Done():
 	}
 }

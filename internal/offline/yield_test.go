@@ -118,3 +118,26 @@ func TestDrainBesideMoreThanTheServerTakes(t *testing.T) {
 		must.Do(t, q.Close())
 	})
 }
+
+// Who has nothing in the queue does not wait while a drain sends what another process left.
+func TestYieldBesideWhatOthersLeft(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		dir := t.TempDir()
+		must.Do(t, left(t, dir, "q", 3).Close())
+		b := &busy{t: t, q: open(t, Config{Dir: dir})}
+		sends := 0
+		must.Do(t, b.q.Drain(t.Context(), func(context.Context, []*events.Event) error {
+			sends++
+			began := time.Now()
+			for range 5 {
+				b.publish()
+			}
+			must.Same(t, time.Since(began), 0, "five entries wait for %v, want %v")
+			return nil
+		}))
+		if sends != 1 || b.met != 5 {
+			t.Errorf("%d sends, %d entries to the server, want 1 and 5", sends, b.met)
+		}
+		must.Do(t, b.q.Close())
+	})
+}
