@@ -68,6 +68,9 @@ func (d *draft) chunk(ctx context.Context) (Verdict, error) {
 		return Verdict{}, d.openOutput(o)
 	}
 	due, err := o.due(d.st.Key, piece)
+	if err == nil && !due && d.Head.Start.IsZero() { // its thread is removed: an abort does not begin another one
+		err = o.elsewhere(d.st.Key, piece)
+	}
 	switch {
 	case err != nil:
 		return Verdict{}, err
@@ -107,16 +110,13 @@ func mask(secrets Secrets, held []record.Held, piece record.Piece, last bool) (r
 // due reports whether a piece is the next one. It is not when it came before, perhaps from another producer.
 func (o *Output) due(t events.Thread, p *events.Chunk) (bool, error) {
 	next := o.Rec.Seq + 1
-	switch {
-	case p.Op == events.ChunkAbort && (!o.Open || p.Seq != next):
+	if p.Op == events.ChunkAbort && (!o.Open || p.Seq != next) {
 		return false, nil
-	case !o.Open && o.Removed:
-		return false, fmt.Errorf("%w %s has ended, or was closed as aborted after its lease: begin another one, with an id of its own",
-			ErrOutput, p.Output)
-	case !o.Open:
-		return false, fmt.Errorf("%w %s is not open: publish its start first", ErrOutput, p.Output)
-	case o.Rec.Thread != t.Name:
-		return false, fmt.Errorf("%w %s belongs to the thread %s", ErrOutput, p.Output, o.Rec.Thread)
+	}
+	if err := o.elsewhere(t, p); err != nil {
+		return false, err
+	}
+	switch {
 	case p.Op != events.ChunkAbort && p.Attempt != o.Rec.Start.Attempt:
 		return false, fmt.Errorf("%w %s: piece %d is of another attempt than the one that began it: "+
 			"send all of it under an id of its own", ErrOutput, p.Output, p.Seq)
@@ -124,6 +124,20 @@ func (o *Output) due(t events.Thread, p *events.Chunk) (bool, error) {
 		return false, fmt.Errorf("%w %s: piece %d after %d: publish those between first", ErrOutput, p.Output, p.Seq, o.Rec.Seq)
 	}
 	return p.Seq == next, nil
+}
+
+// elsewhere says why a thread has no open output to which a piece can belong; nil: it has.
+func (o *Output) elsewhere(t events.Thread, p *events.Chunk) error {
+	switch {
+	case !o.Open && o.Removed:
+		return fmt.Errorf("%w %s has ended, or was closed as aborted after its lease: begin another one, with an id of its own",
+			ErrOutput, p.Output)
+	case !o.Open:
+		return fmt.Errorf("%w %s is not open: publish its start first", ErrOutput, p.Output)
+	case o.Rec.Thread != t.Name:
+		return fmt.Errorf("%w %s belongs to the thread %s", ErrOutput, p.Output, o.Rec.Thread)
+	}
+	return nil
 }
 
 // mustWait reports whether a piece could make a part of the artifact in the very commit that opens the output. Parts

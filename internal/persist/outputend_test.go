@@ -3,6 +3,7 @@ package persist_test
 import (
 	"bytes"
 	"context"
+	"errors"
 	"fmt"
 	"slices"
 	"strings"
@@ -216,6 +217,24 @@ func TestOutputOfARenamedThread(t *testing.T) {
 	}
 	r.artifact(m.Artifact.ID, clean)
 	r.verify(other)
+}
+
+// TestAbortBehindARemoval: who aborts an output whose thread was removed meanwhile hears so, and begins no thread of its name.
+func TestAbortBehindARemoval(t *testing.T) {
+	r := newRig(t)
+	r.start(nil)
+	o := r.begin(thread(0), client.OutputConfig{ID: "o"})
+	_, _ = o.Write([]byte("begun\n"))
+	r.arrived("o", 6)
+	must.Do(t, r.ForceRemove(t.Context(), thread(0)))
+	must.Do(t, o.Abort("it is gone"))
+	must.Is(t, o.Wait(t.Context()), client.ErrRefused, "Wait behind the removal")
+	if reason := r.reason(1); !strings.Contains(reason, "output o has ended") {
+		t.Errorf("reason = %q, want that the output has ended", reason)
+	}
+	if head, err := r.Thread(t.Context(), thread(0)); !errors.Is(err, threads.ErrNoThread) {
+		t.Errorf("Thread = %v %+v, want none", err, head)
+	}
 }
 
 // openOutput is what is stored of an open output.
