@@ -134,7 +134,7 @@ func (d *draft) rename(ctx context.Context, op events.Rename) error {
 	if err := d.w.Told(ctx); err != nil {
 		return err
 	}
-	open, err := d.refuseBusy(ctx, op.Force)
+	open, _, err := d.refuseBusy(ctx, op.Force)
 	if err != nil {
 		return err
 	}
@@ -215,29 +215,32 @@ func (t *Thread) Load(key events.Thread, r record.Record, s *Session) (err error
 }
 
 // refuseBusy refuses what would take a thread away from under whoever works in it. force does not mind runs and
-// outputs, and gets those that are open.
-func (d *draft) refuseBusy(ctx context.Context, force bool) (open []record.Silent, err error) {
+// outputs, and gets those that are open. Nobody can answer the prompts of a thread that has ended: it gets their keys.
+func (d *draft) refuseBusy(ctx context.Context, force bool) (open []record.Silent, prompts []string, err error) {
 	if !d.st.Rules.Sessions {
-		return nil, nil
+		return nil, nil, nil
 	}
 	t := d.st.Key
-	switch asks, err := d.asks(ctx); {
+	switch prompts, err = d.openPrompts(ctx); {
 	case err != nil:
-		return nil, err
-	case asks:
-		return nil, fmt.Errorf("%w: a prompt of %s waits for its answer: answer it first", events.ErrControl, t)
+		return nil, nil, err
+	case len(prompts) > maxPrompts && d.Head.Status == threads.StatusCompleted:
+		return nil, nil, fmt.Errorf("%w: %s has ended with more than %d prompts that nobody answered: delete its session",
+			events.ErrControl, t, maxPrompts)
+	case len(prompts) > 0 && d.Head.Status != threads.StatusCompleted:
+		return nil, nil, fmt.Errorf("%w: a prompt of %s waits for its answer: answer it first", events.ErrControl, t)
 	}
 	live, err := d.w.SessionLive(ctx, t.Session)
 	if err != nil {
-		return nil, err
+		return nil, nil, err
 	}
 	for _, o := range live.Outputs {
 		switch {
 		case o.Thread != t.Name:
 		case !force:
-			return nil, fmt.Errorf("%w: output %s of %s is open: end it first", events.ErrControl, o.ID, t)
+			return nil, nil, fmt.Errorf("%w: output %s of %s is open: end it first", events.ErrControl, o.ID, t)
 		case len(open) == MaxOutputs:
-			return nil, fmt.Errorf("%w: more than %d outputs of %s are open: end some first", events.ErrControl, len(open), t)
+			return nil, nil, fmt.Errorf("%w: more than %d outputs of %s are open: end some first", events.ErrControl, len(open), t)
 		default:
 			open = append(open, o)
 		}
@@ -245,20 +248,20 @@ func (d *draft) refuseBusy(ctx context.Context, force bool) (open []record.Silen
 	now := d.e.Now
 	for _, r := range live.Runs {
 		if !force && r.Thread == t.Name && !r.At(now).Standing(now).Ended() {
-			return nil, fmt.Errorf("%w: run %s of %s is %s: end it first", events.ErrControl, r.ID, t, r.Status)
+			return nil, nil, fmt.Errorf("%w: run %s of %s is %s: end it first", events.ErrControl, r.ID, t, r.Status)
 		}
 	}
-	return open, nil
+	return open, prompts, nil
 }
 
 // mostKeys is how many records are read at a time.
 const mostKeys = 900
 
-// asks reports whether a prompt of the thread waits for its answer.
-func (d *draft) asks(ctx context.Context) (bool, error) {
+// openPrompts are the keys of the thread's prompts that have no answer; where they are many, not all.
+func (d *draft) openPrompts(ctx context.Context) (open []string, err error) {
 	keys, err := d.w.SessionKeys(ctx, d.st.Key.Session)
 	if err != nil {
-		return false, err
+		return nil, err
 	}
 	prompts := slices.DeleteFunc(keys, func(key string) bool {
 		of, ok := events.ParsePromptKey(key)
@@ -266,11 +269,19 @@ func (d *draft) asks(ctx context.Context) (bool, error) {
 	})
 	for some := range slices.Chunk(prompts, mostKeys) {
 		rs, err := d.w.Records(ctx, some...)
-		if err != nil || slices.ContainsFunc(rs, record.Record.Exists) {
-			return err == nil, err
+		if err != nil {
+			return nil, err
+		}
+		for i := range rs {
+			if rs[i].Exists() {
+				open = append(open, some[i])
+			}
+		}
+		if len(open) > maxPrompts {
+			break
 		}
 	}
-	return false, nil
+	return open, nil
 }
 
 // moveOutputs has open outputs go with their thread: their leases close them under its new name, with what arrived.
@@ -305,7 +316,7 @@ func (d *draft) remove(ctx context.Context, op events.Remove) error {
 		return fmt.Errorf("%w: remove: somebody wrote to %s since event %d",
 			events.ErrControl, d.st.Key, op.UnchangedSince)
 	}
-	open, err := d.refuseBusy(ctx, op.Force)
+	open, prompts, err := d.refuseBusy(ctx, op.Force)
 	if err != nil {
 		return err
 	}
@@ -318,6 +329,9 @@ func (d *draft) remove(ctx context.Context, op events.Remove) error {
 	}
 	d.note(d.Head)
 	d.dropOutputs(open)
+	for _, key := range prompts {
+		d.put(record.Put{Key: key, Expect: record.Any})
+	}
 	d.Leaves = &Leaving{}
 	return nil
 }

@@ -178,3 +178,21 @@ func TestPromptOfAnEndedThread(t *testing.T) {
 		t.Errorf("Answer = %v, want ErrEnded", err)
 	}
 }
+
+// TestRemoveOfAnEndedThreadThatAsked: what nobody can answer any more keeps no thread, and is no prompt of the next one of its name.
+func TestRemoveOfAnEndedThreadThatAsked(t *testing.T) {
+	r, th := newRig(t), thread("s")
+	ctx, cancel := context.WithTimeout(t.Context(), 30*time.Second)
+	defer cancel()
+	done := r.ask(ctx, t, th, events.Prompt{ID: "p", Kind: events.PromptApproval, Text: "Deploy?", Deadline: time.Now().Add(time.Second).UnixMilli()})
+	must.Do(t, r.End(ctx, th, events.End{}))
+	<-done
+	must.Do(t, r.Remove(ctx, th))
+	r.begin(ctx, t, th)
+	if open := must.Get(r.Prompts(ctx, "s"))(t); len(open) > 0 {
+		t.Errorf("Prompts = %+v, want none", open)
+	}
+	if got, err := r.Prompt(ctx, th, "p"); !errors.Is(err, client.ErrNoPrompt) {
+		t.Errorf("Prompt = %+v, %v, want none", got, err)
+	}
+}
