@@ -5,6 +5,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"time"
 
 	"spool/internal/jsonscan"
@@ -54,9 +55,41 @@ func (t title) is(other string) bool {
 	return t.text == other || given.Title != "" && given.Title == other
 }
 
+// fewSessions are looked at one by one.
+const fewSessions = 8
+
+// writtenBefore is when the records of the sessions of files were written last, by session. An import asks before it adds anything, for it
+// writes them itself where it is new to a session. What cannot be found out now is not there.
+func writtenBefore(ctx context.Context, conn *natsio.Conn, sources []transcript.Source, force string) map[string]time.Time {
+	var keys []string
+	for _, s := range sources {
+		if id, err := transcript.Identify(s, force); err == nil && id.Dialect == ompDialect && id.Agent == "" {
+			keys = append(keys, events.SessionKey(id.Thread.Session))
+		}
+	}
+	slices.Sort(keys)
+	keys = slices.Compact(keys)
+	if len(keys) > fewSessions {
+		keys = []string{events.SessionKeys}
+	}
+	at := map[string]time.Time{}
+	for _, key := range keys {
+		ages, err := conn.Records().Ages(ctx, key, 0)
+		if err != nil {
+			return at
+		}
+		for key, aged := range ages {
+			at[events.SessionOf(key)] = time.Now().Add(-aged.Age)
+		}
+	}
+	return at
+}
+
 // takeHeaders gives the sessions that were imported the titles and directories that were changed in the headers of their files.
 // A crash before leaves what a header beside a title slot says untaken.
-func takeHeaders(ctx context.Context, conn *natsio.Conn, sources []transcript.Source, res transcript.Result) error {
+func takeHeaders(
+	ctx context.Context, conn *natsio.Conn, sources []transcript.Source, res transcript.Result, written map[string]time.Time,
+) error {
 	cl := client.New(conn)
 	for i, src := range sources {
 		f := &res.Files[i]
@@ -66,7 +99,7 @@ func takeHeaders(ctx context.Context, conn *natsio.Conn, sources []transcript.So
 		var err error
 		switch h := parseHeads(f.Heads); {
 		case f.Exported:
-			err = takeExported(ctx, conn, cl, src, f, h)
+			err = takeExported(ctx, cl, src, f, h, written[f.Session])
 		case f.Former != "" && h.slot != "":
 			err = takeBesideSlot(ctx, cl, f, h)
 		}
@@ -81,8 +114,11 @@ func takeHeaders(ctx context.Context, conn *natsio.Conn, sources []transcript.So
 	return nil
 }
 
-// takeExported takes what the header of a file says otherwise than an export does now, unless the file may be older than that.
-func takeExported(ctx context.Context, conn *natsio.Conn, cl *client.Client, src transcript.Source, f *transcript.FileResult, h heads) error {
+// takeExported takes what the header of a file says otherwise than an export does now, unless the file may be older than that: written is
+// when something was said of the session last, before the import.
+func takeExported(
+	ctx context.Context, cl *client.Client, src transcript.Source, f *transcript.FileResult, h heads, written time.Time,
+) error {
 	info, err := cl.Info(ctx, f.Session)
 	if err != nil {
 		return err
@@ -108,11 +144,7 @@ func takeExported(ctx context.Context, conn *natsio.Conn, cl *client.Client, src
 	if to.text == "" && cwd == "" {
 		return nil
 	}
-	ages, err := conn.Records().Ages(ctx, events.SessionKey(f.Session), 0)
-	if err != nil {
-		return err
-	}
-	if written := time.Now().Add(-ages[events.SessionKey(f.Session)].Age); !src.Modified().After(written) {
+	if written.IsZero() || !src.Modified().After(written) {
 		f.Warnings = append(f.Warnings, fmt.Sprintf("its title and directory are not taken: something was said of %s since it was written; "+
 			"set them with: spool session name, spool session move", f.Session))
 		return nil

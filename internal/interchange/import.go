@@ -33,11 +33,12 @@ func Import(
 		}
 	}
 	cfg.Blobs = &Blobs{Store: conn.Store(0)}
+	written := writtenBefore(ctx, conn, restored, cfg.Dialect)
 	cl := client.New(conn)
 	cfg.SessionExport = func(ctx context.Context, t events.Thread, w io.Writer) error { return writeThread(ctx, cl, t, w) }
 	res = transcript.New(cl, conn.Events(), cfg).Import(ctx, restored)
 	if err = adopt(ctx, artifactstore.Of(conn, 0), restored, res); err == nil {
-		err = takeHeaders(ctx, conn, restored, res)
+		err = takeHeaders(ctx, conn, restored, res, written)
 	}
 	return res, said.all, err
 }

@@ -112,6 +112,24 @@ func TestDirectoryInAnExportedFile(t *testing.T) {
 	}
 }
 
+// What else is new in the file does not count as said of its session.
+func TestTitleInAnExportedFileThatGoesOn(t *testing.T) {
+	conn, dir := system(t), t.TempDir()
+	cl := client.New(conn)
+	publish(t, conn, "s", message("a", "null", "one"))
+	must.Do(t, cl.NameSession(t.Context(), "s", "Given", false))
+	out, err := export(t, conn, dir, "s", false)
+	must.Do(t, err)
+	file := filepath.Join(dir, filepath.FromSlash(out.File))
+	text := string(must.Get(os.ReadFile(file))(t))
+	write(t, file, []byte(strings.Replace(text, `"Given"`, `"Edited"`, 1)+message("b", `"a"`, "two")+"\n"))
+	res := load(t, conn, filepath.Join(dir, "sessions"))
+	info := must.Get(cl.Info(t.Context(), "s"))(t)
+	if f := res.Files[0]; f.Published != 1 || info.Title != "Edited" || len(f.Warnings) > 0 {
+		t.Errorf("%d new entries, the title is %q, warnings %q, want one, as edited, none", f.Published, info.Title, f.Warnings)
+	}
+}
+
 func ignoreTitled(err error) error {
 	if err != nil && strings.Contains(err.Error(), client.ErrTitled.Error()) {
 		return nil
