@@ -244,7 +244,7 @@ func (o *Output) Result(ctx context.Context) (end events.LiveEnd, err error) {
 	aborted := o.closing != nil && o.closing.reason != ""
 	o.mu.Unlock()
 	if end.Node == "" || end.Aborted && !aborted {
-		return end, fmt.Errorf("%w: output %s was closed, or its thread was ended, before all of it arrived: "+
+		return end, fmt.Errorf("%w: output %s was closed, or its thread was ended or removed, before all of it arrived: "+
 			"send all of it under another id", ErrRefused, o.ID())
 	}
 	return end, nil
