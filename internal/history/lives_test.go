@@ -83,7 +83,8 @@ func TestFormerGenerations(t *testing.T) {
 		{"user:the linter", "assistant:c", "assistant:d", "user:third"},
 	} {
 		if i > 0 {
-			was = append(was, must.Get(s.Retire(t.Context(), th))(t).Name)
+			head := must.Get(s.AwaitThread(t.Context(), th))(t)
+			was = append(was, must.Get(s.Retire(t.Context(), th, head))(t).Name)
 		}
 		s.say("one", at, lines...)
 		s.caughtUp(db)

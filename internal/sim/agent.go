@@ -126,7 +126,10 @@ func (a *agent) do(ctx context.Context, c *call) error {
 		case 1:
 			return cl.ForceRemove(ctx, t)
 		case 2:
-			_, err := cl.Retire(ctx, t)
+			head, err := cl.AwaitThread(ctx, t)
+			if err == nil {
+				_, err = cl.Retire(ctx, t, head)
+			}
 			return err
 		}
 		return cl.Remove(ctx, t)

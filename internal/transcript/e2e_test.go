@@ -10,6 +10,7 @@ import (
 	"os"
 	"path/filepath"
 	"strings"
+	"sync"
 	"testing"
 	"time"
 
@@ -127,4 +128,35 @@ func TestGrowingThroughThePersister(t *testing.T) {
 		write(t, path, content[:n])
 		exported(t, conn, importAll(t, conn, path).Files[0])
 	}
+}
+
+// Imports of one rewritten file at the same time all end well: what it says now is there once, what it said before too, and no operation
+// of theirs is a dead letter.
+func TestRewrittenFileImportedAtOnce(t *testing.T) {
+	conn := natstest.Conn(t)
+	persister(t, conn)
+	cl := client.New(conn)
+	path := filepath.Join(t.TempDir(), "s.jsonl")
+	for round := range 3 {
+		text := ompBegin
+		for i := range 300 {
+			text += ompEntry(fmt.Sprint(round, "-", i))
+		}
+		write(t, path, text)
+		var all sync.WaitGroup
+		for range 3 {
+			all.Go(func() {
+				for _, f := range transcript.New(client.New(conn), conn.Events(), transcript.Config{}).
+					Import(t.Context(), must.Get(transcript.Find(disk{}, path))(t)).Files {
+					if f.Err != nil {
+						t.Errorf("round %d: %v", round, f.Err)
+					}
+				}
+			})
+		}
+		all.Wait()
+		exported(t, conn, importAll(t, conn, path).Files[0])
+		must.Same(t, len(must.Get(cl.Threads(t.Context(), "s"))(t)), 1+round, "there are %d threads, want %d")
+	}
+	must.Same(t, len(must.Get(cl.DeadLetters(t.Context(), ""))(t)), 0, "there are %d dead letters, want %d")
 }

@@ -99,7 +99,7 @@ func (s *store) RawEntries(_ context.Context, head threads.Head) iter.Seq2[rehyd
 
 func (s *store) Await(context.Context, events.Thread, string, uint64, uint64) error { return nil }
 
-func (s *store) Retire(_ context.Context, t events.Thread) (events.Thread, error) {
+func (s *store) Retire(_ context.Context, t events.Thread, _ threads.Head) (events.Thread, error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	sum := sha256.New()

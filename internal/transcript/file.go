@@ -62,12 +62,15 @@ func (im *Importer) file(ctx context.Context, f *file, c *claim) error {
 		}
 	}
 	err := im.pass(ctx, f, c)
-	if errors.Is(err, errOther) {
+	for try := 0; errors.Is(err, errOther) && try < mostRewrites; try++ {
 		var goOn bool
 		if goOn, err = im.supersede(ctx, f, c); err != nil || !goOn {
 			return err
 		}
 		err = im.pass(ctx, f, c)
+	}
+	if errors.Is(err, errOther) {
+		err = fmt.Errorf("%s: another import writes something else to %s: import it again", f.src.Path, c.thread)
 	}
 	if err != nil {
 		c.src = nil
@@ -77,10 +80,15 @@ func (im *Importer) file(ctx context.Context, f *file, c *claim) error {
 	return nil
 }
 
+// mostRewrites is how often a file may find that its thread says something else: once for what was there before, and again
+// for what other imports make of it meanwhile.
+const mostRewrites = 3
+
 // supersede makes room for a file that was rewritten: what its thread has becomes a former generation, and the file
 // is imported under the thread's name (SPEC P6). It does not where the file is the beginning of what its thread has, or of
 // what an export of a thread of its session writes, or of a former generation and not written since one was replaced: that
-// is an old copy. A crash behind it leaves no thread of the name, and the next import makes it.
+// is an old copy. A crash behind it leaves no thread of the name, and the next import makes it. Where another import superseded
+// the same lines, the file goes on with what that one has published by now.
 func (im *Importer) supersede(ctx context.Context, f *file, c *claim) (goOn bool, err error) {
 	begins, more, at, err := im.begins(ctx, f, c)
 	if err != nil {
@@ -125,8 +133,11 @@ func (im *Importer) supersede(ctx context.Context, f *file, c *claim) (goOn bool
 		f.warn(fmt.Sprintf("it is what %s was before it was rewritten: that is in %s, and nothing was added", c.thread, old))
 		return false, nil
 	}
-	was, err := im.stored.Retire(ctx, c.thread)
+	was, err := im.stored.Retire(ctx, c.thread, c.head)
 	if err != nil {
+		if now, look := im.stored.Thread(ctx, c.thread); look == nil && now.Applied > c.head.Applied { // the file is held against that
+			return true, im.lookAgain(ctx, f, c)
+		}
 		return false, fmt.Errorf("%s: it was rewritten from byte %d on, and %s cannot be kept as it was: %w", f.src.Path, at, c.thread, err)
 	}
 	f.warn(fmt.Sprintf("it was rewritten from byte %d on: %s is what it says now, and what it said before is in %s", at, c.thread, was))
@@ -137,8 +148,24 @@ func (im *Importer) supersede(ctx context.Context, f *file, c *claim) (goOn bool
 	if c.exported { // the file is all that the thread has from here on
 		c.producer = producer(f.id)
 	}
-	*c = claim{thread: c.thread, producer: c.producer, replaced: true}
-	return true, nil
+	c.replaced = true
+	return true, im.lookAgain(ctx, f, c)
+}
+
+// lookAgain makes a claim one of what is in its thread by now: nothing, or what other imports have put there.
+func (im *Importer) lookAgain(ctx context.Context, f *file, c *claim) error {
+	now, err := im.look(ctx, f.id, c.thread)
+	switch {
+	case err != nil:
+		return fmt.Errorf("read where %s is: %w", c.thread, err)
+	case now.producer == "":
+		return fmt.Errorf("%s: %s is another program's by now: import it again", f.src.Path, c.thread)
+	case len(now.head.Producers) == 0:
+		now.producer = c.producer
+	}
+	now.replaced = c.replaced
+	*c = *now
+	return nil
 }
 
 // isHeld tells whether a thread of the session has all of a file, and says so.
@@ -175,8 +202,8 @@ func (f *file) held(t events.Thread, more bool) {
 	f.warn(said)
 }
 
-// settle returns when a thread has what this import published to it.
-func (im *Importer) settle(ctx context.Context, c *claim) error {
+// settle returns when a thread has what this import published to it, and learns where it is then.
+func (im *Importer) settle(ctx context.Context, c *claim) (err error) {
 	if !c.begun {
 		return nil
 	}
@@ -188,7 +215,8 @@ func (im *Importer) settle(ctx context.Context, c *claim) error {
 			return err
 		}
 	}
-	return nil
+	c.head, err = im.stored.Thread(ctx, c.thread)
+	return err
 }
 
 // begins tells whether the complete lines of a file are a beginning of what the thread has, and whether that has more; at

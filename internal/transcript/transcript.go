@@ -34,9 +34,9 @@ type Threads interface {
 	SessionLines(ctx context.Context, head threads.Head) (lines []rehydrate.Line, ok bool, err error)
 	// Await returns when a thread has what a producer published.
 	Await(ctx context.Context, t events.Thread, producer string, epoch, seq uint64) error
-	// Retire gives all that a thread holds the name of a former one, which it returns, and frees the thread's own. After an
-	// error it can be done again.
-	Retire(ctx context.Context, t events.Thread) (former events.Thread, err error)
+	// Retire gives all that a thread holds the name of a former one, which it returns, and frees the thread's own. head is what
+	// the caller knows of the thread; those who retire it from one head do it once. After an error it can be done again.
+	Retire(ctx context.Context, t events.Thread, head threads.Head) (former events.Thread, err error)
 	// Beside are the other threads of a thread's session.
 	Beside(ctx context.Context, t events.Thread) ([]events.Thread, error)
 	// ExportAs writes a thread as an export does, in a form. An error of w ends it.

@@ -68,7 +68,6 @@ func TestAskedAtOnce(t *testing.T) {
 		"name":    func(t events.Thread) error { return c.NameSession(ctx, t.Session, "Name", false) },
 		"rename":  func(t events.Thread) error { return c.Rename(ctx, t, "other") },
 		"remove":  func(t events.Thread) error { return c.Remove(ctx, t) },
-		"retire":  func(t events.Thread) error { _, err := c.Retire(ctx, t); return err },
 		"compact": func(t events.Thread) error { return c.Compact(ctx, t, "Summary", "") },
 		"tree":    func(t events.Thread) error { _, err := c.Tree(ctx, t); return err },
 		"context": func(t events.Thread) error { _, err := c.Context(ctx, t, sessions.Last, nil); return err },

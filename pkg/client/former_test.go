@@ -42,7 +42,7 @@ func TestRetireLosesNothing(t *testing.T) {
 
 	told := make(chan error, 1)
 	go func() {
-		_, err := c.Retire(ctx, th)
+		_, err := c.Retire(ctx, th, must.Get(c.Thread(ctx, th))(t))
 		told <- err
 	}()
 	for n := uint64(0); n < 4; { // the first entry, the fork, the late entry, the removal
@@ -60,11 +60,53 @@ func TestRetireLosesNothing(t *testing.T) {
 		t.Errorf("the thread has %d entries, %v, want 2", head.Entries, err)
 	}
 
-	former := must.Get(c.Retire(ctx, th))(t)
+	former := must.Get(c.Retire(ctx, th, must.Get(c.Thread(ctx, th))(t)))(t)
 	if head, err := c.Thread(ctx, former); err != nil || head.Entries != 3 { // with the fork's own
 		t.Errorf("%s has %d entries, %v, want 3", former, head.Entries, err)
 	}
 	if _, err := c.Thread(ctx, th); !errors.Is(err, threads.ErrNoThread) {
 		t.Errorf("%s is there still: %v", th, err)
+	}
+}
+
+// TestRetiredTwice: those who retire a thread from one head at the same time do it once. All of them are given its name, nothing becomes a
+// dead letter, and who comes when another thread has the name leaves that alone.
+func TestRetiredTwice(t *testing.T) {
+	conn := natstest.Conn(t)
+	c := client.New(conn)
+	ctx, cancel := context.WithTimeout(t.Context(), 60*time.Second)
+	defer cancel()
+	th := thread("s")
+	publishApplied(ctx, t, conn, th)
+	head := must.Get(c.Thread(ctx, th))(t)
+
+	const n = 3
+	told, names := make(chan error, n), make(chan string, n)
+	for range n { // each decides before anything has happened
+		go func() {
+			former, err := client.New(conn).Retire(ctx, th, head)
+			names <- former.Name
+			told <- err
+		}()
+	}
+	stop := must.Get(persister(conn))(t)
+	defer stop()
+	first := <-names
+	for i := range n {
+		if i > 0 {
+			must.Same(t, <-names, first, "another name is %q, want %q")
+		}
+		must.Do(t, <-told)
+	}
+	pub := c.Publisher(client.PublisherConfig{})
+	must.Do(t, pub.Publish(ctx, post(th, "anew")))
+	must.Do(t, c.Await(ctx, th, pub.Producer(), 0, 1))
+	former := must.Get(c.Retire(ctx, th, head))(t)
+	must.Same(t, former.Name, first, "the name behind is %q, want %q")
+	if head, err := c.Thread(ctx, th); err != nil || head.Entries != 1 {
+		t.Errorf("the thread that has the name now has %d entries, %v, want 1", head.Entries, err)
+	}
+	if dead, err := c.DeadLetters(ctx, ""); err != nil || len(dead) > 0 {
+		t.Errorf("dead letters %v, %v, want none", dead, err)
 	}
 }
