@@ -72,14 +72,14 @@ func writtenBefore(ctx context.Context, conn *natsio.Conn, sources []transcript.
 	if len(keys) > fewSessions {
 		keys = []string{events.SessionKeys}
 	}
-	at := map[string]time.Time{}
+	at, asked := map[string]time.Time{}, time.Now()
 	for _, key := range keys {
 		ages, err := conn.Records().Ages(ctx, key, 0)
 		if err != nil {
 			return at
 		}
 		for key, aged := range ages {
-			at[events.SessionOf(key)] = time.Now().Add(-aged.Age)
+			at[events.SessionOf(key)] = asked.Add(-aged.Age)
 		}
 	}
 	return at
@@ -155,6 +155,22 @@ func takeExported(
 		}
 	}
 	return name(ctx, cl, f.Session, info, to)
+}
+
+// recorded is when a session's record was written last, or a little earlier.
+func recorded(ctx context.Context, conn *natsio.Conn, session string) (time.Time, error) {
+	asked := time.Now()
+	ages, err := conn.Records().Ages(ctx, events.SessionKey(session), 0)
+	return asked.Add(-ages[events.SessionKey(session)].Age), err
+}
+
+// said is the latest time at which somebody may have named or moved a session in Spool; zero if nobody has.
+func said(ctx context.Context, conn *natsio.Conn, cl *client.Client, session string) (time.Time, error) {
+	info, err := cl.Info(ctx, session)
+	if err != nil || !info.Named && !info.Moved {
+		return time.Time{}, err
+	}
+	return recorded(ctx, conn, session)
 }
 
 // takeBesideSlot takes the title of the header of a file that was rewritten, where that was changed and the title slot was not.

@@ -6,6 +6,7 @@ import (
 	"io"
 	"slices"
 	"sync"
+	"time"
 
 	"spool/internal/artifactstore"
 	"spool/internal/natsio"
@@ -25,22 +26,23 @@ import (
 func Import(
 	ctx context.Context, conn *natsio.Conn, sources []transcript.Source, cfg transcript.Config,
 ) (res transcript.Result, notes []string, err error) {
-	var said said
+	var told told
 	restored := make([]transcript.Source, len(sources))
 	for i, s := range sources {
-		if restored[i], err = Restore(s, said.add); err != nil {
-			said.add(err)
+		if restored[i], err = Restore(s, told.add); err != nil {
+			told.add(err)
 		}
 	}
 	cfg.Blobs = &Blobs{Store: conn.Store(0)}
 	written := writtenBefore(ctx, conn, restored, cfg.Dialect)
 	cl := client.New(conn)
 	cfg.SessionExport = func(ctx context.Context, t events.Thread, w io.Writer) error { return writeThread(ctx, cl, t, w) }
+	cfg.Said = func(ctx context.Context, session string) (time.Time, error) { return said(ctx, conn, cl, session) }
 	res = transcript.New(cl, conn.Events(), cfg).Import(ctx, restored)
 	if err = adopt(ctx, artifactstore.Of(conn, 0), restored, res); err == nil {
 		err = takeHeaders(ctx, conn, restored, res, written)
 	}
-	return res, said.all, err
+	return res, told.all, err
 }
 
 // adopt registers the artifacts of every session that was imported, and notes with its file what there is to say of them.
@@ -62,13 +64,13 @@ func adopt(ctx context.Context, reg Registry, sources []transcript.Source, res t
 	return nil
 }
 
-// said collects what is told by several goroutines, each thing once.
-type said struct {
+// told collects what is told by several goroutines, each thing once.
+type told struct {
 	mu  sync.Mutex
 	all []string
 }
 
-func (s *said) add(err error) {
+func (s *told) add(err error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if text := err.Error(); !slices.Contains(s.all, text) {

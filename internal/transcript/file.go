@@ -170,12 +170,16 @@ func (im *Importer) lookAgain(ctx context.Context, f *file, c *claim) error {
 
 // isHeld tells whether a thread of the session has all of a file, and says so.
 func (im *Importer) isHeld(ctx context.Context, f *file, c *claim) (bool, error) {
-	t, more, err := im.holder(ctx, f, c)
-	if err != nil || t == (events.Thread{}) {
+	by, err := im.holder(ctx, f, c)
+	if err != nil || by == (holding{}) {
 		return false, err
 	}
-	f.res.begin(&claim{thread: t})
-	f.held(t, more)
+	f.res.begin(&claim{thread: by.thread})
+	if by.older {
+		f.warn(fmt.Sprintf("nothing was added: %s has all its entries, and it is older than the title, the directory or the leaf that was set since", by.thread))
+	} else {
+		f.held(by.thread, by.more)
+	}
 	p := pass{f: f}
 	for r, err := range f.src.records() {
 		if err != nil {

@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"io"
 
+	"spool/internal/jsonscan"
 	"spool/internal/rehydrate"
 	"spool/pkg/casstore"
 	"spool/pkg/events"
@@ -15,32 +16,82 @@ import (
 
 // holder finds the thread of c's session that has all of a file, its own first: the file is what an export writes of it, or
 // a beginning of that. A former generation counts only where the file bears its name, as an export of all threads gives it:
-// under any other name the file may be the source, gone back to what it was. A thread that cannot be read holds nothing. The
-// zero Thread: no thread has it.
-func (im *Importer) holder(ctx context.Context, f *file, c *claim) (held events.Thread, more bool, err error) {
+// under any other name the file may be the source, gone back to what it was. A thread that cannot be read holds nothing.
+func (im *Importer) holder(ctx context.Context, f *file, c *claim) (held holding, err error) {
 	beside, err := im.stored.Beside(ctx, c.thread)
 	if err != nil {
-		return held, false, err
+		return held, err
+	}
+	older, err := im.older(ctx, f, c, beside)
+	if err != nil {
+		return held, err
 	}
 	for i, t := range append([]events.Thread{c.thread}, beside...) {
-		if events.HasFormer(c.thread, t) && stem(f.src.Path) != t.Name {
-			continue
-		}
+		former := events.HasFormer(c.thread, t)
 		writes := []func(io.Writer) error{im.exportAs(ctx, t, rehydrate.Full), im.exportAs(ctx, t, rehydrate.Stored)}
 		if i == 0 && im.cfg.SessionExport != nil {
 			writes = append(writes, func(w io.Writer) error { return im.cfg.SessionExport(ctx, t, w) })
 		}
-		for _, write := range writes {
-			begins, more, err := f.src.begins(write)
-			switch {
-			case err != nil && !unreadable(err):
-				return held, false, fmt.Errorf("look for the lines of %s in %s: %w", f.src.Path, t, err)
-			case err == nil && begins:
-				return t, more, nil
+		for _, behindHeads := range []bool{false, true} {
+			if behindHeads && (!older || i > 0 && !former) || !behindHeads && former && stem(f.src.Path) != t.Name {
+				continue
+			}
+			for _, write := range writes {
+				begins, more, err := f.src.begins(write, behindHeads)
+				switch {
+				case err != nil && !unreadable(err):
+					return held, fmt.Errorf("look for the lines of %s in %s: %w", f.src.Path, t, err)
+				case err == nil && begins:
+					return holding{t, more, behindHeads}, nil
+				}
 			}
 		}
 	}
-	return held, false, nil
+	return held, nil
+}
+
+// holding is a thread that has all of a file; the zero holding: none has.
+type holding struct {
+	thread events.Thread
+	more   bool // than the file
+	older  bool // but for what the file says before them: an older title, directory or leaf of the session
+}
+
+// older tells whether what a file says of its session before the entries may be older than what there is: since it was written the thread
+// was replaced, somebody named or moved the session in Spool, or set the leaf that an export wrote into the header.
+func (im *Importer) older(ctx context.Context, f *file, c *claim, beside []events.Thread) (bool, error) {
+	written := f.src.Modified()
+	if f.id.Dialect != ompDialect || written.IsZero() || c.replaced {
+		return false, nil
+	}
+	if c.shared && f.src.saysLeaf() && written.UnixMilli() <= c.head.Updated {
+		return true, nil
+	}
+	for _, t := range beside {
+		if !events.HasFormer(c.thread, t) {
+			continue
+		}
+		head, err := im.stored.Thread(ctx, t)
+		if err != nil || written.UnixMilli() <= head.Updated {
+			return err == nil, err
+		}
+	}
+	if im.cfg.Said == nil || c.thread.Name != events.MainThread {
+		return false, nil
+	}
+	said, err := im.cfg.Said(ctx, c.thread.Session)
+	return err == nil && !written.After(said), err
+}
+
+// saysLeaf tells whether the file's header says where its leaf is, as those alone do that an export wrote.
+func (s Source) saysLeaf() bool {
+	var leaf storedLeaf
+	for r, err := range s.records() {
+		if leaf.see(r); err != nil || leaf.begun || !r.heads() {
+			break
+		}
+	}
+	return leaf.said
 }
 
 func (im *Importer) exportAs(ctx context.Context, t events.Thread, form rehydrate.Form) func(io.Writer) error {
@@ -60,14 +111,29 @@ func unreadable(err error) bool {
 	return false
 }
 
-// begins tells whether the file's bytes are those that write writes, or a beginning of them, and whether there are more.
-func (s Source) begins(write func(io.Writer) error) (begins, more bool, err error) {
+// begins tells whether the file's bytes are those that write writes, or a beginning of them, and whether there are more. behindHeads: the
+// lines before the entries of a session's file do not count, here and there.
+func (s Source) begins(write func(io.Writer) error, behindHeads bool) (begins, more bool, err error) {
 	in, done, err := s.open(nil)
 	if err != nil {
 		return false, false, err
 	}
 	defer done()
 	w := &beginning{file: in.r}
+	if behindHeads {
+		end, err := s.headsEnd()
+		if err == nil {
+			_, err = io.CopyN(io.Discard, in.r, end)
+		}
+		if err != nil {
+			return false, false, err
+		}
+		exported := write
+		write = func(w io.Writer) error {
+			behind := headless{w: w}
+			return errors.Join(exported(&behind), behind.flush())
+		}
+	}
 	err = write(w)
 	switch {
 	case w.err != nil:
@@ -116,4 +182,56 @@ func (w *beginning) Write(p []byte) (int, error) {
 		return n, nil
 	}
 	return n, errKnown
+}
+
+// headsEnd is the offset of the first line behind those that stand before the entries of a session's file.
+func (s Source) headsEnd() (int64, error) {
+	for r, err := range s.records() {
+		if err != nil || !r.heads() {
+			return r.start, err
+		}
+	}
+	return s.size(), nil
+}
+
+// headless passes what an export writes, without the lines before the entries.
+type headless struct {
+	w    io.Writer
+	line []byte // the beginning of one that may be such a line
+	past bool
+}
+
+func (h *headless) Write(p []byte) (int, error) {
+	rest := p
+	for !h.past && len(rest) > 0 {
+		n := bytes.IndexByte(rest, '\n') + 1
+		if n == 0 {
+			n = len(rest)
+		}
+		h.line, rest = append(h.line, rest[:n]...), rest[n:]
+		if h.line[len(h.line)-1] != '\n' && len(h.line) <= giantLine {
+			continue
+		}
+		if text := bytes.TrimSpace(h.line); jsonscan.Valid(text) == nil && (record{body: text, json: true}).heads() {
+			h.line = h.line[:0]
+		} else if err := h.flush(); err != nil {
+			return 0, err
+		}
+	}
+	if len(rest) > 0 {
+		if _, err := h.w.Write(rest); err != nil {
+			return 0, err
+		}
+	}
+	return len(p), nil
+}
+
+// flush passes a line that has no end, or is none of those.
+func (h *headless) flush() error {
+	if h.past || len(h.line) == 0 {
+		return nil
+	}
+	h.past = true
+	_, err := h.w.Write(h.line)
+	return err
 }

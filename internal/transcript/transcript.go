@@ -61,6 +61,10 @@ type Config struct {
 	// SessionExport, if not nil, writes a thread as an export of its session does: a file of that is no rewritten one.
 	SessionExport func(ctx context.Context, t events.Thread, w io.Writer) error
 
+	// Said, if not nil, is when somebody gave a session its title or directory in Spool; zero: nobody did. A file that was written before and
+	// has no entry more than its thread is an older one.
+	Said func(ctx context.Context, session string) (time.Time, error)
+
 	// Progress, if not nil, is told how far the import is, often. It is called by one goroutine at a time.
 	Progress func(Progress)
 	// Retry, if not nil, is told of every try to publish that failed and will be repeated.
