@@ -145,6 +145,9 @@ func (e *export) all(dir string, force bool) error {
 			err = writeFile(filepath.Join(below, t.Name+".jsonl"), force,
 				func(w io.Writer) error { return e.write(t.Thread, w) })
 		}
+		if err == nil {
+			err = e.note(below, t, list, force)
+		}
 		if err != nil {
 			failed = append(failed, fmt.Errorf("%s: %w", t.Thread, err))
 		}
@@ -153,6 +156,18 @@ func (e *export) all(dir string, force bool) error {
 	bar.end()
 	fmt.Fprintf(e.app.err, "%d entries of %d threads in %s\n", e.entries, len(list)-len(failed), dir)
 	return e.end(errors.Join(failed...))
+}
+
+// note writes beside the file of a fork where it branches off.
+func (e *export) note(dir string, t client.Thread, all []client.Thread, force bool) error {
+	note, err := interchange.ForkNotes(e.ctx, e.Client, t, all)
+	if err != nil || note == nil {
+		return err
+	}
+	return writeFile(filepath.Join(dir, interchange.NotesFile(t.Name+".jsonl")), force, func(w io.Writer) error {
+		_, err := w.Write(note)
+		return err
+	})
 }
 
 // writeFile writes a file, and keeps one that holds something else, unless it is forced. Its errors have the whole name.

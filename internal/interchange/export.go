@@ -206,7 +206,7 @@ func (x *export) write(ctx context.Context, name string, t events.Thread, tree *
 		n.Version = notesVersion
 		raw, err := json.MarshalIndent(n, "", " ")
 		if err == nil {
-			err = x.put(notesFile(name), bytes.NewReader(append(raw, '\n')), x.isNotes(notesFile(name)))
+			err = x.put(NotesFile(name), bytes.NewReader(append(raw, '\n')), x.isNotes(NotesFile(name)))
 		}
 		if err != nil {
 			return err

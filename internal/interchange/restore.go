@@ -22,6 +22,7 @@ type notes struct {
 	Version   int            `json:"v"`
 	Entries   []note         `json:"entries,omitempty"`   // those of which there is something to say, in order
 	Artifacts []artifactNote `json:"artifacts,omitempty"` // the same
+	Fork      *forkNote      `json:"fork,omitempty"`      // of the file of a fork
 }
 
 // note is about one entry of a session file.
@@ -34,7 +35,8 @@ type note struct {
 
 const notesVersion = 1
 
-func notesFile(name string) string { return strings.TrimSuffix(name, sessionExt) + ".spool.json" }
+// NotesFile is the name of the notes beside a session file.
+func NotesFile(name string) string { return strings.TrimSuffix(name, sessionExt) + ".spool.json" }
 
 const sessionExt = ".jsonl"
 
@@ -51,7 +53,7 @@ func Restore(s transcript.Source, warn func(error)) (transcript.Source, error) {
 		return s, nil
 	}
 	all, err := readNotes(s)
-	if err != nil || len(all.Entries) == 0 {
+	if s.Fork = all.Fork.fork(); err != nil || len(all.Entries) == 0 {
 		return s, err
 	}
 	byN := make(map[int]note, len(all.Entries))
@@ -79,7 +81,7 @@ func Restore(s transcript.Source, warn func(error)) (transcript.Source, error) {
 
 // readNotes reads the notes beside a session file; none are no error.
 func readNotes(s transcript.Source) (all notes, err error) {
-	f, err := s.FS.Open(notesFile(s.Path))
+	f, err := s.FS.Open(NotesFile(s.Path))
 	if errors.Is(err, fs.ErrNotExist) {
 		return all, nil
 	}
@@ -92,7 +94,7 @@ func readNotes(s transcript.Source) (all notes, err error) {
 	}
 	if err := json.Unmarshal(raw, &all); err != nil || all.Version != notesVersion {
 		return notes{}, fmt.Errorf("%s: not notes of version %d; entries and artifacts are imported as they stand: %w",
-			notesFile(s.Path), notesVersion, errors.Join(err))
+			NotesFile(s.Path), notesVersion, errors.Join(err))
 	}
 	return all, nil
 }

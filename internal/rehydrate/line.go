@@ -15,7 +15,9 @@ type Line struct {
 	Size int64             // bytes of all
 	Sum  [sha256.Size]byte // of all; zero if Head is all
 
-	Dialect string // of the entry that has it; "" of a line of a file. It does not count in comparisons
+	// Of the entry that has it; "" and 0 of a line of a file. They do not count in comparisons.
+	Dialect string
+	Index   int64 // its place in the thread, from 1
 }
 
 // LineHead is how much of a line is kept, in bytes.
@@ -40,7 +42,7 @@ func (s Source) Line(ctx context.Context, step threads.Step) (l Line, ok bool, e
 	var w LineWriter
 	ok, err = s.RawTo(ctx, step, &w)
 	l = w.Line()
-	l.Dialect = step.State.Entry.Dialect
+	l.Dialect, l.Index = step.State.Entry.Dialect, step.State.Entry.Index
 	return l, ok, err
 }
 

@@ -30,7 +30,7 @@ type claim struct {
 	files    []*file      // of which this import found all in the thread
 	src      *Source      // the one of them that is all that the source has in it
 
-	started bool // the name of the subagent that it is of is in it
+	started bool // the name of the subagent that it is of is in it, or it was begun as a fork
 	joined  bool // entries of others that it had before this import gave it a source
 
 	replaced bool // by this import, with a file that was written before the next one
@@ -55,7 +55,7 @@ func producer(id Identity) string {
 	return fmt.Sprintf("%s%x", source(id), sum[:8])
 }
 
-// startOf is the producer of what begins a subagent's thread: its name (SPEC C1).
+// startOf is the producer of what begins a subagent's thread, its name (SPEC C1), or a fork.
 func startOf(producer string) string { return producer + ":start" }
 
 // tailOf is the producer of a source's tail: its sequence is the size of the file.
@@ -218,6 +218,7 @@ func (im *Importer) look(ctx context.Context, id Identity, t events.Thread) (*cl
 			c.producer, c.tail = producer, p.Seq
 		case startOf(producer):
 			c.producer, c.started = producer, true
+			c.shared = c.shared || id.Agent == "" // a fork: what it shares may have others' lines in it
 		default:
 			c.shared = true
 		}

@@ -61,7 +61,10 @@ func (im *Importer) file(ctx context.Context, f *file, c *claim) error {
 			return err
 		}
 	}
-	err := im.pass(ctx, f, c)
+	err := im.fork(ctx, f, c)
+	if err == nil {
+		err = im.pass(ctx, f, c)
+	}
 	for try := 0; errors.Is(err, errOther) && try < mostRewrites; try++ {
 		var goOn bool
 		if goOn, err = im.supersede(ctx, f, c); err != nil || !goOn {

@@ -20,6 +20,8 @@ type Source struct {
 
 	// Restore, if not nil, gives the n-th JSON object of the file, from 1, as it was when it was taken in first.
 	Restore func(n int, body []byte) []byte
+
+	Fork *Fork // of the file of a fork, where an export says what it is; else nil
 }
 
 // Modified is when the file was written last; zero if nobody knows.

@@ -102,8 +102,8 @@ func New(stored Threads, out Publisher, cfg Config) *Importer {
 //
 //	   the others: where they part, it is the session.
 //	2. In the order of the paths, each group claims its thread: so a second import decides as the first did.
-//	3. Import the groups, several at a time; the files of a group one after the other. Subagents come last: a session is
-//	   what its main thread says.
+//	3. Import the groups, several at a time; the files of a group one after the other. Forks come behind what they branch off from,
+//	   and subagents last: a session is what its main thread says.
 func (im *Importer) Import(ctx context.Context, sources []Source) Result {
 	files := make([]*file, len(sources))
 	groups := map[Identity][]*file{}
@@ -125,7 +125,13 @@ func (im *Importer) Import(ctx context.Context, sources []Source) Result {
 	}
 	main := slices.DeleteFunc(slices.Clone(order), func(id Identity) bool { return id.Agent != "" })
 	agents := slices.DeleteFunc(order, func(id Identity) bool { return id.Agent == "" })
-	im.groups(ctx, groups, main)
+	isFork := func(id Identity) bool { return groups[id][0].src.Fork != nil }
+	forks := slices.DeleteFunc(slices.Clone(main), func(id Identity) bool { return !isFork(id) })
+	inOrder(forks, groups)
+	im.groups(ctx, groups, slices.DeleteFunc(main, isFork))
+	for i := range forks {
+		im.groups(ctx, groups, forks[i:i+1])
+	}
 	im.groups(ctx, groups, agents)
 	return total(files)
 }
@@ -186,6 +192,7 @@ func (im *Importer) identify(ctx context.Context, f *file) bool {
 		f.fail(err)
 	default:
 		f.id, f.res.Harness = id, id.Dialect
+		f.name()
 		return true
 	}
 	f.disk = 0

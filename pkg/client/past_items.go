@@ -133,14 +133,14 @@ func (c *Client) ForkPoint(ctx context.Context, head threads.Head) (f Forked, ok
 			continue
 		}
 		f.N, f.Point = step.Entry.First-1, step.Parent
-		f.From, ok = forkedFrom(step.State)
+		f.From, ok = ForkedFrom(step.State)
 		return f, ok, nil
 	}
 	return f, false, nil
 }
 
-// forkedFrom is the thread that one was forked from, as the first state of the fork says; ok is false for another state.
-func forkedFrom(st threads.State) (from events.Thread, ok bool) {
+// ForkedFrom is the thread that one was forked from, as the first state of the fork says; ok is false for another state.
+func ForkedFrom(st threads.State) (from events.Thread, ok bool) {
 	if st.Role != threads.RoleFork {
 		return from, false
 	}

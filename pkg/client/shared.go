@@ -181,7 +181,7 @@ func (c *Client) forkOfAny(ctx context.Context, id, session string, names map[st
 		}
 		behind := false
 		_, err := c.reader.Find(ctx, t.Head, func(st threads.State) bool {
-			if from, ok := forkedFrom(st); ok {
+			if from, ok := ForkedFrom(st); ok {
 				behind = from.Session == session && names[from.Name]
 				return false
 			}
@@ -232,7 +232,7 @@ func (c *Client) brought(ctx context.Context, session string, info sessions.Info
 		since := int64(0)
 		if info.Parent != "" || info.Origins != "" {
 			fork, err := c.reader.Find(ctx, t.Head, func(st threads.State) bool {
-				from, ok := forkedFrom(st)
+				from, ok := ForkedFrom(st)
 				return ok && from.Session != session
 			})
 			if err != nil && !errors.Is(err, threads.ErrNoStep) {

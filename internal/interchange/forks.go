@@ -1,0 +1,67 @@
+package interchange
+
+import (
+	"context"
+	"encoding/json"
+	"slices"
+
+	"spool/internal/transcript"
+	"spool/pkg/client"
+	"spool/pkg/dialect"
+	"spool/pkg/events"
+	"spool/pkg/threads"
+)
+
+// forkNote says where the thread of a file branches off.
+type forkNote struct {
+	Thread string `json:"thread"` // session/thread that the file is of
+	From   string `json:"from"`   // session/thread that it was forked from
+	Lines  int    `json:"lines"`  // that both have: the file's first ones
+}
+
+// fork is what a note says; nil if that is nothing.
+func (n *forkNote) fork() *transcript.Fork {
+	if n == nil {
+		return nil
+	}
+	thread, err := events.ParseThread(n.Thread)
+	from, err2 := events.ParseThread(n.From)
+	if err != nil || err2 != nil || n.Lines <= 0 {
+		return nil
+	}
+	return &transcript.Fork{Thread: thread, From: from, Lines: n.Lines}
+}
+
+// ForkNotes are the notes beside the file of a fork, as spool export writes it; nil for a thread that is none, whose source is not among those
+// that are exported, or whose file has a header of its own. all are the threads that are exported.
+func ForkNotes(ctx context.Context, cl *client.Client, t client.Thread, all []client.Thread) ([]byte, error) {
+	beside := func(x client.Thread) bool {
+		return x.Thread != t.Thread && x.Session == t.Session && x.Head.Start.Ref == t.Head.Start.Ref
+	}
+	if events.FormerOf(t.Thread) != "" || !slices.ContainsFunc(all, beside) { // those that share nothing are not read
+		return nil, nil
+	}
+	note, lines := forkNote{}, 0
+	for step, err := range cl.Reader().Entries(ctx, t.Head) {
+		if err != nil {
+			return nil, err
+		}
+		if step.Role == threads.RoleFork {
+			if from, ok := client.ForkedFrom(step.State); ok {
+				note = forkNote{Thread: t.Thread.String(), From: from.String(), Lines: lines}
+			}
+		}
+		if d := step.State.Entry.Dialect; d != "" && d != partDialect && !dialect.IsNote(t.Head.Dialect, d) {
+			lines++
+		}
+	}
+	source := func(x client.Thread) bool { return x.Thread.String() == note.From && beside(x) }
+	if note.Lines == 0 || !slices.ContainsFunc(all, source) {
+		return nil, nil
+	}
+	raw, err := json.MarshalIndent(notes{Version: notesVersion, Fork: &note}, "", " ")
+	return append(raw, '\n'), err
+}
+
+// partDialect is that of bytes which stand between two entries in place of a newline (SPEC S6).
+const partDialect = "part"
