@@ -9,6 +9,7 @@ import (
 	"io"
 	"io/fs"
 	"iter"
+	"maps"
 	"os"
 	"sync"
 	"testing"
@@ -31,6 +32,7 @@ type store struct {
 	threads map[events.Thread]*stored
 	batches [][]*events.Event
 	fail    func(evs []*events.Event) error
+	exports map[events.Thread]int // how often each was exported
 }
 
 type stored struct {
@@ -39,7 +41,9 @@ type stored struct {
 	order   []*events.Event
 }
 
-func newStore() *store { return &store{threads: map[events.Thread]*stored{}} }
+func newStore() *store {
+	return &store{threads: map[events.Thread]*stored{}, exports: map[events.Thread]int{}}
+}
 
 func (s *store) PublishEvents(_ context.Context, evs []*events.Event) error {
 	s.mu.Lock()
@@ -124,20 +128,24 @@ func (s *store) Former(_ context.Context, t events.Thread) (out []events.Thread,
 	return out, nil
 }
 
-func (s *store) Beside(_ context.Context, t events.Thread) (out []events.Thread, err error) {
+func (s *store) Beside(_ context.Context, t events.Thread) (iter.Seq2[events.Thread, threads.Head], error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	for x := range s.threads {
+	out := map[events.Thread]threads.Head{}
+	for x, st := range s.threads {
 		if x != t && x.Session == t.Session {
-			out = append(out, x)
+			head := st.head.Clone()
+			head.Entries = int64(len(st.entries))
+			out[x] = head
 		}
 	}
-	return out, nil
+	return maps.All(out), nil
 }
 
 func (s *store) ExportAs(_ context.Context, t events.Thread, _ rehydrate.Form, w io.Writer, _ func(rehydrate.Missing)) (int, error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
+	s.exports[t]++
 	text, err := s.text(t)
 	if err == nil {
 		_, err = w.Write(text)

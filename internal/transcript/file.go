@@ -114,13 +114,9 @@ func (im *Importer) supersede(ctx context.Context, f *file, c *claim) (goOn bool
 	}
 	var old events.Thread
 	var replaced int64
-	for _, t := range beside {
+	for t, head := range beside {
 		if !events.HasFormer(c.thread, t) {
 			continue
-		}
-		head, err := im.stored.Thread(ctx, t)
-		if err != nil {
-			return false, err
 		}
 		replaced = max(replaced, head.Updated)
 		begins, _, _, err := im.begins(ctx, f, &claim{thread: t, head: head})

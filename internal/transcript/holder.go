@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"iter"
 
 	"spool/internal/jsonscan"
 	"spool/internal/rehydrate"
@@ -26,7 +27,17 @@ func (im *Importer) holder(ctx context.Context, f *file, c *claim) (held holding
 	if err != nil {
 		return held, err
 	}
-	for i, t := range append([]events.Thread{c.thread}, beside...) {
+	has := []events.Thread{c.thread}
+	lines, err := f.src.entries()
+	if err != nil {
+		return held, err
+	}
+	for t, head := range beside {
+		if head.Entries >= lines { // no other is read: it cannot have all of the file
+			has = append(has, t)
+		}
+	}
+	for i, t := range has {
 		former := events.HasFormer(c.thread, t)
 		writes := []func(io.Writer) error{im.exportAs(ctx, t, rehydrate.Full), im.exportAs(ctx, t, rehydrate.Stored)}
 		if i == 0 && im.cfg.SessionExport != nil {
@@ -59,7 +70,7 @@ type holding struct {
 
 // older tells whether what a file says of its session before the entries may be older than what there is: since it was written the thread
 // was replaced, somebody named or moved the session in Spool, or set the leaf that an export wrote into the header.
-func (im *Importer) older(ctx context.Context, f *file, c *claim, beside []events.Thread) (bool, error) {
+func (im *Importer) older(ctx context.Context, f *file, c *claim, beside iter.Seq2[events.Thread, threads.Head]) (bool, error) {
 	written := f.src.Modified()
 	if f.id.Dialect != ompDialect || written.IsZero() || c.replaced {
 		return false, nil
@@ -67,13 +78,9 @@ func (im *Importer) older(ctx context.Context, f *file, c *claim, beside []event
 	if c.shared && f.src.saysLeaf() && written.UnixMilli() <= c.head.Updated {
 		return true, nil
 	}
-	for _, t := range beside {
-		if !events.HasFormer(c.thread, t) {
-			continue
-		}
-		head, err := im.stored.Thread(ctx, t)
-		if err != nil || written.UnixMilli() <= head.Updated {
-			return err == nil, err
+	for t, head := range beside {
+		if events.HasFormer(c.thread, t) && written.UnixMilli() <= head.Updated {
+			return true, nil
 		}
 	}
 	if im.cfg.Said == nil || c.thread.Name != events.MainThread {
@@ -81,6 +88,19 @@ func (im *Importer) older(ctx context.Context, f *file, c *claim, beside []event
 	}
 	said, err := im.cfg.Said(ctx, c.thread.Session)
 	return err == nil && !written.After(said), err
+}
+
+// entries counts those that the complete lines of a file are.
+func (s Source) entries() (n int64, err error) {
+	for r, err := range s.records() {
+		if err != nil || r.torn {
+			return n, err
+		}
+		if !r.part {
+			n++
+		}
+	}
+	return n, nil
 }
 
 // saysLeaf tells whether the file's header says where its leaf is, as those alone do that an export wrote.

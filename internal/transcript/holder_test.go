@@ -133,3 +133,16 @@ func TestSessionExport(t *testing.T) {
 		t.Errorf("where the export cannot be read: %q", res.Files[0].Warnings)
 	}
 }
+
+// Of the threads beside one those are read alone that have as many entries as the file.
+func TestShorterThreadsAreNotRead(t *testing.T) {
+	short, long := events.Thread{Session: "s", Name: "short"}, events.Thread{Session: "s", Name: "long"}
+	s, path := newStore(), filepath.Join(t.TempDir(), "s.jsonl")
+	growTo(t, s, path, ompBegin+ompEntry("a")+ompEntry("b"))
+	say(t, s, short, ompBegin+ompEntry("a"))
+	say(t, s, long, ompBegin+ompEntry("a")+ompEntry("x"))
+	growTo(t, s, path, ompBegin+ompEntry("a")+ompEntry("c"))
+	if s.exports[short] != 0 || s.exports[long] == 0 {
+		t.Errorf("the shorter thread was read %d times and the other one %d, want 0 and some", s.exports[short], s.exports[long])
+	}
+}

@@ -37,8 +37,8 @@ type Threads interface {
 	// Retire gives all that a thread holds the name of a former one, which it returns, and frees the thread's own. head is what
 	// the caller knows of the thread; those who retire it from one head do it once. After an error it can be done again.
 	Retire(ctx context.Context, t events.Thread, head threads.Head) (former events.Thread, err error)
-	// Beside are the other threads of a thread's session.
-	Beside(ctx context.Context, t events.Thread) ([]events.Thread, error)
+	// Beside are the other threads of a thread's session, with where they are.
+	Beside(ctx context.Context, t events.Thread) (iter.Seq2[events.Thread, threads.Head], error)
 	// ExportAs writes a thread as an export does, in a form. An error of w ends it.
 	ExportAs(ctx context.Context, t events.Thread, form rehydrate.Form, w io.Writer, warn func(rehydrate.Missing)) (entries int, err error)
 }

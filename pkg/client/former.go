@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"iter"
 
 	"spool/internal/apply"
 	"spool/pkg/events"
@@ -80,17 +81,14 @@ func (c *Client) retired(ctx context.Context, t events.Thread, producer string) 
 	return left != nil && left.Head.Duplicate(producer, 0, 1), err
 }
 
-// Beside are the other threads of a thread's session.
-func (c *Client) Beside(ctx context.Context, t events.Thread) ([]events.Thread, error) {
+// Beside are the other threads of a thread's session, with where they are.
+func (c *Client) Beside(ctx context.Context, t events.Thread) (iter.Seq2[events.Thread, threads.Head], error) {
 	all, err := c.Threads(ctx, t.Session)
-	if err != nil {
-		return nil, err
-	}
-	var out []events.Thread
-	for _, x := range all {
-		if x.Thread != t {
-			out = append(out, x.Thread)
+	return func(yield func(events.Thread, threads.Head) bool) {
+		for _, x := range all {
+			if x.Thread != t && !yield(x.Thread, x.Head) {
+				return
+			}
 		}
-	}
-	return out, nil
+	}, err
 }
