@@ -43,10 +43,10 @@ func (c *artifactLsCmd) Run(a *app) error {
 	return list(a, &c.listArgs, find, look[artifacts.Record]{
 		json:   func(r artifacts.Record) any { return client.ArtifactJSON(r) },
 		none:   "no artifacts",
-		header: "ARTIFACT\tSESSION\tSEQ\tSIZE\tCATEGORY\tCREATED\tNAME",
+		header: "ARTIFACT\tSESSION\tSEQ\tSIZE\tTYPE\tCATEGORY\tCREATED\tNAME",
 		row: func(r artifacts.Record) string {
-			return fmt.Sprintf("%s\t%s\t%s\t%s\t%s\t%s\t%s", r.ID, r.Session, cmp.Or(string(r.Seq), "-"), sizeOf(r), r.Category,
-				text.Ago(r.Created, time.Now()), printable(r.Filename))
+			return fmt.Sprintf("%s\t%s\t%s\t%s\t%s\t%s\t%s\t%s", r.ID, r.Session, cmp.Or(string(r.Seq), "-"), sizeOf(r),
+				cmp.Or(printable(r.MIME), "-"), r.Category, text.Ago(r.Created, time.Now()), printable(r.Filename))
 		},
 	})
 }

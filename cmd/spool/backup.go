@@ -68,7 +68,7 @@ func (c *backupLsCmd) Run(a *app) error {
 		return err
 	}
 	enc := json.NewEncoder(a.out)
-	t := text.NewTable(a.out)
+	t := a.table()
 	if !c.JSON && len(all) > 0 {
 		fmt.Fprintln(t, "SNAPSHOT\tRECORDS\tOBJECTS\tBYTES\tNEW\tEVENTS\tDEAD")
 	}

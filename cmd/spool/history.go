@@ -4,7 +4,6 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"io"
 	"io/fs"
 	"os"
 	"path/filepath"
@@ -102,7 +101,7 @@ func (v *historyView) show(a *app, h *historyCmd, ask func(*history.DB, history.
 		if err != nil {
 			return err
 		}
-		return v.write(a.out, found)
+		return v.write(a, found)
 	})
 }
 
@@ -208,9 +207,9 @@ func sessionsOf(found []history.Prompt) (names []string) {
 	return names
 }
 
-func (v *historyView) write(out io.Writer, found []history.Prompt) error {
+func (v *historyView) write(a *app, found []history.Prompt) error {
 	if v.JSON {
-		enc := json.NewEncoder(out)
+		enc := json.NewEncoder(a.out)
 		enc.SetEscapeHTML(false)
 		for _, p := range found {
 			if err := enc.Encode(promptJSON(p)); err != nil {
@@ -219,7 +218,7 @@ func (v *historyView) write(out io.Writer, found []history.Prompt) error {
 		}
 		return nil
 	}
-	t := text.NewTable(out)
+	t := a.table()
 	fmt.Fprintln(t, "WHEN\tTHREAD\tDIRECTORY\tPROMPT")
 	for _, p := range found {
 		line := strings.Join(strings.Fields(p.Text), " ")

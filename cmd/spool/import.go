@@ -104,7 +104,7 @@ func (c *importCmd) print(a *app, res transcript.Result, took time.Duration) err
 	if c.JSON {
 		return jsonLines(a.out, res.Files, asIs)
 	}
-	t := text.NewTable(a.out)
+	t := a.table()
 	fmt.Fprintln(t, "FILE\tHARNESS\tTHREAD\tLINES\tNEW\tMALFORMED")
 	for _, f := range res.Files {
 		if f.Session != "" {

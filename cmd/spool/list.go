@@ -5,6 +5,9 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"os"
+
+	"golang.org/x/term"
 
 	"spool/internal/service"
 	"spool/internal/text"
@@ -84,10 +87,19 @@ func list[T any](a *app, args *listArgs, get func(*client.Client) ([]T, error), 
 		fmt.Fprintln(a.err, how.none)
 		return nil
 	}
-	t := text.NewTable(a.out)
+	t := a.table()
 	fmt.Fprintln(t, how.header)
 	for _, one := range all {
 		fmt.Fprintln(t, how.row(one))
 	}
 	return errors.Join(t.Flush(), err)
+}
+
+// table makes a table that fits into the terminal, and is whole where standard output is none.
+func (a *app) table() *text.Table {
+	t := text.NewTable(a.out)
+	if f, ok := a.out.(*os.File); ok {
+		t.Columns, _, _ = term.GetSize(int(f.Fd())) // 0 where it is no terminal
+	}
+	return t
 }

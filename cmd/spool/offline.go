@@ -46,7 +46,7 @@ func (c *offlineLsCmd) Run(a *app) error {
 		}
 		return err
 	}
-	t := text.NewTable(a.out)
+	t := a.table()
 	fmt.Fprintln(t, "QUEUE\tSTATE\tSEGMENTS\tENTRIES\tBYTES\tOLDEST\tTHREADS\tPRODUCERS")
 	for _, w := range all {
 		state := string(w.State)

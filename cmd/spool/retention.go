@@ -88,7 +88,7 @@ func writeRetention(a *app, rep service.RetentionReport, asJSON bool) error {
 	if asJSON {
 		return json.NewEncoder(a.out).Encode(rep)
 	}
-	t := text.NewTable(a.out)
+	t := a.table()
 	fmt.Fprintln(t, "SESSION\tMODIFIED\tSIZE\tPOLICY\tWHY")
 	for _, d := range rep.Due {
 		fmt.Fprintf(t, "%s\t%s\t%s\t%s\t%s\n", d.Session, text.Ago(d.Modified, time.Now()), text.Bytes(d.Bytes), printable(d.Policy), d.Why)

@@ -70,7 +70,7 @@ func (c *sessionLsCmd) Run(a *app) error {
 	if c.JSON {
 		return jsonLines(a.out, rows, func(r sessions.Row) any { return sessionJSON(r, l.threads[r.ID]) })
 	}
-	t := text.NewTable(a.out)
+	t := a.table()
 	fmt.Fprintln(t, "SESSION\tHARNESS\tSTATUS\tMESSAGES\tSIZE\tMODIFIED\tNAME")
 	for _, r := range rows {
 		name := r.Name()

@@ -242,7 +242,7 @@ func (s *fleetSession) state() string {
 }
 
 func (f *fleet) write(a *app) error {
-	t := text.NewTable(a.out)
+	t := a.table()
 	fmt.Fprintln(t, f.summary())
 	fmt.Fprintln(t, "SESSION\tHARNESS\tSTATE\tTHREADS\tMESSAGES\tMODIFIED\tWHAT")
 	for i := range f.sessions {

@@ -3,6 +3,7 @@ package text
 import (
 	"bytes"
 	"io"
+	"slices"
 	"strings"
 
 	"github.com/clipperhouse/displaywidth"
@@ -30,6 +31,8 @@ const gap = 2
 // Table aligns the columns of what is written to it by their width on a terminal. A line is cells that end with a tab, and
 // a rest that is not part of a column. It holds everything until Flush.
 type Table struct {
+	Columns int // of the terminal, in which the lines with the most cells are to fit: their widest cells are cut; 0 = nothing is
+
 	out  io.Writer
 	text bytes.Buffer
 }
@@ -53,18 +56,78 @@ func (t *Table) Flush() error {
 			widths[i] = max(widths[i], Width(cell))
 		}
 	}
+	rest := 0 // of the lines with the most cells
 	for _, line := range lines {
-		for i, cell := range cells(line) {
+		if strings.Count(line, "\t") == len(widths) {
+			rest = max(rest, Width(lastCell(line)))
+		}
+	}
+	first, most := t.most(append(slices.Clone(widths), rest))
+	for _, line := range lines {
+		all, last := cells(line), lastCell(line)
+		if len(all) == len(widths) {
+			last = Cut(last, most)
+		}
+		for i, cell := range all {
+			most := most
+			if i == 0 {
+				most = first
+			}
+			cell = Cut(cell, most)
 			t.text.WriteString(cell)
-			for range widths[i] - Width(cell) + gap {
+			for range min(widths[i], most) - Width(cell) + gap {
 				t.text.WriteByte(' ')
 			}
 		}
-		t.text.WriteString(line[strings.LastIndexByte(line, '\t')+1:])
+		t.text.WriteString(last)
+		if strings.HasSuffix(line, "\n") {
+			t.text.WriteByte('\n')
+		}
 	}
 	_, err := t.text.WriteTo(t.out)
 	t.text.Reset()
 	return err
+}
+
+// narrowest is the least to which a cell is cut: where that is not enough, lines are longer than the terminal.
+const narrowest = 8
+
+// most is how wide the first cell, and each other one, may be so that lines of cells of these widths fit. The first one names what the
+// line is about: it is cut only where the others would not fit beside it.
+func (t *Table) most(widths []int) (first, others int) {
+	if t.Columns <= 0 {
+		first = slices.Max(widths)
+		return first, first
+	}
+	room := t.Columns - gap*(len(widths)-1)
+	if others = widest(widths[1:], room-widths[0]); others > 0 {
+		return widths[0], others
+	}
+	first = max(widest(widths, room), narrowest)
+	return first, first
+}
+
+// widest is how wide cells of these widths may be in a room; 0: it would be less than narrowest.
+func widest(widths []int, room int) int {
+	most := narrowest
+	for _, w := range widths {
+		most = max(most, w)
+	}
+	for ; most >= narrowest; most-- {
+		sum := 0
+		for _, w := range widths {
+			sum += min(w, most)
+		}
+		if sum <= room {
+			return most
+		}
+	}
+	return 0
+}
+
+// lastCell is the rest of a line.
+func lastCell(line string) string {
+	return strings.TrimSuffix(line[strings.LastIndexByte(line, '\t')+1:], "\n")
 }
 
 // cells are those that end with a tab.

@@ -38,6 +38,39 @@ func TestTable(t *testing.T) {
 	}
 }
 
+// The first cell is whole as long as there is room for the others beside it.
+func TestTableKeepsTheFirst(t *testing.T) {
+	for columns, want := range map[int]string{
+		36: "019aa0c4-5be0-7c31  codex  What the…\n",
+		25: "019aa0c…  codex  What th…\n",
+	} {
+		var out strings.Builder
+		table := text.NewTable(&out)
+		table.Columns = columns
+		fmt.Fprint(table, "019aa0c4-5be0-7c31\tcodex\tWhat the labels say\n")
+		must.Do(t, table.Flush())
+		must.Same(t, out.String(), want, "table in "+fmt.Sprint(columns)+" columns = %q, want %q")
+	}
+}
+
+// The lines with the most cells fit into the terminal: the widest cells are cut, and no others.
+func TestTableFits(t *testing.T) {
+	const whole = "summary of all that is here\nNAME    AGE  WHAT\nplum    1    a tree by the south wall\nquince  22   果樹園の木の下\n"
+	for columns, want := range map[int]string{
+		0:  whole,
+		80: whole,
+		26: "summary of all that is here\nNAME    AGE  WHAT\nplum    1    a tree by th…\nquince  22   果樹園の木の…\n",
+		3:  "summary of all that is here\nNAME    AGE  WHAT\nplum    1    a tree …\nquince  22   果樹園…\n",
+	} {
+		var out strings.Builder
+		table := text.NewTable(&out)
+		table.Columns = columns
+		fmt.Fprint(table, "summary of all that is here\nNAME\tAGE\tWHAT\nplum\t1\ta tree by the south wall\nquince\t22\t果樹園の木の下\n")
+		must.Do(t, table.Flush())
+		must.Same(t, out.String(), want, "table in "+fmt.Sprint(columns)+" columns = %q, want %q")
+	}
+}
+
 func TestFit(t *testing.T) {
 	for _, tt := range []struct {
 		in   string
