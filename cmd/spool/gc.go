@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"io"
 	"os"
+	"time"
 
 	"spool/internal/gc"
 	"spool/internal/natsio"
@@ -49,7 +50,7 @@ func (c *gcRunCmd) Run(a *app) error {
 	if err != nil {
 		return err
 	}
-	p, r, err := service.Collect(a.ctx, conn, col, c.DoApply)
+	p, r, err := c.collect(a, conn, col)
 	if p != nil && c.Plan != "" {
 		b, e := json.MarshalIndent(p, "", " ")
 		if e == nil {
@@ -58,6 +59,21 @@ func (c *gcRunCmd) Run(a *app) error {
 		err = errors.Join(err, e)
 	}
 	return errors.Join(err, writeReport(a.out, r, c.JSON))
+}
+
+// collect runs the cycle. Beside a daemon it takes its turn.
+func (c *gcRunCmd) collect(a *app, conn *natsio.Conn, col *gc.Collector) (*gc.Plan, gc.Report, error) {
+	if !c.DoApply {
+		return service.Collect(a.ctx, conn, col, false)
+	}
+	p, r, err := service.CollectInTurn(a.ctx, conn, col, func(wait time.Duration) {
+		fmt.Fprintf(a.err, "spool: another gc cycle has begun meanwhile, of spool up or of the daemon gc: beginning anew in %v\n", wait)
+	})
+	if errors.Is(err, gc.ErrStale) {
+		err = errors.New("gc cycles of spool up or of the daemon gc begin again and again: run spool gc --apply when they are over, " +
+			"or leave the garbage to them")
+	}
+	return p, r, err
 }
 
 func writeReport(w io.Writer, r gc.Report, asJSON bool) error {

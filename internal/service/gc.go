@@ -78,6 +78,43 @@ func Refuse(ctx context.Context, conn *natsio.Conn) error {
 // Collect runs one cycle and stores its report for whoever watches, or with apply false only plans one. The report is good
 // beside an error too: it says why nothing, or not all, was done.
 func Collect(ctx context.Context, conn *natsio.Conn, c *gc.Collector, apply bool) (*gc.Plan, gc.Report, error) {
+	p, r, err := cycle(ctx, conn, c, apply)
+	if !apply { // alarms are of cycles: a plan neither raises one nor ends it
+		if err != nil {
+			r.Fail(err)
+		}
+		return p, r, err
+	}
+	return p, r, StoreReport(ctx, conn, &r, err)
+}
+
+// mostWait is the longest wait of CollectInTurn. It waits twice that long altogether.
+const mostWait = 16 * time.Second
+
+// CollectInTurn is Collect with apply for who shares the system with others that collect. Where another cycle begins before its own has
+// ended, it says how long it waits for that one, and begins anew. An error that wraps gc.ErrStale: the others do not come to an end;
+// it is no state of the system, and is not stored.
+func CollectInTurn(ctx context.Context, conn *natsio.Conn, c *gc.Collector, waits func(time.Duration)) (*gc.Plan, gc.Report, error) {
+	for wait := time.Second; ; wait *= 2 {
+		p, r, err := cycle(ctx, conn, c, true)
+		switch {
+		case !errors.Is(err, gc.ErrStale):
+			return p, r, StoreReport(ctx, conn, &r, err)
+		case wait > mostWait:
+			r.Fail(err)
+			return p, r, err
+		}
+		waits(wait)
+		select {
+		case <-ctx.Done():
+			return p, r, ctx.Err()
+		case <-time.After(wait):
+		}
+	}
+}
+
+// cycle plans, and with apply carries the plan out.
+func cycle(ctx context.Context, conn *natsio.Conn, c *gc.Collector, apply bool) (*gc.Plan, gc.Report, error) {
 	began, admin := time.Now(), natsadmin.New(conn)
 	before, err := admin.Usage(ctx)
 	if err != nil {
@@ -96,13 +133,7 @@ func Collect(ctx context.Context, conn *natsio.Conn, c *gc.Collector, apply bool
 		r.Trimmed, err = admin.Trim(ctx)
 	}
 	r.Before, r.Seconds = before, time.Since(began).Seconds()
-	if !apply { // alarms are of cycles: a plan neither raises one nor ends it
-		if err != nil {
-			r.Fail(err)
-		}
-		return p, r, err
-	}
-	return p, r, StoreReport(ctx, conn, &r, err)
+	return p, r, err
 }
 
 // Apply carries a plan out, and notes it if a person has let go what nothing reaches.
@@ -175,7 +206,7 @@ func (g GC) Run(ctx context.Context, conn *natsio.Conn, log *slog.Logger) error 
 	if err != nil {
 		return err
 	}
-	cycle := func(ctx context.Context) {
+	run := func(ctx context.Context) {
 		if err := g.Retention(conn, log).Run(ctx, g.DryRun); err != nil && ctx.Err() == nil {
 			log.Error("retention", "error", err)
 		}
@@ -213,6 +244,6 @@ func (g GC) Run(ctx context.Context, conn *natsio.Conn, log *slog.Logger) error 
 			return nil
 		})
 	}))
-	tasks.Go(again(func(ctx context.Context) error { return requests.Runs(ctx, cycle) }))
+	tasks.Go(again(func(ctx context.Context) error { return requests.Runs(ctx, run) }))
 	return tasks.Wait()
 }
