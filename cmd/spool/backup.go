@@ -5,6 +5,9 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
 	"time"
 
 	"spool/internal/backup"
@@ -131,20 +134,58 @@ func (c *restoreCmd) Run(a *app) error {
 		return err
 	}
 	limits := natsio.Limits{Replicas: c.Replicas, EventsBytes: int64(c.EventsBytes), ItemsBytes: int64(c.ItemsBytes)}
-	conn, done, err := c.target(a, &limits)
-	if err != nil {
-		return err
-	}
-	defer done()
-	bar := a.copyBar("restoring")
-	err = backup.Restore(a.ctx, conn, repo, m, limits, bar.show)
-	bar.end()
-	if err != nil {
+	if err := c.restore(a, repo, m, limits); err != nil {
 		return err
 	}
 	_, err = fmt.Fprintf(a.out, "snapshot %s is restored: %d objects of %s, %d events, %d dead letters; now start a persister, or spool up, then: spool fsck\n",
 		m.ID, m.Objects, text.Bytes(m.Bytes), m.Events, m.Dead)
 	return err
+}
+
+// restore puts the snapshot where it is to be. What it made in a directory that was not there, or was empty, it removes where it fails.
+func (c *restoreCmd) restore(a *app, repo *backup.Repository, m backup.Manifest, limits natsio.Limits) (err error) {
+	if c.Data != "" {
+		undo, e := emptied(c.Data)
+		if e != nil {
+			return e
+		}
+		defer func() {
+			if err != nil {
+				err = errors.Join(err, undo())
+			}
+		}()
+	}
+	conn, done, err := c.target(a, &limits)
+	if err != nil {
+		return err
+	}
+	defer done() // before undo
+	bar := a.copyBar("restoring")
+	err = backup.Restore(a.ctx, conn, repo, m, limits, bar.show)
+	bar.end()
+	if err != nil && c.Data == "" && !errors.Is(err, backup.ErrNotEmpty) {
+		err = fmt.Errorf("%w\nThe NATS system may hold a part of the snapshot now: remove its streams before you restore into it again", err)
+	}
+	return err
+}
+
+// emptied makes a directory again what it is now, if that is empty or not there; otherwise it leaves the directory as it is.
+func emptied(dir string) (undo func() error, err error) {
+	switch there, err := os.ReadDir(dir); {
+	case errors.Is(err, fs.ErrNotExist):
+		return func() error { return os.RemoveAll(dir) }, nil
+	case err != nil:
+		return nil, err
+	case len(there) > 0:
+		return func() error { return nil }, nil
+	}
+	return func() error {
+		made, err := os.ReadDir(dir)
+		for _, e := range made {
+			err = errors.Join(err, os.RemoveAll(filepath.Join(dir, e.Name())))
+		}
+		return err
+	}, nil
 }
 
 // target is the system to restore into.
