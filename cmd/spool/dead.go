@@ -218,8 +218,12 @@ func (c *deadRmCmd) Run(a *app) error {
 		return err
 	}
 	list, err := c.which(a, cl)
-	if err != nil || len(list) == 0 {
+	if err != nil {
 		return err
+	}
+	if len(list) == 0 {
+		fmt.Fprintln(a.err, "there are no dead letters")
+		return nil
 	}
 	if err := a.confirm(c.Yes, fmt.Sprintf("Remove %d dead letters? Their bytes are nowhere else", len(list))); err != nil {
 		return err
