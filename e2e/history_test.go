@@ -13,8 +13,8 @@ import (
 
 // asked is a line of spool history --json.
 type asked struct {
-	Session, Thread, Cwd, Harness, Prompt string
-	N, Time                               int64
+	Session, Thread, Cwd, Harness, Text, Time string
+	N                                         int64
 }
 
 // keptPrompts waits until the history that spool up feeds has so many, and not more.
@@ -64,7 +64,7 @@ func TestHistory(t *testing.T) {
 		}
 	}
 	found := w.history("search", "COMPOST", "litre", "--json")
-	if len(found) != 1 || found[0].Cwd != "/home/mira/orchard" || !strings.Contains(found[0].Prompt, "litres of compost") {
+	if len(found) != 1 || found[0].Cwd != "/home/mira/orchard" || !strings.Contains(found[0].Text, "litres of compost") {
 		t.Errorf("search = %+v, want the one prompt about litres of compost", found)
 	}
 	for _, c := range []struct {
@@ -86,7 +86,7 @@ func TestHistory(t *testing.T) {
 	for late := time.Now().Add(30 * time.Second); time.Now().Before(late) && len(after) <= len(kept); {
 		after = w.history("recent", "--limit", "1000", "--json") // a partition waits until the dead persister's pin ends
 	}
-	if len(after) != len(kept)+1 || after[0].Prompt != "one more prompt" {
+	if len(after) != len(kept)+1 || after[0].Text != "one more prompt" {
 		t.Errorf("recent after a restart = %d, first %+v, want %d and the new one", len(after), after[0], len(kept)+1)
 	}
 	must.Same(t, w.run("spool", "history", "rebuild"), fmt.Sprintf("%d prompts\n", len(after)), "rebuild = %q, want %q")

@@ -43,9 +43,10 @@ func (f imported) id() string { return f.Session + "/" + f.Thread }
 
 // shown is a thread as thread ls --json and thread show --json tell it.
 type shown struct {
-	Session, Thread, Status, Head, Start string
-	Entries, Items                       int64
-	Last                                 []struct {
+	Session, Thread, State, Head string
+	Entries, N                   int64
+	Start                        struct{ Hash string }
+	Last                         []struct {
 		Index                        int64
 		State, Content, Pack, Parent string
 	}
@@ -101,7 +102,7 @@ func (w *world) checkItems() {
 	}
 	must.Do(w.t, lines.Err())
 	for id, th := range w.threads() {
-		must.Same(w.t, last[id], th.Items, "%s: tail ends with item %d, the head says %d", id)
+		must.Same(w.t, last[id], th.N, "%s: tail ends with item %d, the head says %d", id)
 	}
 }
 
@@ -215,7 +216,7 @@ func (w *world) checkThreads(files []imported) {
 		}
 		head := th.Last[len(th.Last)-1]
 		named := w.run("spool", "cat", head.State, "--pack", head.Pack)
-		if !strings.Contains(named, `"type": "state"`) || !strings.Contains(named, head.Content) || !strings.Contains(named, th.Start) {
+		if !strings.Contains(named, `"type": "state"`) || !strings.Contains(named, head.Content) || !strings.Contains(named, th.Start.Hash) {
 			w.t.Errorf("cat %s = %s, want a state with its start and content", head.State, named)
 		}
 		must.Same(w.t, w.run("spool", "cat", head.State), named, "cat %s without --pack = %s, want %s", head.State)

@@ -14,6 +14,7 @@ import (
 	"spool/internal/natsio"
 	"spool/internal/service"
 	"spool/internal/text"
+	"spool/internal/view"
 	"spool/pkg/events"
 )
 
@@ -212,7 +213,7 @@ func (v *historyView) write(a *app, found []history.Prompt) error {
 		enc := json.NewEncoder(a.out)
 		enc.SetEscapeHTML(false)
 		for _, p := range found {
-			if err := enc.Encode(promptJSON(p)); err != nil {
+			if err := enc.Encode(view.OfPrompt(p)); err != nil {
 				return err
 			}
 		}
@@ -228,12 +229,4 @@ func (v *historyView) write(a *app, found []history.Prompt) error {
 		fmt.Fprintf(t, "%s\t%s\t%s\t%s\n", text.Ago(p.Time, time.Now()), p.Thread, printable(p.Cwd), printable(line))
 	}
 	return t.Flush()
-}
-
-// promptJSON is a prompt as programs read it. time is in Unix milliseconds.
-func promptJSON(p history.Prompt) map[string]any {
-	return map[string]any{
-		"session": p.Thread.Session, "thread": p.Thread.Name, "n": p.N, "time": p.Time, "cwd": p.Cwd, "host": p.Host,
-		"harness": p.Harness, "prompt": p.Text,
-	}
 }

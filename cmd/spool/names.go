@@ -60,11 +60,11 @@ func (a *app) find(cl *client.Client, name string, one finderOfOne) (string, err
 	case !isAbsent(err):
 		return name, err
 	}
-	l, err := a.listing(cl)
+	all, err := a.rows(cl)
 	if err != nil {
 		return "", err
 	}
-	row, err := sessions.Resume(l.rows, "", name)
+	row, err := sessions.Resume(all, "", name)
 	switch {
 	case errors.Is(err, sessions.ErrNoSession):
 		return "", fmt.Errorf("%w: %s\nspool session ls --all --unanswered lists the sessions that there are",
@@ -144,8 +144,8 @@ func (a *app) noteAwaited(cl *client.Client, session, thread string) {
 		return
 	}
 	others := ""
-	if l, err := a.listing(cl); err == nil {
-		if row, err := sessions.Resume(l.rows, "", session); err == nil && row.ID != session {
+	if rows, err := a.rows(cl); err == nil {
+		if row, err := sessions.Resume(rows, "", session); err == nil && row.ID != session {
 			others = fmt.Sprintf(" (to follow the session %s, give all of its id)", row.ID)
 		}
 	}

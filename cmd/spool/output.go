@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"time"
 
+	"spool/internal/view"
 	"spool/pkg/client"
 	"spool/pkg/events"
 )
@@ -20,8 +21,12 @@ func (c *outputLsCmd) Run(a *app) error {
 	find := func(cl *client.Client) ([]client.OpenOutput, error) { return cl.Outputs(a.ctx, c.Session) }
 	return list(a, &c.listArgs, find, look[client.OpenOutput]{
 		json: func(o client.OpenOutput) any {
-			return map[string]any{"session": o.Session, "thread": o.Name, "output": o.ID, "tool": o.Tool, "bytes": o.Bytes,
-				"begun": o.Begun.UTC().Format(time.RFC3339), "last": o.Last.UTC().Format(time.RFC3339)}
+			return struct {
+				Session string `json:"session"`
+				Thread  string `json:"thread"`
+				view.Output
+				Last string `json:"last_at"`
+			}{o.Session, o.Name, view.OfOutput(o, o.Tail), events.Stamp(o.Last.UnixMilli())}
 		},
 		none:   "no output is open",
 		header: "THREAD\tOUTPUT\tTOOL\tBYTES\tBEGUN\tLAST",

@@ -12,6 +12,7 @@ import (
 
 	"spool/internal/service"
 	"spool/internal/text"
+	"spool/internal/view"
 	"spool/pkg/client"
 	"spool/pkg/events"
 	"spool/pkg/sessions"
@@ -58,17 +59,17 @@ func (c *sessionLsCmd) Run(a *app) error {
 	if err != nil {
 		return err
 	}
-	l, err := a.listing(cl)
+	all, forms, err := c.read(a, cl)
 	if err != nil {
 		return err
 	}
-	hidden := hiddenSessions(l.rows, q)
-	rows := sessions.List(l.rows, q)
+	hidden := hiddenSessions(all, q)
+	rows := sessions.List(all, q)
 	if hidden != "" {
 		defer fmt.Fprintln(a.err, hidden)
 	}
 	if c.JSON {
-		return jsonLines(a.out, rows, func(r sessions.Row) any { return sessionJSON(r, l.threads[r.ID]) })
+		return jsonLines(a.out, rows, func(r sessions.Row) view.Session { return forms[r.ID] })
 	}
 	t := a.table()
 	fmt.Fprintln(t, "SESSION\tHARNESS\tSTATUS\tMESSAGES\tSIZE\tMODIFIED\tNAME")
@@ -81,6 +82,23 @@ func (c *sessionLsCmd) Run(a *app) error {
 			text.Ago(r.Modified, time.Now()), printable(name))
 	}
 	return t.Flush()
+}
+
+// read gives all sessions, and for programs the form of each.
+func (c *sessionLsCmd) read(a *app, cl *client.Client) (rows []sessions.Row, forms map[string]view.Session, err error) {
+	if !c.JSON {
+		rows, err = a.rows(cl)
+		return rows, nil, err
+	}
+	list, err := view.NewReader(cl).Sessions(a.ctx, "")
+	if err != nil {
+		return nil, nil, err
+	}
+	forms = make(map[string]view.Session, len(list))
+	for _, s := range list {
+		rows, forms[s.ID] = append(rows, s.Row()), s.View
+	}
+	return rows, forms, nil
 }
 
 // hiddenSessions says how many sessions a query leaves out, why, and what would list them; "" when it leaves out none.
@@ -107,22 +125,17 @@ func hiddenSessions(rows []sessions.Row, q sessions.Query) string {
 	return fmt.Sprintf("not listed of %d sessions: %s", len(rows), strings.Join(why, ", "))
 }
 
-// listing is every session, and the threads of each by its id.
-type listing struct {
-	rows    []sessions.Row
-	threads map[string][]client.Thread
-}
-
-func (a *app) listing(cl *client.Client) (l listing, err error) {
+// rows are all sessions.
+func (a *app) rows(cl *client.Client) ([]sessions.Row, error) {
 	list, err := cl.Sessions(a.ctx, "")
 	if err != nil {
-		return l, err
+		return nil, err
 	}
-	l = listing{make([]sessions.Row, len(list)), make(map[string][]client.Thread, len(list))}
+	rows := make([]sessions.Row, len(list))
 	for i, s := range list {
-		l.rows[i], l.threads[s.ID] = s.Row(), s.Threads
+		rows[i] = s.Row()
 	}
-	return l, nil
+	return rows, nil
 }
 
 type sessionResumeCmd struct {
@@ -142,15 +155,15 @@ func (c *sessionResumeCmd) Run(a *app) error {
 	if err != nil {
 		return err
 	}
-	l, err := a.listing(cl)
+	all, err := a.rows(cl)
 	if err != nil {
 		return err
 	}
-	row, err := sessions.Resume(l.rows, cwd, c.Prefix)
+	row, err := sessions.Resume(all, cwd, c.Prefix)
 	if err != nil {
 		return err
 	}
-	return l.resume(a, row, c.JSON)
+	return a.resume(cl, row, c.JSON)
 }
 
 type sessionLatestCmd struct {
@@ -166,29 +179,33 @@ func (c *sessionLatestCmd) Run(a *app) error {
 	if err != nil {
 		return err
 	}
-	l, err := a.listing(cl)
+	all, err := a.rows(cl)
 	if err != nil {
 		return err
 	}
 	if b := readBreadcrumb(); b.cwd == cwd {
-		for _, r := range l.rows {
+		for _, r := range all {
 			if r.ID == b.session {
-				return l.resume(a, r, c.JSON)
+				return a.resume(cl, r, c.JSON)
 			}
 		}
 	}
-	rows := sessions.List(l.rows, sessions.Query{Cwd: cwd, Limit: 1})
+	rows := sessions.List(all, sessions.Query{Cwd: cwd, Limit: 1})
 	if len(rows) == 0 {
 		return fmt.Errorf("%w in %s; spool session ls --all lists those of other directories", sessions.ErrNoSession, cwd)
 	}
-	return l.resume(a, rows[0], c.JSON)
+	return a.resume(cl, rows[0], c.JSON)
 }
 
 // resume prints a session and remembers it for this terminal.
-func (l listing) resume(a *app, r sessions.Row, asJSON bool) error {
+func (a *app) resume(cl *client.Client, r sessions.Row, asJSON bool) error {
 	leaveHere(r.ID)
 	if asJSON {
-		return json.NewEncoder(a.out).Encode(sessionJSON(r, l.threads[r.ID]))
+		s, err := view.NewReader(cl).Session(a.ctx, r.ID)
+		if err != nil {
+			return err
+		}
+		return json.NewEncoder(a.out).Encode(s)
 	}
 	facts := []string{r.Status.String(), fmt.Sprintf("%d messages", r.Messages), text.Ago(r.Modified, time.Now())}
 	if r.Harness != "" {
@@ -218,30 +235,6 @@ func shellQuote(s string) string {
 		return s
 	}
 	return "'" + strings.ReplaceAll(s, "'", `'\''`) + "'"
-}
-
-// sessionJSON is a session as programs read it.
-func sessionJSON(r sessions.Row, threads []client.Thread) map[string]any {
-	var ts []any
-	for _, th := range threads {
-		ts = append(ts, threadJSON(th))
-	}
-	return map[string]any{
-		"session": r.ID, "harness": r.Harness, "name": r.Name(), "title": r.Title, "summary": r.Summary, "prompt": r.Prompt, "cwd": r.Cwd,
-		"model": r.Model, "parent": r.Parent, "host": r.Host, "created": r.Created, "updated": r.Modified, "messages": r.Messages,
-		"size": r.Size, "status": r.Status.String(), "answered": r.Answered, "threads": ts,
-	}
-}
-
-func threadJSON(t client.Thread) map[string]any {
-	return map[string]any{
-		"session": t.Session, "thread": t.Name, "status": t.Head.Status.String(), "entries": t.Head.Entries, "items": t.Head.N,
-		"messages": t.Head.Messages, "standing": sessions.Status(t.Head.Standing).String(),
-		"head": t.Head.Head().Ref.String(), "start": t.Head.Start.Ref.String(), "tips": t.Head.Branches(),
-		"updated": t.Head.Updated, "bytes_in": t.Head.BytesIn, "truncated": t.Head.Truncated,
-		"externalized": t.Head.Externalized, "unknown": t.Head.Unknown, "failure": t.Head.Failure,
-		"ended": t.Ended,
-	}
 }
 
 func checkNames(session, thread string) error {

@@ -2,11 +2,15 @@ package main
 
 import (
 	"encoding/json"
+	"errors"
 	"fmt"
+	"slices"
 	"strings"
 	"time"
 
+	"spool/internal/service"
 	"spool/internal/text"
+	"spool/internal/view"
 	"spool/pkg/client"
 	"spool/pkg/events"
 	"spool/pkg/threads"
@@ -39,10 +43,14 @@ type threadLsCmd struct {
 
 func (c *threadLsCmd) Run(a *app) error {
 	find := func(cl *client.Client) ([]client.Thread, error) {
-		return cl.FindThreads(a.ctx, client.ThreadFilter{Session: c.Session, Status: c.Status, From: c.From, To: c.To})
+		all, err := cl.FindThreads(a.ctx, client.ThreadFilter{Session: c.Session, Status: c.Status, From: c.From, To: c.To})
+		if errors.Is(err, client.ErrFilter) {
+			err = service.UsageError{Err: err}
+		}
+		return all, err
 	}
 	return list(a, &c.listArgs, find, look[client.Thread]{
-		json:   func(t client.Thread) any { return threadJSON(t) },
+		json:   func(t client.Thread) any { return view.OfThread(t) },
 		none:   "no threads found",
 		header: "THREAD\tSTATUS\tENTRIES\tITEMS\tUPDATED\tHEAD",
 		row: func(t client.Thread) string {
@@ -76,12 +84,12 @@ func (c *threadShowCmd) show(a *app, cl *client.Client, id events.Thread) error 
 			return err
 		}
 	}
+	if c.JSON {
+		return c.json(a, cl, client.Thread{Thread: id, Head: head, Ended: head.Ended()}, steps)
+	}
 	prompt, err := cl.Reader().Prompt(a.ctx, head.Start)
 	if err != nil {
 		return err
-	}
-	if c.JSON {
-		return c.json(a, id, head, prompt, steps)
 	}
 	status := head.Failure
 	if ended := head.Ended(); ended != "" {
@@ -122,20 +130,45 @@ func clock(ms int64) string {
 	return time.UnixMilli(ms).Local().Format("2006-01-02 15:04:05")
 }
 
-func (c *threadShowCmd) json(a *app, id events.Thread, head threads.Head, prompt string, steps []threads.Step) error {
-	out := threadJSON(client.Thread{Thread: id, Head: head, Ended: head.Ended()})
-	out["prompt"] = prompt
-	var list []any
-	for i := len(steps) - 1; i >= 0; i-- {
-		s := steps[i]
-		list = append(list, map[string]any{
-			"index": s.Entry.Index, "first_item": s.Entry.First, "items": s.Entry.Count, "timestamp": s.Timestamp, "role": s.Role,
-			"type": s.Entry.Type, "id": s.Entry.ID, "state": s.At.Ref.String(), "parent": s.Parent.String(),
-			"content": s.Content.String(), "pack": s.At.Pack.String(),
-		})
+// json writes the thread as the HTTP API shows it, and its last entries.
+func (c *threadShowCmd) json(a *app, cl *client.Client, th client.Thread, steps []threads.Step) error {
+	shown, err := view.NewReader(cl).Thread(a.ctx, th)
+	if err != nil {
+		return err
 	}
-	out["last"] = list
-	enc := json.NewEncoder(a.out)
-	enc.SetIndent("", "  ")
-	return enc.Encode(out)
+	out := struct {
+		view.Thread
+		Last []stepOut `json:"last"` // the newest first
+	}{shown, []stepOut{}}
+	for _, s := range slices.Backward(steps) {
+		out.Last = append(out.Last, ofStep(s))
+	}
+	return json.NewEncoder(a.out).Encode(out)
+}
+
+// stepOut is an entry of a thread as programs read it.
+type stepOut struct {
+	Index   int64  `json:"index"`
+	First   int64  `json:"first_item"`
+	Items   int64  `json:"items"` // so many
+	Time    string `json:"time,omitempty"`
+	Role    string `json:"role"`
+	Type    string `json:"type"`
+	ID      string `json:"id"` // at its source
+	State   string `json:"state"`
+	Parent  string `json:"parent"`
+	Content string `json:"content"`
+	Pack    string `json:"pack"`
+
+	// Of thread log alone.
+	Brief   string `json:"brief,omitempty"`
+	Compact string `json:"compact,omitempty"` // the summary, where the entry is one
+	Kept    string `json:"first_kept,omitempty"`
+}
+
+func ofStep(s threads.Step) stepOut {
+	return stepOut{
+		Index: s.Entry.Index, First: s.Entry.First, Items: s.Entry.Count, Time: events.Stamp(s.Timestamp), Role: s.Role, Type: s.Entry.Type,
+		ID: s.Entry.ID, State: s.At.Ref.String(), Parent: s.Parent.String(), Content: s.Content.String(), Pack: s.At.Pack.String(),
+	}
 }

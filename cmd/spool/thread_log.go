@@ -78,7 +78,7 @@ func (l *logger) list(t events.Thread, steps []threads.Step) error {
 			return err
 		}
 		if l.json {
-			err = enc.Encode(stepJSON(s, brief))
+			err = enc.Encode(ofLogged(s, brief))
 		} else {
 			_, err = fmt.Fprintf(w, "%s\t%d\t%s\t%s\t%s\t%s\n", s.At.Ref.Hex()[:12], s.Entry.Index, itemRange(s.Entry),
 				clock(s.Timestamp), s.Role, brief)
@@ -90,14 +90,11 @@ func (l *logger) list(t events.Thread, steps []threads.Step) error {
 	return w.Flush()
 }
 
-func stepJSON(s threads.Step, brief string) map[string]any {
-	out := map[string]any{
-		"index": s.Entry.Index, "first_item": s.Entry.First, "items": s.Entry.Count, "timestamp": s.Timestamp, "role": s.Role,
-		"type": s.Entry.Type, "id": s.Entry.ID, "state": s.At.Ref.String(), "parent": s.Parent.String(),
-		"content": s.Content.String(), "pack": s.At.Pack.String(), "brief": brief,
-	}
-	if !s.Compact.IsZero() {
-		out["compact"], out["first_kept"] = s.Compact.String(), s.Entry.Kept
+// ofLogged is a step as thread log writes it for programs.
+func ofLogged(s threads.Step, brief string) stepOut {
+	out := ofStep(s)
+	if out.Brief = brief; !s.Compact.IsZero() {
+		out.Compact, out.Kept = s.Compact.String(), s.Entry.Kept
 	}
 	return out
 }

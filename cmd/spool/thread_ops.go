@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"spool/internal/service"
+	"spool/internal/view"
 	"spool/pkg/client"
 	"spool/pkg/events"
 	"spool/pkg/threads"
@@ -18,7 +19,7 @@ type threadForkCmd struct {
 	From  string  `arg:"" name:"session[/thread]" help:"The thread to fork."`
 	Name  string  `arg:"" help:"Name of the new thread, or session/thread."`
 	Index *int64  `xor:"at" placeholder:"N" help:"At the N-th entry, from 1."`
-	Item  *int64  `xor:"at" placeholder:"N" help:"At the entry of item N, from 1."`
+	Item  *int64  `xor:"at" short:"n" placeholder:"N" help:"At the entry of item N, from 1; the n of the HTTP API."`
 	Node  *string `xor:"at" placeholder:"REF" help:"At this state; the beginning of its digits is enough, as thread log shows them."`
 	Entry *string `xor:"at" placeholder:"ID" help:"At the entry that has this id in its source."`
 	Role  *string `xor:"at" placeholder:"ROLE" help:"At the first step of this role."`
@@ -351,7 +352,7 @@ func (c *threadWatchCmd) Run(a *app) error {
 			return err
 		}
 		if c.JSON {
-			err = enc.Encode(threadJSON(t))
+			err = enc.Encode(view.OfThread(t))
 		} else {
 			_, err = fmt.Fprintf(a.out, "%s\t%s\t%s\t%d entries\t%d items\n", t.Thread, t.Head.Status,
 				t.Head.Head().Ref.Hex()[:12], t.Head.Entries, t.Head.N)

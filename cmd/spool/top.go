@@ -269,7 +269,7 @@ func (f *fleet) json() any {
 		Prompts  int     `json:"prompts"`
 		Messages int64   `json:"messages"`
 		Bytes    int64   `json:"bytes"`
-		Modified int64   `json:"modified_ms"`
+		Modified string  `json:"modified,omitempty"`
 		Rate     float64 `json:"items_per_second"`
 	}
 	out := struct {
@@ -293,7 +293,7 @@ func (f *fleet) json() any {
 	for i := range f.sessions {
 		s := &f.sessions[i]
 		out.Sessions = append(out.Sessions, row{s.ID, s.Harness, s.state(), s.Name(), len(s.threads), s.runs,
-			len(s.prompts), s.Messages, s.Size, s.Modified, s.rate})
+			len(s.prompts), s.Messages, s.Size, events.Stamp(s.Modified), s.rate})
 	}
 	for _, p := range f.prompts {
 		out.Prompts = append(out.Prompts, client.PromptJSON(p))

@@ -369,14 +369,14 @@ func (w *world) checkNames(t *testing.T) {
 	}
 	for line := range bytes.Lines(w.run("spool", "session", "ls", "--all", "--unanswered", "--json")) {
 		var s struct {
-			Session string `json:"session"`
+			ID      string `json:"id"`
 			Harness string `json:"harness"`
 		}
-		if err := json.Unmarshal(line, &s); err != nil || events.CheckToken("session", s.Session) != nil {
+		if err := json.Unmarshal(line, &s); err != nil || events.CheckToken("session", s.ID) != nil {
 			t.Errorf("a session is listed as %.1000s, %v", line, err)
 		}
 		if _, known := dialect.Lookup(s.Harness); !known && s.Harness != "" {
-			t.Errorf("%s: harness %.100q, which no entry was taken of", s.Session, s.Harness)
+			t.Errorf("%s: harness %.100q, which no entry was taken of", s.ID, s.Harness)
 		}
 	}
 	for _, args := range [][]string{{"session", "ls", "--all", "--unanswered"}, {"thread", "ls", "odd-control-characters"}, {"thread", "show", "odd-control-characters"}, {"dead", "ls"}, {"top", "--once"}} {

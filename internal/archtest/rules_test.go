@@ -103,8 +103,10 @@ var rules = []rule{
 	{adapt, []string{"internal/httpapi"},
 		slices.Concat(layer0, layer1, []string{
 			"internal/access", "internal/reload", "internal/natsio", "internal/natsadmin", "internal/offline", "internal/web", "internal/history",
-			"internal/dstreams", "pkg/client",
+			"internal/dstreams", "internal/view", "pkg/client",
 		}), []string{any_}},
+
+	{adapt, []string{"internal/view"}, slices.Concat(layer0, layer1, []string{"internal/history", "pkg/client"}), []string{any_}},
 
 	{adapt, []string{"internal/history"}, slices.Concat(layer0, layer1, []string{"internal/natsio", "pkg/client"}), []string{any_}},
 
@@ -125,7 +127,7 @@ var rules = []rule{
 	{wire, []string{"cmd/...", "examples/...", "internal/demo"},
 		slices.Concat(layer0, layer1, []string{
 			"internal/access", "internal/backup", "internal/natsio", "internal/natsadmin", "internal/artifactstore", "internal/history",
-			"internal/interchange", "internal/offline",
+			"internal/interchange", "internal/offline", "internal/view",
 			"internal/httpapi", "internal/dstreams", "internal/web", "internal/embedded", "internal/service", "internal/bench", "internal/demo",
 			"pkg/client", "examples/...",
 		}), []string{any_}},

@@ -12,6 +12,7 @@ import (
 	"golang.org/x/sync/errgroup"
 
 	"spool/internal/jsonscan"
+	"spool/internal/view"
 	"spool/pkg/client"
 	"spool/pkg/events"
 	"spool/pkg/threads"
@@ -287,7 +288,7 @@ func (k threadFeed) moves(ctx context.Context, c *client.Client, f *feed, ready 
 			f.push(&moment{kind: eventReset, thread: k.Thread, data: resetJSON(move.Gone)})
 			continue
 		}
-		f.push(&moment{kind: eventHead, thread: k.Thread, seq: move.Rev, data: encode(threadJSON(move.Thread))})
+		f.push(&moment{kind: eventHead, thread: k.Thread, seq: move.Rev, data: encode(view.OfThread(move.Thread))})
 	}
 	return ctx.Err()
 }
@@ -313,7 +314,7 @@ func (k headFeed) feed(ctx context.Context, c *client.Client, f *feed, ready fun
 			return err
 		}
 		if move.Gone == nil && move.Head.Status != threads.StatusCompleted {
-			f.push(&moment{kind: eventHead, thread: move.Thread.Thread, seq: move.Rev, data: encode(threadJSON(move.Thread))})
+			f.push(&moment{kind: eventHead, thread: move.Thread.Thread, seq: move.Rev, data: encode(view.OfThread(move.Thread))})
 		}
 	}
 	return ctx.Err()

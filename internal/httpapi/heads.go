@@ -7,6 +7,7 @@ import (
 	"strconv"
 
 	"spool/internal/access"
+	"spool/internal/view"
 	"spool/pkg/client"
 )
 
@@ -40,7 +41,7 @@ func (a *api) streamHeads(w http.ResponseWriter, r *http.Request) error {
 		}
 		slices.SortFunc(moves, func(a, b client.Move) int { return cmp.Compare(a.Rev, b.Rev) })
 		for _, m := range moves {
-			if err := give(m.Rev, m.Session, encode(threadJSON(m.Thread))); err != nil {
+			if err := give(m.Rev, m.Session, encode(view.OfThread(m.Thread))); err != nil {
 				return err
 			}
 		}

@@ -33,6 +33,7 @@ import (
 	"spool/internal/natsio"
 	"spool/internal/quota"
 	"spool/internal/record"
+	"spool/internal/view"
 	"spool/pkg/artifacts"
 	"spool/pkg/casstore"
 	"spool/pkg/client"
@@ -94,7 +95,7 @@ type api struct {
 	unlooked  recently[events.Thread] // threads whose heads nobody looks at before the next look is due
 	looks     chan struct{}           // looks behind entries that are under way
 	hub       *hub
-	origins   forks
+	views     *view.Reader
 	document  []byte // OpenAPI
 }
 
@@ -113,7 +114,7 @@ func New(cfg Config) http.Handler {
 		cfg.Log = slog.New(slog.DiscardHandler)
 	}
 	cfg.Limits = cfg.Limits.WithDefaults()
-	a := &api{cfg: cfg, hub: newHub(cfg.Client, cfg.Log), doubts: newDoubts(cfg.records, cfg.Limits)}
+	a := &api{cfg: cfg, views: view.NewReader(cfg.Client), hub: newHub(cfg.Client, cfg.Log), doubts: newDoubts(cfg.records, cfg.Limits)}
 	a.attempts.producers = &a.producers
 	a.unlooked.keep, a.looks = cfg.Look, make(chan struct{}, mostBehind)
 	for lane, places := range map[lane]int{

@@ -12,6 +12,7 @@ import (
 	"unicode/utf8"
 
 	"spool/internal/jsonscan"
+	"spool/internal/view"
 	"spool/pkg/casstore"
 	"spool/pkg/client"
 	"spool/pkg/events"
@@ -207,30 +208,21 @@ func (f *follower) following() []string {
 
 // openOut is what of a thread is open.
 type openOut struct {
-	Session string          `json:"session"`
-	Thread  string          `json:"thread"`
-	N       int64           `json:"n"`
-	State   string          `json:"state"`
-	Head    string          `json:"head"`
-	Outputs []openOutputOut `json:"outputs"`
-}
-
-type openOutputOut struct {
-	Output     string `json:"output"`
-	Invocation string `json:"invocation_id"` // that its call and its result share
-	Tool       string `json:"tool,omitempty"`
-	Begun      string `json:"begun_at,omitempty"`
-	Bytes      int64  `json:"bytes"`  // printed so far
-	Offset     int64  `json:"offset"` // of the first byte that comes
+	Session string        `json:"session"`
+	Thread  string        `json:"thread"`
+	N       int64         `json:"n"`
+	State   string        `json:"state"`
+	Head    string        `json:"head"`
+	Outputs []view.Output `json:"outputs"`
 }
 
 func (f *follower) openJSON(head threads.Head, open []client.OpenOutput) openOut {
 	out := openOut{
 		Session: f.thread.Session, Thread: f.thread.Name, N: f.had.n, State: head.Status.String(), Head: head.Head().Ref.String(),
-		Outputs: make([]openOutputOut, len(open)),
+		Outputs: make([]view.Output, len(open)),
 	}
 	for i, o := range open {
-		out.Outputs[i] = openOutputOut{o.ID, o.Invocation, o.Tool, stamp(o.Begun.UnixMilli()), o.Bytes, max(f.at[o.ID], 0)}
+		out.Outputs[i] = view.OfOutput(o, max(f.at[o.ID], 0))
 	}
 	return out
 }

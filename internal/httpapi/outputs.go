@@ -11,6 +11,7 @@ import (
 	"strconv"
 	"time"
 
+	"spool/internal/view"
 	"spool/pkg/client"
 	"spool/pkg/events"
 )
@@ -40,9 +41,9 @@ func (a *api) openOutputs(w http.ResponseWriter, r *http.Request, t events.Threa
 	if err != nil {
 		return err
 	}
-	out := make([]openOutputOut, len(open))
+	out := make([]view.Output, len(open))
 	for i, o := range open {
-		out[i] = openOutputOut{o.ID, o.Invocation, o.Tool, stamp(o.Begun.UnixMilli()), o.Bytes, o.Tail}
+		out[i] = view.OfOutput(o, o.Tail)
 	}
 	return list(w, r, "outputs", out, "")
 }

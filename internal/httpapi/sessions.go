@@ -2,25 +2,19 @@ package httpapi
 
 import (
 	"cmp"
-	"context"
 	"encoding/base64"
-	"errors"
 	"fmt"
 	"net/http"
 	"slices"
 	"strconv"
 	"strings"
-	"sync"
-	"time"
 
 	"spool/internal/access"
-	"spool/internal/apply"
 	"spool/internal/history"
-	"spool/pkg/casstore"
+	"spool/internal/view"
 	"spool/pkg/client"
 	"spool/pkg/events"
 	"spool/pkg/sessions"
-	"spool/pkg/threads"
 )
 
 // sessions lists sessions, newest first.
@@ -34,20 +28,20 @@ func (a *api) sessions(w http.ResponseWriter, r *http.Request) error {
 	if err != nil {
 		return err
 	}
-	all, err := a.views(r.Context(), "")
+	all, err := a.views.Sessions(r.Context(), "")
 	if err != nil {
 		return err
 	}
 	grant := access.From(r.Context())
-	byID := make(map[string]sessionOut, len(all))
+	byID := make(map[string]view.Session, len(all))
 	rows := make([]sessions.Row, 0, len(all))
 	for _, s := range all {
 		if grant.Session(s.ID) && matches(q.Get("q"), s.Title, s.Summary, s.Prompt, s.ID, s.Cwd) {
 			rows = append(rows, s.Row())
-			byID[s.ID] = s.sessionOut
+			byID[s.ID] = s.View
 		}
 	}
-	var out []sessionOut
+	var out []view.Session
 	next := ""
 	for _, row := range sessions.List(rows, sessions.Query{Cwd: q.Get("cwd"), Unanswered: isSet(r, "unanswered")}) {
 		if !after.before(row) {
@@ -60,42 +54,6 @@ func (a *api) sessions(w http.ResponseWriter, r *http.Request) error {
 		out = append(out, byID[row.ID])
 	}
 	return list(w, r, "sessions", out, next)
-}
-
-// listedSession is a session, and what is shown of it.
-type listedSession struct {
-	client.Session
-	sessionOut
-}
-
-// views reads one session, or all, with what waits and runs in them.
-func (a *api) views(ctx context.Context, session string) ([]listedSession, error) {
-	cl := a.cfg.Client
-	all, err := cl.Sessions(ctx, session)
-	if err != nil {
-		return nil, err
-	}
-	prompts, err := cl.Prompts(ctx, session)
-	if err != nil {
-		return nil, err
-	}
-	runs, err := cl.Runs(ctx, session)
-	if err != nil {
-		return nil, err
-	}
-	waiting, running := map[string]int{}, map[string][]client.RunInfo{}
-	for _, p := range prompts {
-		waiting[p.Thread.Session]++
-	}
-	for _, run := range runs {
-		running[run.Thread.Session] = append(running[run.Thread.Session], run)
-	}
-	out := make([]listedSession, len(all))
-	now := time.Now()
-	for i, s := range all {
-		out[i] = listedSession{s, view(s, waiting[s.ID], running[s.ID], now)}
-	}
-	return out, nil
 }
 
 // matches reports whether each word of a query is somewhere in the texts, letter case aside.
@@ -144,15 +102,8 @@ func (a *api) session(w http.ResponseWriter, r *http.Request) error {
 	if err != nil {
 		return err
 	}
-	all, err := a.views(r.Context(), id)
+	out, err := a.views.Session(r.Context(), id)
 	if err != nil {
-		return err
-	}
-	if len(all) == 0 {
-		return fmt.Errorf("%w: %s", sessions.ErrNoSession, id)
-	}
-	out := all[0].sessionOut
-	if out.ThreadList, err = a.listed(r.Context(), all[0].Session.Threads); err != nil {
 		return err
 	}
 	answer(w, http.StatusOK, out)
@@ -177,7 +128,7 @@ func (a *api) threads(w http.ResponseWriter, r *http.Request) error {
 	if err != nil {
 		return err
 	}
-	out, err := a.listed(r.Context(), all)
+	out, err := a.views.Threads(r.Context(), all)
 	if err != nil {
 		return err
 	}
@@ -209,7 +160,7 @@ func (a *api) findThreads(w http.ResponseWriter, r *http.Request) error {
 		all = all[:most]
 		next = all[most-1].Thread.String()
 	}
-	out, err := a.listed(r.Context(), all)
+	out, err := a.views.Threads(r.Context(), all)
 	if err != nil {
 		return err
 	}
@@ -232,22 +183,6 @@ func compareThreads(a, b events.Thread) int {
 	return cmp.Or(strings.Compare(a.Session, b.Session), strings.Compare(a.Name, b.Name))
 }
 
-// listed is what lists show of threads. One that leads to what cannot be read keeps no other from being shown.
-func (a *api) listed(ctx context.Context, all []client.Thread) ([]threadOut, error) {
-	out := make([]threadOut, len(all))
-	for i, t := range all {
-		var err error
-		if t.Unreadable {
-			out[i] = threadJSON(t)
-		} else if out[i], err = a.thread(ctx, t); err != nil && apply.Passing(err) {
-			return nil, err
-		} else if err != nil {
-			out[i].Damage = err.Error()
-		}
-	}
-	return out, nil
-}
-
 func (a *api) oneThread(w http.ResponseWriter, r *http.Request, t events.Thread) error {
 	return a.showThread(w, r, http.StatusOK, t)
 }
@@ -258,111 +193,24 @@ func (a *api) showThread(w http.ResponseWriter, r *http.Request, status int, t e
 	if err != nil {
 		return err
 	}
-	out, err := a.thread(r.Context(), client.Thread{Thread: t, Head: head, Ended: head.Ended()})
-	if err == nil {
-		out.Start.Prompt, err = a.cfg.Client.Reader().Prompt(r.Context(), head.Start)
-	}
+	out, err := a.views.Thread(r.Context(), client.Thread{Thread: t, Head: head, Ended: head.Ended()})
 	if err == nil {
 		answer(w, status, out)
 	}
 	return err
 }
 
-// thread is what is shown of one thread: what its head says, its start, and where it comes from.
-func (a *api) thread(ctx context.Context, t client.Thread) (threadOut, error) {
-	out := threadJSON(t)
-	start, err := a.cfg.Client.Reader().Start(ctx, t.Head.Start)
-	if err != nil {
-		return out, err
-	}
-	out.Start.Name, out.Start.Bundle, out.Start.MaxRounds, out.Start.Depth = start.Name, start.Hash, start.MaxRounds, start.Depth
-	fork, err := a.origins.of(ctx, a.cfg.Client, t)
-	if err != nil || fork == nil {
-		return out, err
-	}
-	out.ForkOf = fork
-	out.Parents, err = a.parents(ctx, t.Thread, fork)
-	return out, err
-}
-
-// maxParents is how far back the sources of a fork are told.
-const maxParents = 32
-
-// parents are the sources of a fork, the nearest first. A source that is gone ends them.
-func (a *api) parents(ctx context.Context, t events.Thread, fork *forkOut) ([]forkOut, error) {
-	var out []forkOut
-	for fork != nil && len(out) < maxParents {
-		out = append(out, *fork)
-		t = events.Thread{Session: fork.Session, Name: fork.Thread}
-		head, err := a.cfg.Client.Thread(ctx, t)
-		if errors.Is(err, threads.ErrNoThread) {
-			break
-		}
-		if err != nil {
-			return nil, err
-		}
-		if fork, err = a.origins.of(ctx, a.cfg.Client, client.Thread{Thread: t, Head: head}); err != nil {
-			return nil, err
-		}
-	}
-	return out, nil
-}
-
-// forks remembers where threads come from: it never changes, and finding it out walks back to that point.
-type forks struct {
-	mu    sync.Mutex
-	known map[origin]*forkOut
-}
-
-// origin names a thread and its life: one of the same name may have been before.
-type origin struct {
-	events.Thread
-	created int64
-	start   casstore.Ref
-}
-
-// mostForks is how many threads are remembered.
-const mostForks = 10_000
-
-// of is where a thread left another one; nil if it is no fork.
-func (f *forks) of(ctx context.Context, cl *client.Client, t client.Thread) (*forkOut, error) {
-	key := origin{t.Thread, t.Head.Created, t.Head.Start.Ref}
-	f.mu.Lock()
-	out, ok := f.known[key]
-	f.mu.Unlock()
-	if ok {
-		return out, nil
-	}
-	from, isFork, err := cl.ForkPoint(ctx, t.Head)
-	if err != nil {
-		return nil, err
-	}
-	if isFork {
-		out = &forkOut{Session: from.From.Session, Thread: from.From.Name, N: from.N}
-		if !from.Point.IsZero() {
-			out.Node = from.Point.String()
-		}
-	}
-	f.mu.Lock()
-	defer f.mu.Unlock()
-	if f.known == nil || len(f.known) >= mostForks {
-		f.known = map[origin]*forkOut{}
-	}
-	f.known[key] = out
-	return out, nil
-}
-
 // graphNode is a thread in the graph of forks.
 type graphNode struct {
-	Session string   `json:"session"`
-	Thread  string   `json:"thread"`
-	FromN   int64    `json:"from_n"` // items that it has from its source
-	N       int64    `json:"n"`
-	State   string   `json:"state"`
-	Status  string   `json:"status"`
-	Head    string   `json:"head"`
-	Source  *forkOut `json:"source,omitempty"`
-	Tips    int      `json:"tips"`
+	Session string     `json:"session"`
+	Thread  string     `json:"thread"`
+	FromN   int64      `json:"from_n"` // items that it has from its source
+	N       int64      `json:"n"`
+	State   string     `json:"state"`
+	Status  string     `json:"status"`
+	Head    string     `json:"head"`
+	Source  *view.Fork `json:"source,omitempty"`
+	Tips    int        `json:"tips"`
 }
 
 // graph tells how the threads of a session come from each other, and from other sessions.
@@ -373,7 +221,7 @@ func (a *api) graph(w http.ResponseWriter, r *http.Request) error {
 	}
 	nodes := make([]graphNode, len(all))
 	for i, t := range all {
-		fork, err := a.origins.of(r.Context(), a.cfg.Client, t)
+		fork, err := a.views.ForkOf(r.Context(), t)
 		if err != nil {
 			return err
 		}
@@ -407,18 +255,6 @@ func (a *api) runs(w http.ResponseWriter, r *http.Request) error {
 	return list(w, r, "runs", out, "")
 }
 
-// promptOut is a prompt of the history.
-type promptOut struct {
-	Session string `json:"session"`
-	Thread  string `json:"thread"`
-	N       int64  `json:"n"`
-	Time    string `json:"time,omitempty"`
-	Text    string `json:"text"`
-	Cwd     string `json:"cwd,omitempty"`
-	Host    string `json:"host,omitempty"`
-	Harness string `json:"harness,omitempty"`
-}
-
 // history searches what people asked for; without a query it gives the newest.
 func (a *api) history(w http.ResponseWriter, r *http.Request) error {
 	most, err := limit(r, 50, history.MaxLimit)
@@ -445,9 +281,9 @@ func (a *api) history(w http.ResponseWriter, r *http.Request) error {
 	if err != nil {
 		return err
 	}
-	out := make([]promptOut, len(found))
+	out := make([]view.Prompt, len(found))
 	for i, p := range found {
-		out[i] = promptOut{p.Thread.Session, p.Thread.Name, p.N, stamp(p.Time), p.Text, p.Cwd, p.Host, p.Harness}
+		out[i] = view.OfPrompt(p)
 	}
 	return list(w, r, "prompts", out, "")
 }

@@ -13,13 +13,17 @@ import (
 // Policy is a rule about the sessions that its patterns match; an empty pattern matches all, and * in one any text. A session is
 // under the first policy that matches it, so that one without limits keeps what later ones would take.
 type Policy struct {
-	Name string
+	Name string `json:"name"`
 
-	Session, Cwd, Harness, Title string // patterns
+	// Patterns.
+	Session string `json:"session,omitempty"`
+	Cwd     string `json:"cwd,omitempty"`
+	Harness string `json:"harness,omitempty"`
+	Title   string `json:"title,omitempty"`
 
-	MaxAge   time.Duration // since something happened in it, by the store's clock; 0 = any
-	MaxBytes int64         // of the entries of all sessions under the policy together: the oldest go; 0 = any
-	KeepLast int           // of each working directory so many, the newest, stay in any case; without a limit the others go; 0 = none
+	MaxAge   time.Duration `json:"max_age_ns,omitempty"` // since something happened in it, by the store's clock; 0 = any
+	MaxBytes int64         `json:"max_bytes,omitempty"`  // of the entries of all sessions under the policy together: the oldest go; 0 = any
+	KeepLast int           `json:"keep_last,omitempty"`  // of each working directory so many, the newest, stay in any case; without a limit the others go; 0 = none
 }
 
 // Validate reports everything that is wrong with policies.
@@ -58,7 +62,7 @@ type Due struct {
 	Session  string `json:"session"`
 	Policy   string `json:"policy"`
 	Why      string `json:"why"`
-	Modified int64  `json:"modified"`
+	Modified int64  `json:"modified_ms"`
 	Bytes    int64  `json:"bytes"`
 }
 

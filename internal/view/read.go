@@ -1,0 +1,180 @@
+package view
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"sync"
+	"time"
+
+	"spool/internal/apply"
+	"spool/pkg/casstore"
+	"spool/pkg/client"
+	"spool/pkg/events"
+	"spool/pkg/sessions"
+	"spool/pkg/threads"
+)
+
+// Reader reads what the forms need beside a record: what waits and runs in sessions, and where threads come from. It is safe for
+// concurrent use.
+type Reader struct {
+	cl *client.Client
+
+	mu    sync.Mutex
+	forks map[origin]*Fork // where threads come from: it never changes, and finding it out walks back to that point
+}
+
+// origin names a thread and its life: one of the same name may have been before.
+type origin struct {
+	events.Thread
+	created int64
+	start   casstore.Ref
+}
+
+// mostForks is how many threads a Reader remembers.
+const mostForks = 10_000
+
+// NewReader makes a Reader of what cl reads.
+func NewReader(cl *client.Client) *Reader { return &Reader{cl: cl, forks: map[origin]*Fork{}} }
+
+// ListedSession is a session and its form.
+type ListedSession struct {
+	client.Session
+	View Session
+}
+
+// Sessions reads one session, or all where session is "", with what waits and runs in them.
+func (r *Reader) Sessions(ctx context.Context, session string) ([]ListedSession, error) {
+	all, err := r.cl.Sessions(ctx, session)
+	if err != nil {
+		return nil, err
+	}
+	prompts, err := r.cl.Prompts(ctx, session)
+	if err != nil {
+		return nil, err
+	}
+	runs, err := r.cl.Runs(ctx, session)
+	if err != nil {
+		return nil, err
+	}
+	waiting, running := map[string]int{}, map[string][]client.RunInfo{}
+	for _, p := range prompts {
+		waiting[p.Thread.Session]++
+	}
+	for _, run := range runs {
+		running[run.Thread.Session] = append(running[run.Thread.Session], run)
+	}
+	out := make([]ListedSession, len(all))
+	now := time.Now()
+	for i, s := range all {
+		out[i] = ListedSession{s, ofSession(s, waiting[s.ID], running[s.ID], now)}
+	}
+	return out, nil
+}
+
+// Session reads one session with its threads. sessions.ErrNoSession: there is none.
+func (r *Reader) Session(ctx context.Context, id string) (Session, error) {
+	all, err := r.Sessions(ctx, id)
+	if err != nil {
+		return Session{}, err
+	}
+	if len(all) == 0 {
+		return Session{}, fmt.Errorf("%w: %s", sessions.ErrNoSession, id)
+	}
+	out := all[0].View
+	out.ThreadList, err = r.Threads(ctx, all[0].Threads)
+	return out, err
+}
+
+// Threads are the forms of threads in a list. A thread that leads to what cannot be read keeps no other one out of the list.
+func (r *Reader) Threads(ctx context.Context, all []client.Thread) ([]Thread, error) {
+	out := make([]Thread, len(all))
+	for i, t := range all {
+		var err error
+		if t.Unreadable {
+			out[i] = OfThread(t)
+		} else if out[i], err = r.thread(ctx, t); err != nil && apply.Passing(err) {
+			return nil, err
+		} else if err != nil {
+			out[i].Damage = err.Error()
+		}
+	}
+	return out, nil
+}
+
+// Thread is the form of one thread, with its prompt.
+func (r *Reader) Thread(ctx context.Context, t client.Thread) (Thread, error) {
+	out, err := r.thread(ctx, t)
+	if err == nil {
+		out.Start.Prompt, err = r.cl.Reader().Prompt(ctx, t.Head.Start)
+	}
+	return out, err
+}
+
+// thread is what the head of a thread says, its start, and where it comes from.
+func (r *Reader) thread(ctx context.Context, t client.Thread) (Thread, error) {
+	out := OfThread(t)
+	start, err := r.cl.Reader().Start(ctx, t.Head.Start)
+	if err != nil {
+		return out, err
+	}
+	out.Start.Name, out.Start.Bundle, out.Start.MaxRounds, out.Start.Depth = start.Name, start.Hash, start.MaxRounds, start.Depth
+	fork, err := r.ForkOf(ctx, t)
+	if err != nil || fork == nil {
+		return out, err
+	}
+	out.ForkOf = fork
+	out.Parents, err = r.parents(ctx, fork)
+	return out, err
+}
+
+// maxParents is how far back the sources of a fork are told.
+const maxParents = 32
+
+// parents are the sources of a fork, the nearest first. A source that is gone ends them.
+func (r *Reader) parents(ctx context.Context, fork *Fork) ([]Fork, error) {
+	var out []Fork
+	for fork != nil && len(out) < maxParents {
+		out = append(out, *fork)
+		t := events.Thread{Session: fork.Session, Name: fork.Thread}
+		head, err := r.cl.Thread(ctx, t)
+		if errors.Is(err, threads.ErrNoThread) {
+			break
+		}
+		if err != nil {
+			return nil, err
+		}
+		if fork, err = r.ForkOf(ctx, client.Thread{Thread: t, Head: head}); err != nil {
+			return nil, err
+		}
+	}
+	return out, nil
+}
+
+// ForkOf is where a thread left another one; nil if it is no fork.
+func (r *Reader) ForkOf(ctx context.Context, t client.Thread) (*Fork, error) {
+	key := origin{t.Thread, t.Head.Created, t.Head.Start.Ref}
+	r.mu.Lock()
+	out, ok := r.forks[key]
+	r.mu.Unlock()
+	if ok {
+		return out, nil
+	}
+	from, isFork, err := r.cl.ForkPoint(ctx, t.Head)
+	if err != nil {
+		return nil, err
+	}
+	if isFork {
+		out = &Fork{Session: from.From.Session, Thread: from.From.Name, N: from.N}
+		if !from.Point.IsZero() {
+			out.Node = from.Point.String()
+		}
+	}
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if len(r.forks) >= mostForks {
+		clear(r.forks)
+	}
+	r.forks[key] = out
+	return out, nil
+}

@@ -1,0 +1,199 @@
+// Package view has the forms in which programs read sessions, threads, open outputs and prompts of the history. The HTTP API answers
+// with them, and the command line writes them with --json; artifacts, runs and prompts that wait have theirs in pkg/client. Each type is a
+// schema of internal/httpapi/schemas.json.
+package view
+
+import (
+	"time"
+
+	"spool/internal/history"
+	"spool/pkg/artifacts"
+	"spool/pkg/client"
+	"spool/pkg/events"
+	"spool/pkg/sessions"
+	"spool/pkg/threads"
+)
+
+// Session is a session of a listing.
+type Session struct {
+	ID          string `json:"id"`
+	Name        string `json:"name"`
+	Title       string `json:"title,omitempty"`
+	Summary     string `json:"summary,omitempty"` // its newest
+	FirstPrompt string `json:"first_prompt,omitempty"`
+	Cwd         string `json:"cwd,omitempty"`
+	Host        string `json:"host,omitempty"`
+	Harness     string `json:"harness,omitempty"`
+	Dialect     string `json:"dialect,omitempty"` // of its main thread
+	Model       string `json:"model,omitempty"`
+	Branch      string `json:"git_branch,omitempty"`
+	Parent      string `json:"parent,omitempty"`
+	Status      string `json:"status"`            // by the last message: complete, interrupted, aborted, error, pending, unknown
+	Live        string `json:"live"`              // running, idle, failed, done
+	LiveBy      string `json:"live_by,omitempty"` // why it counts as running: run, activity
+	Created     string `json:"created,omitempty"`
+	Modified    string `json:"modified,omitempty"`
+	Threads     int    `json:"threads"`
+	Entries     int64  `json:"entries"`
+	Messages    int64  `json:"messages"`
+	Turns       int64  `json:"turns"`
+	Tokens      Tokens `json:"tokens"`
+	Bytes       int64  `json:"bytes"`
+	Prompts     int    `json:"prompts"` // that wait for an answer
+	Runs        []any  `json:"runs"`
+	Answered    bool   `json:"answered"`
+
+	ThreadList []Thread `json:"thread_list,omitempty"` // only where one session is asked for
+}
+
+// Tokens are sums over the turns that told theirs.
+type Tokens struct {
+	In     int64 `json:"in"`
+	Cached int64 `json:"cached"` // of in
+	Out    int64 `json:"out"`
+}
+
+// Thread is where a thread is.
+type Thread struct {
+	Session  string  `json:"session"`
+	Thread   string  `json:"thread"`
+	State    string  `json:"state"` // pending, active, completed, failed
+	Status   string  `json:"status"`
+	Failure  string  `json:"failure,omitempty"`
+	Head     string  `json:"head"`
+	N        int64   `json:"n"` // of its last item
+	Entries  int64   `json:"entries"`
+	Messages int64   `json:"messages"`
+	Dialect  string  `json:"dialect,omitempty"`
+	Start    *Start  `json:"start,omitempty"`
+	ForkOf   *Fork   `json:"fork_of,omitempty"`
+	Parents  []Fork  `json:"parents,omitempty"` // the fork's source, that one's source, …
+	Created  string  `json:"created,omitempty"`
+	Modified string  `json:"modified,omitempty"`
+	Ended    string  `json:"ended,omitempty"`  // UTC date
+	Damage   string  `json:"damage,omitempty"` // why what it leads to cannot be read; the rest is what its head says
+	Bytes    int64   `json:"bytes"`
+	Cut      int64   `json:"truncated"`    // entries that a size rule cut
+	Moved    int64   `json:"externalized"` // values that are in blobs
+	Unknown  int64   `json:"unknown"`      // entries of a type that their dialect does not know
+	Tips     int     `json:"tips"`         // branches that were left
+	Turns    int64   `json:"turns"`
+	Tokens   *Tokens `json:"tokens,omitempty"`
+}
+
+// Start is where a thread begins.
+type Start struct {
+	Hash      string `json:"hash"`
+	Name      string `json:"name,omitempty"`
+	Bundle    string `json:"bundle,omitempty"`
+	MaxRounds int    `json:"max_rounds,omitempty"`
+	Depth     int    `json:"depth,omitempty"`
+	Prompt    string `json:"prompt,omitempty"` // only where one thread is asked for
+}
+
+// Fork is where a thread left another one.
+type Fork struct {
+	Session string `json:"session"`
+	Thread  string `json:"thread"`
+	N       int64  `json:"n"`              // items that both have
+	Node    string `json:"node,omitempty"` // newest state that both have
+}
+
+// busyFor is how long after its newest entry a thread in the middle of something counts as running, when no run says more.
+const busyFor = 2 * time.Minute
+
+// ofSession is the form of a session in which so many prompts wait and these runs are.
+func ofSession(s client.Session, prompts int, runs []client.RunInfo, now time.Time) Session {
+	row := s.Row()
+	out := Session{
+		ID: row.ID, Name: row.Name(), Title: row.Title, Summary: row.Summary, FirstPrompt: row.Prompt, Cwd: row.Cwd, Host: row.Host, Harness: row.Harness,
+		Model: row.Model, Branch: row.Branch, Parent: row.Parent, Status: row.Status.String(), Created: events.Stamp(row.Created),
+		Modified: events.Stamp(row.Modified), Threads: len(s.Threads), Messages: row.Messages, Bytes: row.Size, Prompts: prompts,
+		Runs: make([]any, len(runs)), Answered: row.Answered,
+	}
+	done, failed := len(s.Threads) > 0, false
+	for _, t := range s.Threads {
+		out.Entries += t.Head.Entries
+		out.Turns += t.Head.Turns
+		out.Tokens.add(t.Head)
+		done = done && t.Head.Status == threads.StatusCompleted
+		failed = failed || t.Head.Status == threads.StatusFailed
+		if t.Name == events.MainThread || out.Dialect == "" {
+			out.Dialect = t.Head.Dialect
+		}
+	}
+	newest, active := int64(0), false
+	for i, r := range runs {
+		out.Runs[i] = client.RunJSON(r)
+		active = active || r.Active()
+		if r.Begun >= newest {
+			newest = r.Begun
+			failed = failed || r.State == artifacts.RunFailed
+		}
+	}
+	under := row.Status == sessions.StatusPending || row.Status == sessions.StatusInterrupted
+	switch {
+	case active:
+		out.Live, out.LiveBy = "running", "run"
+	case done:
+		out.Live = "done"
+	case failed:
+		out.Live = "failed"
+	case under && len(runs) == 0 && now.Sub(time.UnixMilli(row.Modified)) < busyFor:
+		out.Live, out.LiveBy = "running", "activity"
+	default:
+		out.Live = "idle"
+	}
+	return out
+}
+
+// add adds those of a thread.
+func (t *Tokens) add(h threads.Head) {
+	t.In, t.Cached, t.Out = t.In+h.TokensIn, t.Cached+h.TokensCached, t.Out+h.TokensOut
+}
+
+// OfThread is the form of a thread as its head tells it: without where it comes from, and of its start the hash alone.
+func OfThread(t client.Thread) Thread {
+	h := t.Head
+	out := Thread{
+		Session: t.Session, Thread: t.Name, State: h.Status.String(), Status: sessions.Status(h.Standing).String(), Failure: h.Failure,
+		Head: h.Head().Ref.String(), N: h.N, Entries: h.Entries, Messages: h.Messages, Dialect: h.Dialect,
+		Start: &Start{Hash: h.Start.Ref.String()}, Created: events.Stamp(h.Created), Modified: events.Stamp(h.Updated), Ended: t.Ended,
+		Bytes: h.BytesIn, Cut: h.Truncated, Moved: h.Externalized, Unknown: h.Unknown,
+		Tips: h.Branches(), Turns: h.Turns, Tokens: &Tokens{},
+	}
+	out.Tokens.add(h)
+	return out
+}
+
+// Output is a streaming output that is open.
+type Output struct {
+	Output     string `json:"output"`
+	Invocation string `json:"invocation_id"` // that its call and its result share
+	Tool       string `json:"tool,omitempty"`
+	Begun      string `json:"begun_at,omitempty"`
+	Bytes      int64  `json:"bytes"`  // printed so far
+	Offset     int64  `json:"offset"` // of the first byte that comes
+}
+
+// OfOutput is the form of an output to somebody who is given it from offset on.
+func OfOutput(o client.OpenOutput, offset int64) Output {
+	return Output{o.ID, o.Invocation, o.Tool, events.Stamp(o.Begun.UnixMilli()), o.Bytes, offset}
+}
+
+// Prompt is a prompt of the history.
+type Prompt struct {
+	Session string `json:"session"`
+	Thread  string `json:"thread"`
+	N       int64  `json:"n"`
+	Time    string `json:"time,omitempty"`
+	Text    string `json:"text"`
+	Cwd     string `json:"cwd,omitempty"`
+	Host    string `json:"host,omitempty"`
+	Harness string `json:"harness,omitempty"`
+}
+
+// OfPrompt is the form of a prompt of the history.
+func OfPrompt(p history.Prompt) Prompt {
+	return Prompt{p.Thread.Session, p.Thread.Name, p.N, events.Stamp(p.Time), p.Text, p.Cwd, p.Host, p.Harness}
+}
