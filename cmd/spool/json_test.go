@@ -188,6 +188,13 @@ func TestJSONIsThatOfHTTP(t *testing.T) {
 			t.Errorf("spool %s --json is not what GET %s answers (-HTTP +command):\n%s", c.command, c.path, diff)
 		}
 	}
+	var items []any
+	for _, it := range w.get(thread+"main/items", "items") {
+		items = append(items, it.(map[string]any)["item"])
+	}
+	if diff := gocmp.Diff(items, w.values(w.run("tail", "talk/main", "--all", "-T", "--json"))); diff != "" {
+		t.Errorf("spool tail --json does not write the items of GET items (-HTTP +command):\n%s", diff)
+	}
 }
 
 // passing are members that change while one looks.
