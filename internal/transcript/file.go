@@ -175,7 +175,7 @@ func (im *Importer) isHeld(ctx context.Context, f *file, c *claim) (bool, error)
 	}
 	f.res.begin(&claim{thread: by.thread})
 	if by.older {
-		f.warn(fmt.Sprintf("nothing was added: %s has all its entries, and it is older than the title, the directory or the leaf that was set since", by.thread))
+		f.warn(fmt.Sprintf("nothing was added: %s has all its entries, and it is older than what was said of the session since", by.thread))
 	} else {
 		f.held(by.thread, by.more)
 	}

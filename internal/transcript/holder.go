@@ -65,18 +65,15 @@ func (im *Importer) holder(ctx context.Context, f *file, c *claim) (held holding
 type holding struct {
 	thread events.Thread
 	more   bool // than the file
-	older  bool // but for what the file says before them: an older title, directory or leaf of the session
+	older  bool // but for what the file says before them: an older title or directory of the session
 }
 
 // older tells whether what a file says of its session before the entries may be older than what there is: since it was written the thread
-// was replaced, somebody named or moved the session in Spool, or set the leaf that an export wrote into the header.
+// was replaced, or somebody named or moved the session in Spool.
 func (im *Importer) older(ctx context.Context, f *file, c *claim, beside iter.Seq2[events.Thread, threads.Head]) (bool, error) {
 	written := f.src.Modified()
 	if f.id.Dialect != ompDialect || written.IsZero() || c.replaced {
 		return false, nil
-	}
-	if c.shared && f.src.saysLeaf() && written.UnixMilli() <= c.head.Updated {
-		return true, nil
 	}
 	for t, head := range beside {
 		if events.HasFormer(c.thread, t) && written.UnixMilli() <= head.Updated {
@@ -101,17 +98,6 @@ func (s Source) entries() (n int64, err error) {
 		}
 	}
 	return n, nil
-}
-
-// saysLeaf tells whether the file's header says where its leaf is, as those alone do that an export wrote.
-func (s Source) saysLeaf() bool {
-	var leaf storedLeaf
-	for r, err := range s.records() {
-		if leaf.see(r); err != nil || leaf.begun || !r.heads() {
-			break
-		}
-	}
-	return leaf.said
 }
 
 func (im *Importer) exportAs(ctx context.Context, t events.Thread, form rehydrate.Form) func(io.Writer) error {
