@@ -179,7 +179,7 @@ func (l *lane) takeName(c *commit, t *thread, to *apply.Leaving) {
 	}
 	target := events.Thread{Session: t.Key.Session, Name: to.To}
 	l.liftMoved(target, to.Takes)
-	l.heads.put(&thread{Thread: apply.Thread{Key: t.Key}, session: t.session, gone: true})
+	l.heads.put(&thread{Thread: apply.Thread{Key: t.Key}, session: t.session, gone: true, became: t, bytes: t.bytes})
 	delete(c.byKey, t.Key)
 	t.Key, n.key = target, target
 	c.byKey[target] = n

@@ -36,18 +36,21 @@ func (l *lane) latchedBy(t events.Thread) error {
 	return l.latched[t].cause
 }
 
-// liftDue lets the threads of a batch have another try whose latch is due for it.
-func (l *lane) liftDue(batch []*staged) {
+// liftDue lets the threads have another try whose latch is due for it: their heads are read again.
+func (l *lane) liftDue() {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	if len(l.latched) == 0 {
-		return
-	}
-	for _, s := range batch {
-		t := s.event.Thread
-		if held, ok := l.latched[t]; s.known && ok && time.Since(held.since) >= latchFor {
-			delete(l.latched, t)
-			delete(l.heads.threads, t)
+	for t, held := range l.latched {
+		if time.Since(held.since) < latchFor {
+			continue
+		}
+		th := l.heads.threads[t]
+		if th != nil && th.held() {
+			continue
+		}
+		delete(l.latched, t)
+		if th != nil {
+			l.heads.drop(th)
 		}
 	}
 }

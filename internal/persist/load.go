@@ -1,16 +1,14 @@
 package persist
 
 import (
-	"cmp"
 	"context"
 	"fmt"
-	"maps"
-	"slices"
+
+	"golang.org/x/sync/errgroup"
 
 	"spool/internal/apply"
 	"spool/internal/record"
 	"spool/pkg/events"
-	"spool/pkg/sessions"
 )
 
 // forgetPast drops from memory the sessions that were read in an earlier term of their partition: another process may
@@ -34,74 +32,167 @@ func (l *lane) forgetPast(ctx context.Context, batch []*staged, epoch uint64) er
 	return nil
 }
 
-// load reads the heads and sessions of a batch that are not in memory, in one go.
+// load reads the heads and sessions of a batch that are not in memory, in one go, and makes room for them.
 func (l *lane) load(ctx context.Context, batch []*staged) error {
-	l.heads.trim()
+	h := l.heads
+	h.batches++
 	var missing []events.Thread
 	wanted := map[events.Thread]bool{}
 	for _, s := range batch {
 		t := s.event.Thread
-		if !s.known || wanted[t] || l.heads.threads[t] != nil {
+		if !s.known || wanted[t] {
 			continue
 		}
 		wanted[t] = true
-		missing = append(missing, t)
+		if known := h.threads[t]; known != nil {
+			h.use(known)
+		} else {
+			missing = append(missing, t)
+		}
 	}
+	h.evict()
 	if err := l.loadThreads(ctx, missing); err != nil {
 		return err
 	}
+	h.evict()
+	h.stats.hits.Add(int64(len(wanted) - len(missing)))
+	h.stats.misses.Add(int64(len(missing)))
 	for _, s := range batch {
 		if s.known {
-			l.heads.sessions[s.event.Thread.Session].term = s.msg.Term
-			l.heads.threads[s.event.Thread].used = l.heads.batches
+			h.sessions[s.event.Thread.Session].term = s.msg.Term
 		}
 	}
 	return nil
 }
 
 func (l *lane) loadThreads(ctx context.Context, missing []events.Thread) error {
-	keys := make([]string, 0, 3*len(missing))
-	for _, t := range missing {
-		keys = append(keys, events.HeadKey(t), events.SessionKey(t.Session), events.DeletedKey(t.Session))
+	if len(missing) == 0 {
+		return nil
 	}
 	looked := l.p.queue.newest()
-	rs, err := l.p.Records.Records(ctx, keys...)
+	all, err := l.readThreads(ctx, missing)
 	if err != nil {
 		return err
 	}
-	lefts := make([]*apply.Left, len(missing))
-	for i, t := range missing {
-		if rs[3*i], err = apply.Ended(ctx, l.p.Records, t, rs[3*i]); err != nil {
+	taken, some := make([]*thread, 0, len(all)), []*thread(nil)
+	for i := range all {
+		th, whole, err := l.takeThread(&all[i], looked)
+		if taken = append(taken, th); err != nil {
+			l.heads.drop(taken...)
 			return err
 		}
-		if rs[3*i].Removed() {
-			if lefts[i], err = apply.ReadLeft(ctx, l.p.Records, t); err != nil && apply.Passing(err) {
-				return err
-			} else if err != nil {
-				l.latch(t, rs[3*i].Seq, err)
-			}
+		if whole && !th.Head.Seen.IsZero() {
+			some = append(some, th)
 		}
 	}
-	for i, t := range missing {
-		known := apply.Thread{Key: t, Looked: looked, Left: lefts[i]}
-		th := &thread{Thread: known, session: l.heads.session(t.Session, rs[3*i+1])}
-		l.heads.put(th)
-		l.liftMoved(t, rs[3*i].Seq)
-		if err := th.session.learnDeleted(rs[3*i+2]); err != nil {
-			l.latch(t, rs[3*i].Seq, err)
-		}
-		err := safely(func() error { return th.read(rs[3*i]) })
-		if err == nil {
-			th.Head, err = l.reader.Recall(ctx, th.Head)
-		}
-		if err != nil && apply.Passing(err) {
-			return err
-		} else if err != nil {
-			l.latch(t, rs[3*i].Seq, err)
-		}
+	if err := l.recall(ctx, some); err != nil {
+		l.heads.drop(taken...)
+		return err
 	}
 	return nil
 }
+
+// found is what the records say of a thread.
+type found struct {
+	thread                 events.Thread
+	head, session, deleted record.Record
+	left                   record.Record // what stayed under its name, if it has no head any more
+}
+
+// readThreads reads the records of threads, all of a kind in one go: heads; of those that are not among the active ones, what is in the
+// history; and what the others left.
+func (l *lane) readThreads(ctx context.Context, missing []events.Thread) ([]found, error) {
+	all, keys := make([]found, len(missing)), make([]string, 0, 3*len(missing))
+	for i, t := range missing {
+		all[i].thread = t
+		keys = append(keys, events.HeadKey(t), events.SessionKey(t.Session), events.DeletedKey(t.Session))
+	}
+	rs, err := l.p.Records.Records(ctx, keys...)
+	if err != nil {
+		return nil, err
+	}
+	for i := range all {
+		all[i].head, all[i].session, all[i].deleted = rs[3*i], rs[3*i+1], rs[3*i+2]
+	}
+	err = l.readRemoved(ctx, all, events.HistoryOf, func(f *found, r record.Record) {
+		if r.Exists() {
+			f.head = r
+		}
+	})
+	if err == nil {
+		err = l.readRemoved(ctx, all, events.LeftKey, func(f *found, r record.Record) { f.left = r })
+	}
+	return all, err
+}
+
+// readRemoved reads another record of each thread whose head was removed.
+func (l *lane) readRemoved(ctx context.Context, all []found, key func(events.Thread) string, take func(*found, record.Record)) error {
+	var removed []*found
+	var keys []string
+	for i := range all {
+		if f := &all[i]; f.head.Removed() {
+			removed, keys = append(removed, f), append(keys, key(f.thread))
+		}
+	}
+	if len(removed) == 0 {
+		return nil
+	}
+	rs, err := l.p.Records.Records(ctx, keys...)
+	for i := range rs {
+		take(removed[i], rs[i])
+	}
+	return err
+}
+
+// takeThread has a thread in memory as its records say, and reports whether they could be read: else it is latched.
+func (l *lane) takeThread(f *found, looked uint64) (th *thread, whole bool, err error) {
+	t, rev := f.thread, f.head.Seq
+	th = &thread{Thread: apply.Thread{Key: t, Looked: looked}, session: l.heads.session(t.Session, f.session)}
+	l.heads.put(th)
+	l.liftMoved(t, rev)
+	whole = true
+	var bad error
+	if f.left.Exists() {
+		th.Left, bad = apply.DecodeLeft(f.left.Value)
+	}
+	for _, err := range []error{bad, th.session.learnDeleted(f.deleted), safely(func() error { return th.read(f.head) })} {
+		if err != nil && apply.Passing(err) {
+			return th, false, err
+		} else if err != nil {
+			whole = false
+			l.latch(t, rev, err)
+		}
+	}
+	th.bytes += len(f.left.Value)
+	l.heads.count(th)
+	return th, whole, nil
+}
+
+// recall reads the producers of heads that do not name them all. Nodes are read side by side.
+func (l *lane) recall(ctx context.Context, some []*thread) error {
+	errs := make([]error, len(some))
+	var g errgroup.Group
+	g.SetLimit(recalls)
+	for i, th := range some {
+		g.Go(func() error {
+			errs[i] = safely(func() (err error) { th.Head, err = l.reader.Recall(ctx, th.Head); return err })
+			return nil
+		})
+	}
+	_ = g.Wait()
+	for i, err := range errs {
+		if err != nil && apply.Passing(err) {
+			return err
+		} else if err != nil {
+			l.latch(some[i].Key, some[i].rev, err)
+		}
+		l.heads.count(some[i])
+	}
+	return nil
+}
+
+// recalls is how many nodes of producers are read at once.
+const recalls = 8
 
 // read takes a head from its record.
 func (t *thread) read(r record.Record) error {
@@ -109,19 +200,6 @@ func (t *thread) read(r record.Record) error {
 	err := t.Load(t.Key, r, &t.session.Session)
 	t.sent.Store(t.Head.Sent)
 	return err
-}
-
-// session takes a session from its record, unless it is in memory. A record that cannot be read is written anew.
-func (h *headCache) session(id string, r record.Record) *session {
-	if s := h.sessions[id]; s != nil {
-		return s
-	}
-	s := &session{names: map[string]bool{}, Session: apply.Session{ID: id, Info: sessions.Info{ID: id}}}
-	if info, err := sessions.DecodeInfo(r.Value); r.Exists() && err == nil {
-		s.Info, s.Stored, s.value = info, true, r.Value
-	}
-	h.sessions[id] = s
-	return s
 }
 
 // learnDeleted takes what is known of the session's deletion.
@@ -136,34 +214,6 @@ func (s *session) learnDeleted(r record.Record) error {
 	}
 	s.Deleted = &d
 	return nil
-}
-
-// trim forgets those threads that were not used for longest when they take too much, down to three quarters: but for those that
-// a commit in flight touches. It counts bytes when there are more threads than there was room for, and now and then.
-func (h *headCache) trim() {
-	if h.batches++; len(h.threads) <= h.most && h.batches%256 != 0 {
-		return
-	}
-	bytes, oldest := 0, make([]*thread, 0, len(h.threads))
-	for _, t := range h.threads {
-		bytes, oldest = bytes+t.size(), append(oldest, t)
-	}
-	h.most = len(oldest) + max(0, h.limit-bytes)/(8*threadRoom)
-	if bytes <= h.limit {
-		return
-	}
-	slices.SortFunc(oldest, func(a, b *thread) int { return cmp.Compare(a.used, b.used) })
-	kept := map[string]bool{}
-	for _, t := range oldest {
-		if bytes > h.limit/4*3 && t.pending.Load() == 0 {
-			bytes -= t.size()
-			delete(h.threads, t.Key)
-			continue
-		}
-		kept[t.Key.Session] = true
-	}
-	maps.DeleteFunc(h.sessions, func(id string, _ *session) bool { return !kept[id] })
-	h.most = 0
 }
 
 // settledThread gives the thread of an event once its name is certain: whoever was renamed or removed before must be
@@ -184,7 +234,6 @@ func (l *lane) settledThread(ctx context.Context, c *commit, key events.Thread) 
 
 // reload reads a thread again; all before must be committed.
 func (l *lane) reload(ctx context.Context, key events.Thread) (*thread, error) {
-	delete(l.heads.threads, key)
 	if err := l.loadThreads(ctx, []events.Thread{key}); err != nil {
 		return nil, err
 	}

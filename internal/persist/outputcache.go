@@ -102,6 +102,7 @@ func (h *outputCache) drop(key string) {
 // memory: all that is known of them is in their records.
 func (h *outputCache) trim() {
 	h.turn++
+	maps.DeleteFunc(h.counters, func(_ string, n *counter) bool { return n.pending.Load() == 0 }) // others may have taken numbers since
 	total := 0
 	for _, o := range h.outputs {
 		total += o.Memory()
@@ -119,15 +120,17 @@ func (h *outputCache) trim() {
 			delete(h.outputs, o.key)
 		}
 	}
-	maps.DeleteFunc(h.counters, func(_ string, n *counter) bool { return n.pending.Load() == 0 })
 }
+
+// mostMoved is how many moved outputs are remembered.
+const mostMoved = 1000
 
 // loadOutputs reads the outputs that a batch has pieces of and that are not in memory, and the counters of the sessions in
 // which one ends, an entry may have a large result, a fork begins, or an agent is named by its id, in one go.
 func (l *lane) loadOutputs(ctx context.Context, batch []*staged, epoch uint64) error {
 	h := &l.outputs
 	h.trim()
-	if slices.ContainsFunc(batch, h.wantsMoved) {
+	if len(h.moved) >= mostMoved || slices.ContainsFunc(batch, h.wantsMoved) {
 		if err := l.settle(ctx, epoch); err != nil {
 			return err
 		}
@@ -157,7 +160,7 @@ func (l *lane) loadOutputs(ctx context.Context, batch []*staged, epoch uint64) e
 		if !numbers || counters[session] != nil {
 			continue
 		}
-		if n := h.counters[session]; n == nil || n.pending.Load() == 0 { // others may have taken numbers since
+		if n := h.counters[session]; n == nil || n.pending.Load() == 0 {
 			n := &counter{key: events.CounterKey(session)}
 			counters[session], keys = n, append(keys, n.key)
 			take = append(take, n.load)

@@ -232,10 +232,19 @@ func (p *Persister) publishLive(c *commit) {
 	}
 }
 
+// mostLost is how many outputs are remembered that have lost their artifact. One that is forgotten loses it again.
+const mostLost = 1000
+
 // loseArtifact and lostArtifact tell stage 1 which outputs have lost their artifact in stage 2.
 func (l *lane) loseArtifact(key string, cause error) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
+	for other := range l.lost {
+		if len(l.lost) < mostLost {
+			break
+		}
+		delete(l.lost, other)
+	}
 	l.lost[key] = cause
 }
 

@@ -37,7 +37,7 @@ func (l *lane) prepare(ctx context.Context, batch []*staged, epoch uint64) (c *c
 	if err := l.forgetPast(ctx, batch, epoch); err != nil {
 		return nil, nil, err
 	}
-	l.liftDue(batch)
+	l.liftDue()
 	if err := l.load(ctx, batch); err != nil {
 		return nil, nil, err
 	}
@@ -191,6 +191,7 @@ func (l *lane) finish(ctx context.Context, c *commit) error {
 		t.Head.Memory = t.Memory.Encode()
 		t.value, t.last = t.Head.Encode(), t.Head.N
 		t.bytes = len(t.value)
+		l.heads.count(t.thread)
 		if t.leaves != nil {
 			t.leave()
 		} else if _, _, past := events.ParseHistoryKey(t.thread.record); t.Head.Status == threads.StatusCompleted && !past {

@@ -34,6 +34,10 @@ type Stats struct {
 	OverProducers  int64 `json:"over_producers"`  // the same of producers
 	OverSessions   int64 `json:"over_sessions"`   // the same of sessions of a user
 	Secrets        int64 `json:"secrets"`         // secrets found in entries and outputs, again with each repetition
+	HeadHits       int64 `json:"head_hits"`       // threads of batches whose heads were in memory
+	HeadMisses     int64 `json:"head_misses"`     // those whose heads were read
+	HeadsEvicted   int64 `json:"heads_evicted"`   // heads that left memory to make room
+	HeadBytes      int64 `json:"head_bytes"`      // bytes that the heads in memory take now, about
 }
 
 type counters struct {
@@ -41,6 +45,8 @@ type counters struct {
 	truncated, externalized, bytesIn, stored, deduplicated                                atomic.Int64
 	itemsRefused, itemsTooLarge, lettersRefused, rowsUnread                               atomic.Int64
 	outputs, outputBytes, secrets, overThreads, overProducers, overSessions               atomic.Int64
+
+	heads headCounters
 }
 
 // add counts what an event did.
@@ -69,6 +75,7 @@ func (p *Persister) Stats() Stats {
 		BytesIn: c.bytesIn.Load(), BytesStored: c.stored.Load(), Deduplicated: c.deduplicated.Load(),
 		Outputs: c.outputs.Load(), OutputBytes: c.outputBytes.Load(), Secrets: c.secrets.Load(),
 		OverThreads: c.overThreads.Load(), OverProducers: c.overProducers.Load(), OverSessions: c.overSessions.Load(),
+		HeadHits: c.heads.hits.Load(), HeadMisses: c.heads.misses.Load(), HeadsEvicted: c.heads.evicted.Load(), HeadBytes: c.heads.bytes.Load(),
 	}
 }
 
