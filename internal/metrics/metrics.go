@@ -72,9 +72,15 @@ func (r *Registry) Persister(stats func() persist.Stats) func(persist.Committed)
 		{"spool_deduplicated_bytes_total", "Bytes of blobs that were stored already.", func(s persist.Stats) int64 { return s.Deduplicated }},
 		{"spool_outputs_total", "Streaming outputs that ended.", func(s persist.Stats) int64 { return s.Outputs }},
 		{"spool_output_bytes_total", "Bytes of streaming outputs as they came.", func(s persist.Stats) int64 { return s.OutputBytes }},
+		{"spool_head_hits_total", "Threads of batches whose heads were in memory.", func(s persist.Stats) int64 { return s.HeadHits }},
+		{"spool_head_misses_total", "Threads of batches whose heads were read.", func(s persist.Stats) int64 { return s.HeadMisses }},
+		{"spool_heads_evicted_total", "Heads that left memory to make room for others.", func(s persist.Stats) int64 { return s.HeadsEvicted }},
 	} {
 		r.reg.MustRegister(prometheus.NewCounterFunc(prometheus.CounterOpts{Name: c.name, Help: c.help}, func() float64 { return float64(c.value(stats())) }))
 	}
+	r.reg.MustRegister(prometheus.NewGaugeFunc(prometheus.GaugeOpts{
+		Name: "spool_head_bytes", Help: "Bytes that the heads in memory take, about.",
+	}, func() float64 { return float64(stats().HeadBytes) }))
 	r.refused("threads", func() int64 { return stats().OverThreads })
 	r.refused("producers", func() int64 { return stats().OverProducers })
 	r.refused("sessions", func() int64 { return stats().OverSessions })

@@ -195,7 +195,7 @@ func (p *persister) run() error {
 	}
 	// So few that the nodes of heads have their part in every schedule.
 	small := threads.HeadRoom{Tips: 1, Producers: 1}
-	ps := persist.New(deps, persist.Config{BatchEvents: p.w.p.BatchMax, Head: small, QueueBytes: queueBytes(p.w.p.Seed)})
+	ps := persist.New(deps, persist.Config{BatchEvents: p.w.p.BatchMax, Head: small, QueueBytes: queueBytes(p.w.p.Seed), HeadBytes: headBytes(p.w.p.Seed)})
 	g, ctx := errgroup.WithContext(p.ctx)
 	g.Go(func() error { return ps.Run(ctx) })
 	sh := share.New(share.Config{
@@ -326,3 +326,6 @@ var dirs atomic.Int64 // that this process made
 
 // queueBytes is what a persister has in hand in a schedule: in two of three so little that sessions are parked.
 func queueBytes(seed uint64) int64 { return [...]int64{0, 6 << 10, 12 << 10}[seed%3] }
+
+// headBytes is room for all heads, for some, or for none but those at work.
+func headBytes(seed uint64) int { return [...]int{0, 6 << 10, 1}[seed/3%3] }
