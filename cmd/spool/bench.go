@@ -16,6 +16,7 @@ import (
 
 // benchCmd measures on servers of its own; it needs no NATS system and touches none.
 type benchCmd struct {
+	Fleet     benchFleetCmd     `cmd:"" help:"What an entry costs by the number of sessions at work."`
 	GC        benchGCCmd        `cmd:"" name:"gc" help:"Collecting: marking, repacking, and what it costs whoever writes meanwhile."`
 	Pipeline  benchPipelineCmd  `cmd:"" default:"withargs" help:"Publish to item and head (the default)."`
 	Subscribe benchSubscribeCmd `cmd:"" help:"Reading live: 1,000 readers of two kinds, slow ones beside them, and catching up."`

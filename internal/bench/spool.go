@@ -9,6 +9,7 @@ import (
 	"golang.org/x/sync/errgroup"
 
 	"spool/internal/natsio"
+	"spool/internal/persist"
 	"spool/internal/service"
 	"spool/pkg/client"
 	"spool/pkg/events"
@@ -18,12 +19,13 @@ import (
 type spool struct {
 	conn       *natsio.Conn
 	persister  *service.Persister
-	run        errgroup.Group
+	running    errgroup.Group
 	stop       context.CancelFunc
 	conns      []*natsio.Conn
 	publishing []*client.Publisher
 	size       int   // entries in one publish
-	next       []int // session that comes next, of each publisher
+	next       []int // entries so far, of each publisher
+	run        int   // entries of a session in a row
 }
 
 const spoolPublishers = 4
@@ -37,17 +39,22 @@ func openSpool(ctx context.Context, r *rig) (pipeline, error) {
 }
 
 func newSpool(ctx context.Context, r *rig, publishers int) (*spool, error) {
+	return newSpoolOf(ctx, r, publishers, persist.Config{})
+}
+
+// newSpoolOf is newSpool with a persister of other bounds.
+func newSpoolOf(ctx context.Context, r *rig, publishers int, cfg persist.Config) (*spool, error) {
 	conn, err := r.spool(ctx)
 	if err != nil {
 		return nil, err
 	}
 	s := &spool{
-		conn: conn, persister: service.NewPersister(conn, service.PersisterConfig{}, slog.New(slog.DiscardHandler)),
-		size: r.batch, next: make([]int, publishers),
+		conn: conn, persister: service.NewPersister(conn, service.PersisterConfig{Config: cfg}, slog.New(slog.DiscardHandler)),
+		size: r.batch, run: 1, next: make([]int, publishers),
 	}
 	pctx, stop := context.WithCancel(ctx)
 	s.stop = stop
-	s.run.Go(func() error { return s.persister.Run(pctx) })
+	s.running.Go(func() error { return s.persister.Run(pctx) })
 	for range publishers {
 		c, err := r.spool(ctx)
 		if err != nil {
@@ -66,7 +73,7 @@ func (s *spool) batch() int      { return s.size }
 func (s *spool) publish(ctx context.Context, by int, ss []*session, n int) error {
 	entries := make([]client.Entry, n)
 	for i := range entries {
-		from := ss[s.next[by]%len(ss)]
+		from := ss[s.next[by]/s.run%len(ss)]
 		s.next[by]++
 		entries[i] = client.Entry{Thread: from.thread, Dialect: dialectName, Body: from.next()}
 	}
@@ -102,7 +109,7 @@ func (s *spool) verify(ctx context.Context, n int64) error {
 
 func (s *spool) close() {
 	s.stop()
-	_ = s.run.Wait() // an error has shown as entries that were not done
+	_ = s.running.Wait() // an error has shown as entries that were not done
 	for _, c := range s.conns {
 		c.Close()
 	}
