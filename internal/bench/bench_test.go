@@ -38,6 +38,21 @@ func TestRun(t *testing.T) {
 	}
 }
 
+// Fleet measures every size, and says what it asks for when it cannot.
+func TestFleet(t *testing.T) {
+	rep := must.Get(Fleet(t.Context(), FleetConfig{Sessions: []int{4, 40}, Seconds: 1, Rounds: 1, Batch: 20, HeadBytes: 1, Dir: t.TempDir()}))(t)
+	var table strings.Builder
+	must.Do(t, rep.Write(&table))
+	for i, r := range rep.Runs {
+		if r.Sessions != []int{4, 40}[i] || r.Entries == 0 || r.CPUMicro <= 0 || r.Loads == 0 {
+			t.Errorf("Runs[%d] = %+v, want entries and loads of 4 and 40 sessions", i, r)
+		}
+	}
+	if _, err := Fleet(t.Context(), FleetConfig{Sessions: []int{1}}); !errors.Is(err, ErrConfig) {
+		t.Errorf("Fleet of one session = %v, want ErrConfig", err)
+	}
+}
+
 func TestConfigNamesEveryMistake(t *testing.T) {
 	_, err := Run(t.Context(), Config{Seconds: 1000, Rounds: -1, Entries: -1, Batch: -1, Sync: "sometimes"})
 	if !errors.Is(err, ErrConfig) {
