@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"io"
 	"runtime"
+	"slices"
 	"text/tabwriter"
 	"time"
 
@@ -20,7 +21,7 @@ type FleetConfig struct {
 	Seconds   int   // how long each publishes; 0 = 5
 	Rounds    int   // how often each runs, in turns; 0 = 3
 	Batch     int   // entries in one publish; 0 = 500
-	Run       int   // of them in a row of one session, which then waits for the others; 0 = 10
+	Run       int   // entries of a session before the next one has its turn; 0 = 10
 	HeadBytes int   // of the persister; 0 = its default
 	Dir       string
 	Profile   string // file for a CPU profile of the first run of the last size; empty = none
@@ -53,11 +54,10 @@ func Fleet(ctx context.Context, cfg FleetConfig) (*FleetReport, error) {
 	if len(cfg.Sessions) == 0 {
 		cfg.Sessions = []int{sessions, 5_000, 20_000}
 	}
-	for _, n := range append([]int{spoolPublishers}, cfg.Sessions...) {
-		if n < spoolPublishers || cfg.Seconds < 1 || cfg.Seconds > maxSeconds || cfg.Rounds < 1 || cfg.Run < 1 || cfg.Batch < 1 || cfg.Batch > fastWindow/10 {
-			return nil, fmt.Errorf("%w: use at least %d sessions, 1 to %d seconds, at least 1 round and run, and batches of 1 to %d",
-				ErrConfig, spoolPublishers, maxSeconds, fastWindow/10)
-		}
+	if slices.Min(cfg.Sessions) < spoolPublishers || cfg.Seconds < 1 || cfg.Seconds > maxSeconds || cfg.Rounds < 1 || cfg.Run < 1 ||
+		cfg.Batch < 1 || cfg.Batch > fastWindow/10 {
+		return nil, fmt.Errorf("%w: use at least %d sessions, 1 to %d seconds, at least 1 round and 1 entry in a row, and batches of 1 to %d",
+			ErrConfig, spoolPublishers, maxSeconds, fastWindow/10)
 	}
 	if cfg.Note == nil {
 		cfg.Note = func(string) {}

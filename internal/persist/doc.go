@@ -49,7 +49,7 @@
 //	4 items published      events that are not acked; they come again and are skipped, or are refused again by the record or their letter
 //	5 acked                nothing
 //
-// Read persist.go (what the world outside is), intake.go, lane.go (the stages), prepare.go, load.go, apply.go (stage
-// 1), commit.go, publish.go; then the sides: world.go, verify.go, refusals.go, latch.go, isolate.go, delete.go,
+// Read persist.go (what the world outside is), intake.go, lane.go (the stages), prepare.go, load.go, headcache.go,
+// apply.go (stage 1), commit.go, publish.go; then the sides: world.go, verify.go, refusals.go, latch.go, isolate.go, delete.go,
 // giant.go, outputcache.go, outputcommit.go, lease.go. What processes die over is found in deadly.go.
 package persist

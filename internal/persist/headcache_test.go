@@ -50,7 +50,9 @@ func TestEvict(t *testing.T) {
 			t.Errorf("%d threads and %d sessions are counted, want those of %d threads", h.recent.Len(), n, len(want))
 		}
 	}
-	name := func(session, thread string) string { return events.Thread{Session: "s-" + session, Name: thread}.String() }
+	name := func(session, thread string) string {
+		return events.Thread{Session: "s-" + session, Name: thread}.String()
+	}
 	check(name("4", "main"), name("held", "main"), name("renamed", "main"), name("renamed", "other"))
 	held.pending.Add(-1)
 	renamed.pending.Add(-1)
