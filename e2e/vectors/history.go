@@ -104,7 +104,7 @@ func (h *asked) ask(verb, limit string, words ...string) any {
 		if err != nil {
 			return err.Error()
 		}
-		found = append(found, field(v, "prompt"))
+		found = append(found, field(v, "text"))
 	}
 	return found
 }
