@@ -46,7 +46,7 @@ func inOrder(forks []Identity, files map[Identity][]*file) {
 
 // fork begins the thread of a file as the fork that an export says it is, so that it shares what both have with the thread that it branches
 // off from. Where that thread does not have these lines, the file is imported whole. A crash behind it leaves a fork without lines of its own;
-// the next import finds its producer there, and goes on.
+// the next import finds its producer there, and goes on. errOther: it does not have what the file begins with.
 func (im *Importer) fork(ctx context.Context, f *file, c *claim) error {
 	fork := f.src.Fork
 	if fork == nil || c.thread != fork.Thread || c.lines+c.before > 0 || c.exported || c.joined || !c.started && len(c.head.Producers) > 0 {
@@ -71,7 +71,10 @@ func (im *Importer) fork(ctx context.Context, f *file, c *claim) error {
 	if err != nil {
 		return err
 	}
-	if before == 0 {
+	switch {
+	case before == 0 && c.started: // the file was rewritten since the fork was begun
+		return errOther
+	case before == 0:
 		f.warn(fmt.Sprintf("it is imported whole: %s does not have the %d lines that it shares with it", fork.From, fork.Lines))
 		return nil
 	}
