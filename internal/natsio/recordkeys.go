@@ -25,7 +25,7 @@ const keysInTime = 50_000
 //
 // The server names 100,000 at a time, and looks at all that match for each such page. Where there are more, their headers are read
 // instead, which costs in proportion to their number, and the server says only how many there are. Pages are read where the two
-// disagree: a record whose bytes went bad on disk has a name, and is not read.
+// disagree: a record whose bytes went bad on disk has a name, and is not read; one that was removed meanwhile was read, and has none.
 func (recs Records) Keys(ctx context.Context, filter string) ([]string, error) {
 	p, err := recs.keysPage(ctx, filter, 0)
 	if err == nil && p.Total > len(p.State.Subjects) {
@@ -41,18 +41,30 @@ func (recs Records) Keys(ctx context.Context, filter string) ([]string, error) {
 	return recs.pagedKeys(ctx, filter, p)
 }
 
-// pagedKeys is Keys by one page after the other, of which there is the first.
+// pagedKeys is Keys by one page after the other, of which there is the first. Where names go meanwhile, those behind them move to the page
+// before: each page begins at or before the last name of the one before it, or the next try begins further back.
 func (recs Records) pagedKeys(ctx context.Context, filter string, p keysPage) (keys []string, err error) {
+	const further = 1000
+	last, back := "", 1
 	for {
+		joins := last == "" || p.Offset == 0
 		for subject := range p.State.Subjects {
-			keys = append(keys, RecordKey(subject))
+			joins = joins || subject <= last
 		}
 		at := p.Offset + len(p.State.Subjects)
-		if len(p.State.Subjects) == 0 || at >= p.Total {
-			slices.Sort(keys)
-			return slices.Compact(keys), nil // what is written meanwhile moves names to the next page
+		if joins {
+			back = 1
+			for subject := range p.State.Subjects {
+				keys, last = append(keys, RecordKey(subject)), max(last, subject)
+			}
+			if len(p.State.Subjects) == 0 || at >= p.Total {
+				slices.Sort(keys)
+				return slices.Compact(keys), nil // what is written meanwhile moves names to the next page
+			}
+		} else {
+			at, back = p.Offset, back*further
 		}
-		if p, err = recs.keysPage(ctx, filter, at); err != nil {
+		if p, err = recs.keysPage(ctx, filter, max(at-back, 0)); err != nil {
 			return nil, err
 		}
 	}
