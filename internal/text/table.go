@@ -65,7 +65,7 @@ func (t *Table) Flush() error {
 	first, most := t.most(append(slices.Clone(widths), rest))
 	for _, line := range lines {
 		all, last := cells(line), lastCell(line)
-		if len(all) == len(widths) {
+		if len(all) == len(widths) && len(all) > 0 {
 			last = Cut(last, most)
 		}
 		for i, cell := range all {

@@ -71,6 +71,16 @@ func TestTableFits(t *testing.T) {
 	}
 }
 
+// Lines without columns are whole also where there are no others.
+func TestTableWithoutColumns(t *testing.T) {
+	var out strings.Builder
+	table := text.NewTable(&out)
+	table.Columns = 80
+	fmt.Fprintln(table, "nothing is here yet")
+	must.Do(t, table.Flush())
+	must.Same(t, out.String(), "nothing is here yet\n", "table = %q, want %q")
+}
+
 func TestFit(t *testing.T) {
 	for _, tt := range []struct {
 		in   string
