@@ -67,12 +67,12 @@ func (im *Importer) fork(ctx context.Context, f *file, c *claim) error {
 			return err
 		}
 	}
-	before, at, err := im.common(ctx, f, from)
+	before, at, more, err := im.common(ctx, f, from)
 	if err != nil {
 		return err
 	}
 	switch {
-	case before == 0 && c.started: // the file was rewritten since the fork was begun
+	case c.started && (before == 0 || more): // since the fork was begun the file was rewritten, or is that of one which branches off earlier
 		return errOther
 	case before == 0:
 		f.warn(fmt.Sprintf("it is imported whole: %s does not have the %d lines that it shares with it", fork.From, fork.Lines))
@@ -98,17 +98,18 @@ func (im *Importer) fork(ctx context.Context, f *file, c *claim) error {
 }
 
 // common finds the lines that a fork shares in the thread that it branches off from: the sequence of the last of them in the file, and the
-// place of its entry. 0: the thread does not have them all, in their order.
-func (im *Importer) common(ctx context.Context, f *file, from threads.Head) (before uint64, at int64, err error) {
+// place of its entry; more: the thread goes on with a line in the very next place, where it would have the entry of a fork. 0: the thread does
+// not have them all, in their order.
+func (im *Importer) common(ctx context.Context, f *file, from threads.Head) (before uint64, at int64, more bool, err error) {
 	if f.src.Fork.Lines <= 0 || len(from.Producers) == 0 {
-		return 0, 0, nil
+		return 0, 0, false, nil
 	}
 	next, stop := iter.Pull2(im.stored.RawEntries(ctx, from))
 	defer stop()
 	left := f.src.Fork.Lines
 	for r, err := range f.src.records() {
 		if err != nil {
-			return 0, 0, err
+			return 0, 0, false, err
 		}
 		if r.torn {
 			break
@@ -116,7 +117,7 @@ func (im *Importer) common(ctx context.Context, f *file, from threads.Head) (bef
 		for {
 			line, err, ok := next()
 			if err != nil || !ok {
-				return 0, 0, err
+				return 0, 0, false, err
 			}
 			if r.is(line) {
 				at = line.Index
@@ -125,9 +126,10 @@ func (im *Importer) common(ctx context.Context, f *file, from threads.Head) (bef
 		}
 		if before = r.seq(); !r.part {
 			if left--; left == 0 {
-				return before, at, nil
+				line, err, ok := next()
+				return before, at, ok && err == nil && line.Index == at+1, nil
 			}
 		}
 	}
-	return 0, 0, nil
+	return 0, 0, false, nil
 }
