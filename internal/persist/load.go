@@ -100,7 +100,7 @@ type found struct {
 }
 
 // readThreads reads the records of threads, all of a kind in one go: heads; of those that are not among the active ones, what is in the
-// history; and what the others left.
+// history; and what the others left. errStale: their session is deleted meanwhile.
 func (l *lane) readThreads(ctx context.Context, missing []events.Thread) ([]found, error) {
 	all, keys := make([]found, len(missing)), make([]string, 0, 3*len(missing))
 	for i, t := range missing {
@@ -114,32 +114,54 @@ func (l *lane) readThreads(ctx context.Context, missing []events.Thread) ([]foun
 	for i := range all {
 		all[i].head, all[i].session, all[i].deleted = rs[3*i], rs[3*i+1], rs[3*i+2]
 	}
-	err = l.readRemoved(ctx, all, events.HistoryOf, func(f *found, r record.Record) {
+	err = l.readMore(ctx, all, (*found).removed, events.HistoryOf, func(f *found, r record.Record) {
 		if r.Exists() {
 			f.head = r
 		}
 	})
 	if err == nil {
-		err = l.readRemoved(ctx, all, events.LeftKey, func(f *found, r record.Record) { f.left = r })
+		err = l.readMore(ctx, all, (*found).removed, events.LeftKey, func(f *found, r record.Record) { f.left = r })
+	}
+	if err != nil {
+		return nil, err
+	}
+	// Another process that deletes the session takes away what is in the history and what was left, and leaves the removed record of the
+	// head as it is: nothing would refuse what is applied to a thread of which half was read before and half behind.
+	var deleted []events.Thread
+	err = l.readMore(ctx, all, (*found).nowhere, deletedKey, func(f *found, r record.Record) {
+		if r.Seq != f.deleted.Seq {
+			deleted = append(deleted, f.thread)
+		}
+	})
+	if err == nil && len(deleted) > 0 {
+		err = fmt.Errorf("%w: the sessions of %v are being deleted", errStale, deleted)
 	}
 	return all, err
 }
 
-// readRemoved reads another record of each thread whose head was removed.
-func (l *lane) readRemoved(ctx context.Context, all []found, key func(events.Thread) string, take func(*found, record.Record)) error {
-	var removed []*found
+func deletedKey(t events.Thread) string { return events.DeletedKey(t.Session) }
+
+// removed reports whether the head was removed, nowhere whether nothing has its place.
+func (f *found) removed() bool { return f.head.Removed() }
+func (f *found) nowhere() bool { return f.head.Removed() && !f.left.Exists() }
+
+// readMore reads another record of some of the threads.
+func (l *lane) readMore(
+	ctx context.Context, all []found, of func(*found) bool, key func(events.Thread) string, take func(*found, record.Record),
+) error {
+	var some []*found
 	var keys []string
 	for i := range all {
-		if f := &all[i]; f.head.Removed() {
-			removed, keys = append(removed, f), append(keys, key(f.thread))
+		if f := &all[i]; of(f) {
+			some, keys = append(some, f), append(keys, key(f.thread))
 		}
 	}
-	if len(removed) == 0 {
+	if len(some) == 0 {
 		return nil
 	}
 	rs, err := l.p.Records.Records(ctx, keys...)
 	for i := range rs {
-		take(removed[i], rs[i])
+		take(some[i], rs[i])
 	}
 	return err
 }
@@ -163,6 +185,7 @@ func (l *lane) takeThread(f *found, looked uint64) (th *thread, whole bool, err 
 			l.latch(t, rev, err)
 		}
 	}
+	th.deletion = th.session.deletion()
 	th.bytes += len(f.left.Value)
 	l.heads.count(th)
 	return th, whole, nil

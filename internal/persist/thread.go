@@ -15,6 +15,8 @@ type thread struct {
 	record  string // key of its record: among the active threads or, once it has ended, in the history
 	gone    bool   // it was removed or renamed: what comes next reads its record again
 
+	deletion uint64 // of its session, that was known when it was read: the sequence of the event, 0 = none
+
 	bytes int // of its head's record, as far as it was read or written, and of what stayed under its name
 
 	// In the cache.

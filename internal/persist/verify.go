@@ -47,7 +47,7 @@ func (l *lane) verify(ctx context.Context, c *commit) error {
 		return err
 	}
 	for i, t := range doubtful {
-		if rs[2*i].Seq != t.rev || t.session.deletedSince(rs[2*i+1]) {
+		if rs[2*i].Seq != t.rev || t.deletedSince(rs[2*i+1]) {
 			return fmt.Errorf("%w: %s", errStale, t.Key)
 		}
 		t.Looked = now
@@ -60,12 +60,21 @@ func (c *commit) undoubt(session string) {
 	maps.DeleteFunc(c.doubts, func(t *thread, _ struct{}) bool { return t.Key.Session == session })
 }
 
-// deletedSince reports whether a session was deleted after its deletion's record was read. That leaves the record of a
-// thread's head as it was, where the thread had been renamed or removed before.
-func (s *session) deletedSince(r record.Record) bool {
-	if r.Seq == s.deletedRev || !r.Exists() {
+// deletedSince reports whether the session was deleted after the thread was read. That leaves the record of the
+// thread's head as it was, where the thread had been renamed or removed before. The session may know it: another of its
+// threads was read since.
+func (t *thread) deletedSince(r record.Record) bool {
+	if !r.Exists() || r.Seq == t.session.deletedRev && t.session.deletion() == t.deletion {
 		return false
 	}
 	d, err := record.DecodeDeleted(r.Value)
-	return err != nil || s.Deleted == nil || d.Seq != s.Deleted.Seq
+	return err != nil || d.Seq != t.deletion
+}
+
+// deletion is the sequence of the event that deleted the session; 0: none is known.
+func (s *session) deletion() uint64 {
+	if s.Deleted == nil {
+		return 0
+	}
+	return s.Deleted.Seq
 }
