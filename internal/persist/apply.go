@@ -87,6 +87,9 @@ func (l *lane) take(c *commit, t *thread, s *staged, ch *apply.Change) {
 		l.users.add(s.event.User, 1)
 	}
 	ch.Session(&t.session.Session, apply.MarkedBy(&s.event.Event))
+	if ch.Mark != nil {
+		l.heads.count(t)
+	}
 	if ch.Noted {
 		c.takeThread(t, ch)
 		c.takeBytes(s, ch)

@@ -28,16 +28,18 @@ type headCache struct {
 // headCounters is what a cache did, and what it takes now.
 type headCounters struct{ hits, misses, evicted, bytes atomic.Int64 }
 
-// What a thread takes in memory beside its record, with its session; what a producer does that the record need not name, and a run.
-// What a record has takes twice as much.
+// What a thread takes in memory beside its record, with its session; what a producer does that the record need not name, a run, and
+// a mark of its session. What a record has takes twice as much.
 const (
 	threadRoom   = 1 << 10
 	producerRoom = 96
 	runRoom      = 512
+	markRoom     = 256
 )
 
 func (t *thread) size() int {
-	return threadRoom + 2*(t.bytes+len(t.session.value)) + producerRoom*len(t.Head.Producers) + runRoom*len(t.Runs)
+	marks := len(t.session.Marks) / max(1, len(t.session.names)) // each of the session's threads has its share
+	return threadRoom + 2*(t.bytes+len(t.session.value)) + producerRoom*len(t.Head.Producers) + runRoom*len(t.Runs) + markRoom*marks
 }
 
 // held reports whether a commit on its way touches the thread, or renames the one that had its name.

@@ -63,3 +63,24 @@ func TestEvict(t *testing.T) {
 		t.Errorf("nothing takes %d bytes", h.bytes)
 	}
 }
+
+// What no head notes of a session's events takes memory, too: of refused operations, each of a producer of its own.
+func TestMarksTakeMemory(t *testing.T) {
+	const marks = 500
+	id := events.Thread{Session: "s", Name: "main"}
+	l := New(Deps{}, Config{HeadBytes: 2 * threadRoom}).lane
+	th := &thread{Thread: apply.Thread{Key: id}, session: l.heads.session(id.Session, record.Record{})}
+	l.heads.put(th)
+	for i := range marks {
+		s := &staged{known: true}
+		s.event.Thread, s.event.Producer = id, fmt.Sprint("~", i)
+		l.take(&commit{}, th, s, &apply.Change{Mark: &apply.Mark{Seq: 1}})
+	}
+	if n := l.heads.bytes; n < marks*markRoom {
+		t.Errorf("a session with %d marks takes %d bytes, want at least %d", marks, n, marks*markRoom)
+	}
+	l.heads.batches++
+	if l.heads.evict(); len(l.heads.threads)+len(l.heads.sessions) != 0 || l.heads.bytes != 0 {
+		t.Errorf("it stays, and %d bytes are counted", l.heads.bytes)
+	}
+}
