@@ -295,15 +295,19 @@ func (s *Share) begin(ctx context.Context, p int, h *held) error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	defer s.passed()
-	gaveUp := h.leaves
-	switch {
-	case err == nil:
-		h.Partition, h.leaves = of, false // if it was given up, that came too late: it is left
-	case gaveUp:
-		delete(s.mine, p)
-		return nil
+	if !h.leaves {
+		if err == nil {
+			h.Partition = of
+		}
+		return err
 	}
-	return err
+	if err == nil { // what it was begun with has ended: it could do nothing, also if it is this persister's again by now
+		s.mu.Unlock()
+		of.Stop()
+		s.mu.Lock()
+	}
+	delete(s.mine, p)
+	return nil
 }
 
 func (s *Share) leave(ctx context.Context, p int, h *held) {

@@ -20,17 +20,18 @@ import (
 type hall struct {
 	t    *testing.T
 	mu   sync.Mutex
-	hear map[string]chan said    // by persister
-	deaf map[string]bool         // those that nothing reaches, and that reach nobody
-	held map[int]map[string]bool // by partition, who consumes it
-	slow time.Duration           // how long what is said takes
+	hear map[string]chan said               // by persister
+	deaf map[string]bool                    // those that nothing reaches, and that reach nobody
+	held map[int]map[string]context.Context // by partition, who consumes it, until when
+	slow time.Duration                      // how long what is said takes
 
 	stuck map[string]bool // those that cannot begin a partition
+	late  map[string]bool // those that begin one some seconds after they were told not to
 	max   int             // how many consumed one at the same time, at most
 }
 
 func newHall(t *testing.T) *hall {
-	return &hall{t: t, hear: map[string]chan said{}, deaf: map[string]bool{}, held: map[int]map[string]bool{}, stuck: map[string]bool{}}
+	return &hall{t: t, hear: map[string]chan said{}, deaf: map[string]bool{}, held: map[int]map[string]context.Context{}, stuck: map[string]bool{}, late: map[string]bool{}}
 }
 
 // said is what arrives at a time.
@@ -110,15 +111,15 @@ var partitions = []int{0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15}
 func (h *hall) start(id string, mute bool) *persister {
 	ctx, cancel := context.WithCancel(context.Background())
 	p := &persister{id: id, cancel: cancel, ended: make(chan struct{}), h: h}
-	take := func(part int, yes bool) {
+	take := func(of context.Context, part int, yes bool) {
 		h.mu.Lock()
 		defer h.mu.Unlock()
 		if h.held[part] == nil {
-			h.held[part] = map[string]bool{}
+			h.held[part] = map[string]context.Context{}
 		}
 		delete(h.held[part], id)
 		if yes {
-			h.held[part][id] = true
+			h.held[part][id] = of
 		}
 		h.max = max(h.max, len(h.held[part]))
 	}
@@ -133,12 +134,18 @@ func (h *hall) start(id string, mute bool) *persister {
 			h.mu.Lock()
 			isStuck := h.stuck[id]
 			h.mu.Unlock()
+			if h.isLate(id) {
+				for ctx.Err() == nil && h.isLate(id) {
+					time.Sleep(10 * time.Millisecond)
+				}
+				time.Sleep(3 * time.Second)
+			}
 			if isStuck {
 				<-ctx.Done()
 				return nil, ctx.Err()
 			}
-			take(part, true)
-			return taken{func() { take(part, false) }}, nil
+			take(ctx, part, true)
+			return taken{func() { take(ctx, part, false) }}, nil
 		},
 	})
 	go func() {
@@ -148,6 +155,12 @@ func (h *hall) start(id string, mute bool) *persister {
 		}
 	}()
 	return p
+}
+
+func (h *hall) isLate(id string) bool {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	return h.late[id]
 }
 
 // stop ends a persister in order.
@@ -176,8 +189,10 @@ func (h *hall) divided(when string, among ...*persister) {
 		if len(h.held[part]) != 1 {
 			h.t.Errorf("%s: partition %d is held by %v, want one", when, part, h.held[part])
 		}
-		for id := range h.held[part] {
-			n[id]++
+		for id, of := range h.held[part] {
+			if n[id]++; of.Err() != nil {
+				h.t.Errorf("%s: %s holds partition %d, and has ended what it consumes it with", when, id, part)
+			}
 		}
 	}
 	for _, p := range among {
@@ -250,6 +265,25 @@ func TestStuck(t *testing.T) {
 		h.divided("and is not any more", a, b)
 		a.stop()
 		b.stop()
+	})
+}
+
+// TestBegunTooLate has a persister begin what it was told to give up, when that is its own again: it is begun once more.
+func TestBegunTooLate(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		h := newHall(t)
+		h.late["a"] = true
+		a := h.start("a", false)
+		time.Sleep(100 * time.Millisecond) // a is alone, and begins all
+		b := h.start("b", false)
+		time.Sleep(time.Second) // a is told to give up a half
+		h.mu.Lock()
+		h.late["a"] = false
+		h.mu.Unlock()
+		b.stop()
+		time.Sleep(20 * time.Second)
+		h.divided("the other one has gone", a)
+		a.stop()
 	})
 }
 
