@@ -3,6 +3,7 @@ package offline
 import (
 	"context"
 	"errors"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -81,11 +82,8 @@ func TestDrainBesideMoreThanTheServerTakes(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		q := open(t, Config{Dir: t.TempDir()})
 		const large = batchBytes/4 + 1 // three fill a batch
-		kept := uint64(0)
-		add := func() {
-			kept++
-			must.Do(t, q.Append([]*events.Event{event("p", kept, large)}))
-		}
+		var kept atomic.Uint64
+		add := func() { must.Do(t, q.Append([]*events.Event{event("p", kept.Add(1), large)})) }
 		for range 12 {
 			add()
 		}
@@ -105,7 +103,7 @@ func TestDrainBesideMoreThanTheServerTakes(t *testing.T) {
 		}
 		err := q.Drain(t.Context(), func(context.Context, []*events.Event) error {
 			time.Sleep(time.Second)
-			if kept > 300 {
+			if kept.Load() > 300 {
 				return errors.New("no end")
 			}
 			return nil
@@ -113,7 +111,7 @@ func TestDrainBesideMoreThanTheServerTakes(t *testing.T) {
 		stop()
 		time.Sleep(time.Second) // both end
 		if err != nil {
-			t.Errorf("%v after %d entries", err, kept)
+			t.Errorf("%v after %d entries", err, kept.Load())
 		}
 		must.Do(t, q.Close())
 	})
