@@ -195,7 +195,9 @@ func (p *persister) run() error {
 	}
 	// So few that the nodes of heads have their part in every schedule.
 	small := threads.HeadRoom{Tips: 1, Producers: 1}
-	ps := persist.New(deps, persist.Config{BatchEvents: p.w.p.BatchMax, Head: small, QueueBytes: queueBytes(p.w.p.Seed), HeadBytes: headBytes(p.w.p.Seed)})
+	ps := persist.New(deps, persist.Config{
+		BatchEvents: p.w.p.BatchMax, Head: small, QueueBytes: queueBytes(p.w.p.Seed), HeadBytes: headBytes(p.w.p.Seed),
+	})
 	g, ctx := errgroup.WithContext(p.ctx)
 	g.Go(func() error { return ps.Run(ctx) })
 	sh := share.New(share.Config{

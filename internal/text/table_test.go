@@ -38,18 +38,25 @@ func TestTable(t *testing.T) {
 	}
 }
 
+// fitted is a table in a terminal of so many columns.
+func fitted(t *testing.T, columns int, lines string) string {
+	t.Helper()
+	var out strings.Builder
+	table := text.NewTable(&out)
+	table.Columns = columns
+	fmt.Fprint(table, lines)
+	must.Do(t, table.Flush())
+	return out.String()
+}
+
 // The first cell is whole as long as there is room for the others beside it.
 func TestTableKeepsTheFirst(t *testing.T) {
 	for columns, want := range map[int]string{
 		36: "019aa0c4-5be0-7c31  codex  What the…\n",
 		25: "019aa0c…  codex  What th…\n",
 	} {
-		var out strings.Builder
-		table := text.NewTable(&out)
-		table.Columns = columns
-		fmt.Fprint(table, "019aa0c4-5be0-7c31\tcodex\tWhat the labels say\n")
-		must.Do(t, table.Flush())
-		must.Same(t, out.String(), want, "table in "+fmt.Sprint(columns)+" columns = %q, want %q")
+		got := fitted(t, columns, "019aa0c4-5be0-7c31\tcodex\tWhat the labels say\n")
+		must.Same(t, got, want, "table in "+fmt.Sprint(columns)+" columns = %q, want %q")
 	}
 }
 
@@ -62,23 +69,14 @@ func TestTableFits(t *testing.T) {
 		26: "summary of all that is here\nNAME    AGE  WHAT\nplum    1    a tree by th…\nquince  22   果樹園の木の…\n",
 		3:  "summary of all that is here\nNAME    AGE  WHAT\nplum    1    a tree …\nquince  22   果樹園…\n",
 	} {
-		var out strings.Builder
-		table := text.NewTable(&out)
-		table.Columns = columns
-		fmt.Fprint(table, "summary of all that is here\nNAME\tAGE\tWHAT\nplum\t1\ta tree by the south wall\nquince\t22\t果樹園の木の下\n")
-		must.Do(t, table.Flush())
-		must.Same(t, out.String(), want, "table in "+fmt.Sprint(columns)+" columns = %q, want %q")
+		got := fitted(t, columns, "summary of all that is here\nNAME\tAGE\tWHAT\nplum\t1\ta tree by the south wall\nquince\t22\t果樹園の木の下\n")
+		must.Same(t, got, want, "table in "+fmt.Sprint(columns)+" columns = %q, want %q")
 	}
 }
 
 // Lines without columns are whole also where there are no others.
 func TestTableWithoutColumns(t *testing.T) {
-	var out strings.Builder
-	table := text.NewTable(&out)
-	table.Columns = 80
-	fmt.Fprintln(table, "nothing is here yet")
-	must.Do(t, table.Flush())
-	must.Same(t, out.String(), "nothing is here yet\n", "table = %q, want %q")
+	must.Same(t, fitted(t, 80, "nothing is here yet\n"), "nothing is here yet\n", "table = %q, want %q")
 }
 
 func TestFit(t *testing.T) {

@@ -167,44 +167,6 @@ func (im *Importer) lookAgain(ctx context.Context, f *file, c *claim) error {
 	return nil
 }
 
-// isHeld tells whether a thread of the session has all of a file, and says so.
-func (im *Importer) isHeld(ctx context.Context, f *file, c *claim) (bool, error) {
-	by, err := im.holder(ctx, f, c)
-	if err != nil || by == (holding{}) {
-		return false, err
-	}
-	f.res.begin(&claim{thread: by.thread})
-	if by.older {
-		f.warn(fmt.Sprintf("nothing was added: %s has all its entries, and it is older than what was said of the session since", by.thread))
-	} else {
-		f.held(by.thread, by.more)
-	}
-	p := pass{f: f}
-	for r, err := range f.src.records() {
-		if err != nil {
-			return true, err
-		}
-		if r.torn {
-			break
-		}
-		p.count(r, true)
-		f.res.Bytes = r.start + r.size()
-		if !r.part && !r.open { // its newline
-			f.res.Bytes++
-		}
-	}
-	return true, nil
-}
-
-// held notes that a thread has all of the file.
-func (f *file) held(t events.Thread, more bool) {
-	said := fmt.Sprintf("nothing was added: %s has all of it", t)
-	if more {
-		said += ", and more"
-	}
-	f.warn(said)
-}
-
 // settle returns when a thread has what this import published to it, and learns where it is then.
 func (im *Importer) settle(ctx context.Context, c *claim) (err error) {
 	if !c.begun {

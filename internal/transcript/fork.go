@@ -44,9 +44,9 @@ func inOrder(forks []Identity, files map[Identity][]*file) {
 	slices.SortStableFunc(forks, func(a, b Identity) int { return depth(a) - depth(b) })
 }
 
-// fork begins the thread of a file as the fork that an export says it is, so that it shares what both have with the thread that it branches
-// off from. Where that thread does not have these lines, the file is imported whole. A crash behind it leaves a fork without lines of its own;
-// the next import finds its producer there, and goes on. errOther: it does not have what the file begins with.
+// fork begins the thread of a file as the fork that an export says it is, so that it shares what both have with the thread that it
+// branches off from. Where that thread does not have these lines, the file is imported whole. A crash behind it leaves a fork without
+// lines of its own; the next import finds its producer there, and goes on. errOther: it does not have what the file begins with.
 func (im *Importer) fork(ctx context.Context, f *file, c *claim) error {
 	fork := f.src.Fork
 	if fork == nil || c.thread != fork.Thread || c.lines+c.before > 0 || c.exported || c.joined || !c.started && len(c.head.Producers) > 0 {
@@ -97,9 +97,9 @@ func (im *Importer) fork(ctx context.Context, f *file, c *claim) error {
 	return nil
 }
 
-// common finds the lines that a fork shares in the thread that it branches off from: the sequence of the last of them in the file, and the
-// place of its entry; more: the thread goes on with a line in the very next place, where it would have the entry of a fork. 0: the thread does
-// not have them all, in their order.
+// common finds the lines that a fork shares in the thread that it branches off from: the sequence of the last of them in the file, and
+// the place of its entry; more: the thread goes on with a line in the very next place, where it would have the entry of a fork. 0: the
+// thread does not have them all, in their order.
 func (im *Importer) common(ctx context.Context, f *file, from threads.Head) (before uint64, at int64, more bool, err error) {
 	if f.src.Fork.Lines <= 0 || len(from.Producers) == 0 {
 		return 0, 0, false, nil
