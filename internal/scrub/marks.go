@@ -191,7 +191,11 @@ func Look(ctx context.Context, s Store, replay Replayer, log *slog.Logger) (Mark
 	if err != nil {
 		return Marks{}, err
 	}
-	if len(m.compare(states)) > 0 { // in a cluster it may be the word of a server that ends just now, or does not know yet that it leads no more
+	found, err := m.confirmed(ctx, s, states)
+	if err != nil {
+		return m.Marks, err
+	}
+	if len(found) > 0 { // in a cluster it may be the word of a server that ends just now, or does not know yet that it leads no more
 		select {
 		case <-ctx.Done():
 			return Marks{}, ctx.Err()
@@ -200,10 +204,9 @@ func Look(ctx context.Context, s Store, replay Replayer, log *slog.Logger) (Mark
 		if states, err = s.StreamStates(ctx); err != nil {
 			return Marks{}, err
 		}
-	}
-	found, err := m.confirmed(ctx, s, states)
-	if err != nil {
-		return m.Marks, err
+		if found, err = m.confirmed(ctx, s, states); err != nil {
+			return m.Marks, err
+		}
 	}
 	for _, r := range found {
 		if r.Done, err = deal(ctx, r, states, replay); err != nil {
