@@ -173,7 +173,7 @@ type checker struct {
 	absent    map[casstore.Ref]casstore.PackID // nodes that are not in the pack that is named for them
 	sought    map[casstore.Located]bool        // the same, with every pack that is named for them
 	wantBlobs map[[32]byte]bool                // that nodes refer to, and that are not there or not good
-	starts    map[casstore.Ref]bool
+	starts    map[casstore.Ref]int             // and the index of a pack that holds it
 	states    map[casstore.Ref]*state
 	sessions  map[string]bool
 	noRecord  []string            // keys of the records of sessions that have threads and no record
@@ -199,7 +199,7 @@ type checker struct {
 func newChecker(s Store, cfg Config) *checker {
 	return &checker{
 		s: s, cfg: cfg, report: &Report{Findings: []Finding{}}, at: map[casstore.PackID]int{}, moved: map[casstore.PackID]casstore.PackID{},
-		blobs: map[[32]byte]*blob{}, bad: map[casstore.Ref]*cause{}, unread: map[casstore.Ref]int{}, users: map[casstore.PackID]uint64{}, absent: map[casstore.Ref]casstore.PackID{}, starts: map[casstore.Ref]bool{},
+		blobs: map[[32]byte]*blob{}, bad: map[casstore.Ref]*cause{}, unread: map[casstore.Ref]int{}, users: map[casstore.PackID]uint64{}, absent: map[casstore.Ref]casstore.PackID{}, starts: map[casstore.Ref]int{},
 		states: map[casstore.Ref]*state{}, sessions: map[string]bool{}, newest: map[string]artifact{},
 		sought: map[casstore.Located]bool{}, wantBlobs: map[[32]byte]bool{}, pointers: map[artifacts.ID]threads.Artifact{},
 	}

@@ -101,7 +101,10 @@ func (c *checker) head(ctx context.Context, h *head) (wrong []wrongHead, err err
 	say := func(format string, args ...any) {
 		wrong = append(wrong, wrongHead{cause{Inconsistent, fmt.Sprintf(format, args...)}, casstore.Located{}})
 	}
-	if !c.starts[h.Start.Ref] || c.bad[h.Start.Ref] != nil {
+	if there, err := c.there(ctx, h.Start); err != nil {
+		return nil, err
+	} else if !there || c.bad[h.Start.Ref] != nil {
+		c.wants(h, h.Start)
 		wrong = append(wrong, wrongHead{cause{Missing, fmt.Sprintf("its start %s is not there or not good", h.Start)}, casstore.Located{}})
 	}
 	wrong = append(wrong, h.rest...)
@@ -179,14 +182,11 @@ func (c *checker) recent(ctx context.Context, h *head, say func(string, ...any))
 		say("its recent states are not the head's parent and ancestors")
 	}
 	for _, l := range slices.Concat(h.Recent, h.Tips) {
-		if i, ok := c.at[c.final(l.Pack)]; ok && c.states[l.Ref] != nil && c.states[l.Ref].pack == i {
-			continue
-		}
-		has, err := c.has(ctx, l.Pack, l.Ref)
+		there, err := c.there(ctx, l)
 		if err != nil {
 			return err
 		}
-		if !has {
+		if !there {
 			say("%s is not in that pack", l)
 		}
 	}

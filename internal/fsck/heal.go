@@ -171,14 +171,15 @@ func (c *checker) wanted(g gap, made remade) (nodes map[casstore.Ref]casstore.No
 		}
 		n, ok := made.nodes[ref]
 		_, missing := c.lostIn(ref)
+		_, isStart := c.starts[ref]
 		switch s := c.states[ref]; {
-		case s != nil: // it was read
+		case s != nil && !missing: // it was read
 			at[ref] = c.packs[s.pack].id
 			continue
-		case ref == g.h.Start.Ref && c.starts[ref] && !missing:
+		case ref == g.h.Start.Ref && isStart && !missing:
 			at[ref] = g.h.Start.Pack
 			continue
-		case !ok, c.starts[ref] && !missing:
+		case !ok, isStart && !missing:
 			at[ref] = made.at[ref]
 			continue
 		}

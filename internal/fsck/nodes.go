@@ -63,7 +63,9 @@ func (c *checker) index(ctx context.Context, i int, p *casstore.Pack) error {
 		case threads.TypeState:
 			err = c.state(&r, i, k, n)
 		case threads.TypeStart:
-			c.starts[ref] = true
+			if _, read := c.starts[ref]; !read { // equal starts may be in several packs
+				c.starts[ref] = i
+			}
 			_, err = threads.ParseStart(n)
 			r.nodes(n.Refs)
 		case threads.TypeContent:
@@ -156,6 +158,7 @@ func (c *checker) link(r *resolver, ref casstore.Ref, st *threads.State) {
 		r.blame(Missing, ref, fmt.Sprintf("its parent %s is not there or cannot be read", st.Parent))
 		return
 	}
+	r.placed(st.Parent)
 	if r.wrong == nil {
 		r.wrong = parent.wrong
 	}
@@ -219,13 +222,16 @@ func (r *resolver) node(ref casstore.Ref) {
 		r.blame(bad.kind, ref, bad.detail)
 		return
 	}
-	if s := r.c.states[ref]; s != nil {
-		if s.wrong != nil {
-			r.blame(s.wrong.kind, ref, s.wrong.detail)
-		}
+	if s := r.c.states[ref]; s != nil && s.wrong != nil {
+		r.blame(s.wrong.kind, ref, s.wrong.detail)
 		return
 	}
-	if r.pack.Has(ref) || r.c.starts[ref] {
+	r.placed(ref)
+}
+
+// placed checks that a node is in the pack that this one names for it: readers go there, and an equal one elsewhere is of no use.
+func (r *resolver) placed(ref casstore.Ref) {
+	if r.pack.Has(ref) {
 		return
 	}
 	id, ok := r.pack.Locate(ref)
@@ -233,26 +239,32 @@ func (r *resolver) node(ref casstore.Ref) {
 		r.blame(Missing, ref, "no pack is named")
 		return
 	}
-	has, err := r.c.has(r.ctx, id, ref)
+	there, err := r.c.there(r.ctx, casstore.Located{Ref: ref, Pack: id})
 	if err != nil {
 		r.failed = err
-	} else if !has {
+	} else if !there {
 		r.c.seek(ref, id)
 		r.blame(Missing, ref, "it is not in pack "+id.String())
 	}
 }
 
-// has reports whether a node is in a pack, or where that was moved to.
-func (c *checker) has(ctx context.Context, id casstore.PackID, ref casstore.Ref) (bool, error) {
-	i, ok := c.at[c.final(id)]
+// there reports whether a node is in the pack that is named for it, or where that was moved to.
+func (c *checker) there(ctx context.Context, l casstore.Located) (bool, error) {
+	i, ok := c.at[c.final(l.Pack)]
 	if !ok || c.packs[i].lost {
 		return false, nil
+	}
+	if s := c.states[l.Ref]; s != nil && s.pack == i {
+		return true, nil
+	}
+	if in, read := c.starts[l.Ref]; read && in == i {
+		return true, nil
 	}
 	h, err := c.headers.open(ctx, c.s, c.packs[i])
 	if err != nil || h == nil {
 		return false, err
 	}
-	_, ok = h.Find(ref)
+	_, ok = h.Find(l.Ref)
 	return ok, nil
 }
 

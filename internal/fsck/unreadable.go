@@ -143,7 +143,7 @@ func (c *checker) movedTo(ctx context.Context, id string) (at casstore.PackID, e
 	}
 	for _, ref := range refs {
 		for _, p := range c.packs {
-			if has, err := c.has(ctx, p.id, ref); err != nil || has {
+			if has, err := c.there(ctx, casstore.Located{Ref: ref, Pack: p.id}); err != nil || has {
 				return p.id, err
 			}
 		}
