@@ -136,6 +136,7 @@ func TestAnswerPastTheClient(t *testing.T) {
 	if err := r.Await(ctx, th, pub.Producer(), 0, 1); !errors.Is(err, client.ErrRefused) && err != nil {
 		t.Errorf("Await = %v", err)
 	}
+	must.Do(t, r.Settled(ctx, th)) // the thread notes what it refused before the letter is out
 	letters := must.Get(r.DeadLetters(ctx, "s"))(t)
 	if len(letters) != 1 {
 		t.Errorf("%d dead letters, want the answer", len(letters))
