@@ -12,9 +12,12 @@ import (
 	"spool/e2e/internal/proc"
 )
 
+// scriptCommands are those that scripts have beside testscript's own.
+var scriptCommands = map[string]func(*testscript.TestScript, bool, []string){"await": await}
+
 // TestScripts runs the commands as testdata/script describes them. ADDR is an address that is free.
 func TestScripts(t *testing.T) {
-	testscript.Run(t, testscript.Params{Dir: "testdata/script", Cmds: map[string]func(*testscript.TestScript, bool, []string){"await": await},
+	testscript.Run(t, testscript.Params{Dir: "testdata/script", Cmds: scriptCommands,
 		Setup: func(e *testscript.Env) error {
 			e.Setenv("ADDR", proc.Address(t))
 			e.Setenv("PATH", proc.Bin()+string(os.PathListSeparator)+os.Getenv("PATH"))

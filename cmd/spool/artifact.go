@@ -46,7 +46,7 @@ func (c *artifactLsCmd) Run(a *app) error {
 		header: "ARTIFACT\tSESSION\tSEQ\tSIZE\tTYPE\tCATEGORY\tCREATED\tNAME",
 		row: func(r artifacts.Record) string {
 			return fmt.Sprintf("%s\t%s\t%s\t%s\t%s\t%s\t%s\t%s", r.ID, r.Session, cmp.Or(string(r.Seq), "-"), sizeOf(r),
-				cmp.Or(printable(r.MIME), "-"), r.Category, text.Ago(r.Created, time.Now()), printable(r.Filename))
+				cmp.Or(text.Printable(r.MIME), "-"), r.Category, text.Ago(r.Created, time.Now()), text.Printable(r.Filename))
 		},
 	})
 }
@@ -282,7 +282,7 @@ func (c *artifactCleanupCmd) report(a *app, r artifacts.Report) error {
 	bytes := int64(0)
 	for _, cand := range r.Candidates {
 		bytes += max(cand.Record.Size, 0)
-		fmt.Fprintf(t, "%s\t%s\t%s\t%s\n", cand.Record.ID, sizeOf(cand.Record), cand.Reason, printable(cand.Record.Filename))
+		fmt.Fprintf(t, "%s\t%s\t%s\t%s\n", cand.Record.ID, sizeOf(cand.Record), cand.Reason, text.Printable(cand.Record.Filename))
 	}
 	errs = append(errs, t.Flush())
 	if r.DryRun {

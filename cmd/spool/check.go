@@ -175,7 +175,7 @@ func (c *checkCmd) run(a *app, conn *natsio.Conn, p probe) checked {
 	return r
 }
 
-func oneLine(s string) string { return printable(strings.Join(strings.Fields(s), " ")) }
+func oneLine(s string) string { return text.Printable(strings.Join(strings.Fields(s), " ")) }
 
 // write gives the answer in the form that was asked for, to a file as a whole: whoever reads it meanwhile sees the old one.
 func (c *checkCmd) write(a *app, all []checked, worst level) error {

@@ -52,7 +52,7 @@ func (c *deadLsCmd) Run(a *app) error {
 			if d.Size >= 0 {
 				size = text.Bytes(d.Size)
 			}
-			return fmt.Sprintf("%d\t%s\t%s\t%s\t%s\t%s", d.At, d.Thread, d.Kind, text.Ago(d.Time.UnixMilli(), time.Now()), size, printable(d.Reason))
+			return fmt.Sprintf("%d\t%s\t%s\t%s\t%s\t%s", d.At, d.Thread, d.Kind, text.Ago(d.Time.UnixMilli(), time.Now()), size, text.Printable(d.Reason))
 		},
 	})
 }
@@ -74,7 +74,7 @@ func (c *deadShowCmd) Run(a *app) error {
 	if err != nil {
 		return err
 	}
-	fmt.Fprintf(a.err, "%s, %s, event %d: %s\n", d.Thread, d.Kind, d.Seq, printable(d.Reason))
+	fmt.Fprintf(a.err, "%s, %s, event %d: %s\n", d.Thread, d.Kind, d.Seq, text.Printable(d.Reason))
 	_, err = io.Copy(a.out, r)
 	return err
 }
@@ -151,7 +151,7 @@ func (c *deadReplayCmd) Run(a *app) error {
 			fmt.Fprintf(a.err, "%s: whether it could be applied is not known yet (spool dead ls %s): %v\n", t, t.Session, err)
 		}
 		for _, d := range came {
-			failed = append(failed, fmt.Errorf("it came back as dead letter %d: %s: %s", d.At, d.Thread, printable(d.Reason)))
+			failed = append(failed, fmt.Errorf("it came back as dead letter %d: %s: %s", d.At, d.Thread, text.Printable(d.Reason)))
 		}
 	}
 	return errors.Join(failed...)

@@ -226,7 +226,7 @@ func (v *historyView) write(a *app, found []history.Prompt) error {
 		if r := []rune(line); len(r) > 100 {
 			line = string(r[:100]) + "…"
 		}
-		fmt.Fprintf(t, "%s\t%s\t%s\t%s\n", text.Ago(p.Time, time.Now()), p.Thread, printable(p.Cwd), printable(line))
+		fmt.Fprintf(t, "%s\t%s\t%s\t%s\n", text.Ago(p.Time, time.Now()), p.Thread, text.Printable(p.Cwd), text.Printable(line))
 	}
 	return t.Flush()
 }

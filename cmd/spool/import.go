@@ -108,7 +108,7 @@ func (c *importCmd) print(a *app, res transcript.Result, took time.Duration) err
 	fmt.Fprintln(t, "FILE\tHARNESS\tTHREAD\tLINES\tNEW\tMALFORMED")
 	for _, f := range res.Files {
 		if f.Session != "" {
-			fmt.Fprintf(t, "%s\t%s\t%s\t%d\t%d\t%d\n", printable(shorten(f.File)), f.Harness, f.ID(), f.Lines, f.Published, f.Malformed)
+			fmt.Fprintf(t, "%s\t%s\t%s\t%d\t%d\t%d\n", text.Printable(shorten(f.File)), f.Harness, f.ID(), f.Lines, f.Published, f.Malformed)
 		}
 	}
 	if err := t.Flush(); err != nil {

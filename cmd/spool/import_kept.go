@@ -7,6 +7,7 @@ import (
 	"slices"
 	"strings"
 
+	"spool/internal/text"
 	"spool/internal/transcript"
 	"spool/pkg/client"
 	"spool/pkg/events"
@@ -40,7 +41,7 @@ func tellKept(ctx context.Context, cl *client.Client, f *transcript.FileResult) 
 		if label == "" || now.Label(e.ID) == label {
 			continue
 		}
-		said := fmt.Sprintf("%s %s", printable(e.ID), printable(fmt.Sprintf("%q", label)))
+		said := fmt.Sprintf("%s %s", text.Printable(e.ID), text.Printable(fmt.Sprintf("%q", label)))
 		if _, err := now.Entry(e.ID); err == nil {
 			there = append(there, said)
 		} else {
@@ -56,7 +57,7 @@ func tellKept(ctx context.Context, cl *client.Client, f *transcript.FileResult) 
 	}
 	if all := before.Entries(); len(all) > 0 && before.Leaf().ID() != all[len(all)-1].ID {
 		warn("the leaf of %s was moved, to %s; that of %s is where the file has it; move it with: spool session branch %s ENTRY",
-			was, cmp.Or(printable(before.Leaf().ID()), "before the first entry"), f.ID(), f.ID())
+			was, cmp.Or(text.Printable(before.Leaf().ID()), "before the first entry"), f.ID(), f.ID())
 	}
 }
 

@@ -189,6 +189,9 @@ func TestJSONIsThatOfHTTP(t *testing.T) {
 		}
 	}
 	var items []any
+	if diff := gocmp.Diff(w.get(thread+"main/items", "items"), w.values(w.run("show", "talk", "--json"))); diff != "" {
+		t.Errorf("spool show --json does not write what GET items gives (-HTTP +command):\n%s", diff)
+	}
 	for _, it := range w.get(thread+"main/items", "items") {
 		items = append(items, it.(map[string]any)["item"])
 	}
@@ -228,7 +231,7 @@ var withJSON = []string{
 	"history recent", "history search needle", "prompts ls", "output ls",
 	"run ls --all", "run start talk --id r2", "run renew talk r2", "run end talk r2",
 	"artifact ls", "artifact put talk", "blob put", "import %talk.jsonl",
-	"tail --all -T", "top --once", "dead ls", "du", "doctor", "version", "offline ls %", "offline send %",
+	"tail --all -T", "show talk", "top --once", "dead ls", "du", "doctor", "version", "offline ls %", "offline send %",
 	"fsck", "fsck --events", "scrub --once", "backup %", "backup ls %", "auth ls %",
 	"gc run", "gc run --plan %plan.json", "gc apply %plan.json", "gc explain node:sha256:" + "0000000000000000000000000000000000000000000000000000000000000000",
 	"tasks cleanup %", "retention report", "artifact cleanup talk", "demo",

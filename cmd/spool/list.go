@@ -1,6 +1,7 @@
 package main
 
 import (
+	"cmp"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -98,8 +99,21 @@ func list[T any](a *app, args *listArgs, get func(*client.Client) ([]T, error), 
 // table makes a table that fits into the terminal, and is whole where standard output is none.
 func (a *app) table() *text.Table {
 	t := text.NewTable(a.out)
-	if f, ok := a.out.(*os.File); ok {
-		t.Columns, _, _ = term.GetSize(int(f.Fd())) // 0 where it is no terminal
-	}
+	t.Columns = a.columns()
 	return t
+}
+
+// columns is how wide the terminal is that standard output is; 0: it is none.
+func (a *app) columns() int {
+	f, ok := a.out.(*os.File)
+	if !ok || !term.IsTerminal(int(f.Fd())) {
+		return 0
+	}
+	w, _, _ := term.GetSize(int(f.Fd()))
+	return cmp.Or(max(w, 0), 80)
+}
+
+// coloured reports that standard output is a terminal that shows colours, for somebody who wants them.
+func (a *app) coloured() bool {
+	return a.columns() > 0 && os.Getenv("NO_COLOR") == "" && os.Getenv("TERM") != "dumb"
 }

@@ -39,6 +39,7 @@ type cli struct {
 	Prompts  promptsCmd  `cmd:"" group:"Store and ask:" help:"Questions of agents that wait for a person."`
 	Offline  offlineCmd  `cmd:"" group:"Store and ask:" help:"Entries that programs accepted while no server took them: find them, send them."`
 
+	Show    showCmd    `cmd:"" group:"Read and change:" help:"Read a session: who said what, what tools were asked and answered."`
 	Tail    tailCmd    `cmd:"" group:"Read and change:" help:"Follow thread items."`
 	Top     topCmd     `cmd:"" group:"Read and change:" help:"Watch the fleet: who needs you, who works, how fast."`
 	Session sessionCmd `cmd:"" group:"Read and change:" help:"Sessions."`

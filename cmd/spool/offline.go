@@ -70,9 +70,9 @@ func (c *offlineLsCmd) Run(a *app) error {
 func some(names []string) string {
 	const most = 3
 	if len(names) <= most {
-		return printable(strings.Join(names, ", "))
+		return text.Printable(strings.Join(names, ", "))
 	}
-	return fmt.Sprintf("%s and %d more", printable(strings.Join(names[:most], ", ")), len(names)-most)
+	return fmt.Sprintf("%s and %d more", text.Printable(strings.Join(names[:most], ", ")), len(names)-most)
 }
 
 type offlineSendCmd struct {

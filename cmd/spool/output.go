@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"time"
 
+	"spool/internal/text"
 	"spool/internal/view"
 	"spool/pkg/client"
 	"spool/pkg/events"
@@ -31,7 +32,7 @@ func (c *outputLsCmd) Run(a *app) error {
 		none:   "no output is open",
 		header: "THREAD\tOUTPUT\tTOOL\tBYTES\tBEGUN\tLAST",
 		row: func(o client.OpenOutput) string {
-			return fmt.Sprintf("%s\t%s\t%s\t%d\t%s\t%s", o.Thread, printable(o.ID), printable(o.Tool), o.Bytes,
+			return fmt.Sprintf("%s\t%s\t%s\t%d\t%s\t%s", o.Thread, text.Printable(o.ID), text.Printable(o.Tool), o.Bytes,
 				o.Begun.Format(time.DateTime), o.Last.Format(time.DateTime))
 		},
 	})
@@ -76,7 +77,7 @@ func (c *outputFollowCmd) mayCome(a *app, cl *client.Client, t events.Thread) er
 func (c *outputFollowCmd) follow(a *app, cl *client.Client, t events.Thread) error {
 	waits := time.AfterFunc(2*time.Second, func() {
 		a.noteAwaited(cl, t.Session, t.Name)
-		fmt.Fprintf(a.err, "spool: %s has no output %s yet: waiting for it to begin\n", t, printable(c.Output))
+		fmt.Fprintf(a.err, "spool: %s has no output %s yet: waiting for it to begin\n", t, text.Printable(c.Output))
 	})
 	defer waits.Stop()
 	for f, err := range cl.Follow(a.ctx, t, c.Output) {

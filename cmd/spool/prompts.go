@@ -29,8 +29,8 @@ func (c *promptsLsCmd) Run(a *app) error {
 		none:   "no prompt waits for an answer",
 		header: "THREAD\tPROMPT\tKIND\tASKED\tDEADLINE\tTEXT",
 		row: func(p client.Prompt) string {
-			return fmt.Sprintf("%s\t%s\t%s\t%s\t%s\t%s", p.Thread, printable(p.ID), printable(p.Kind),
-				text.Ago(p.Asked, time.Now()), deadline(p), printable(p.Text))
+			return fmt.Sprintf("%s\t%s\t%s\t%s\t%s\t%s", p.Thread, text.Printable(p.ID), text.Printable(p.Kind),
+				text.Ago(p.Asked, time.Now()), deadline(p), text.Printable(p.Text))
 		},
 	})
 }
@@ -72,7 +72,7 @@ func (c *promptsAnswerCmd) Run(a *app) error {
 				err = none
 			}
 		}
-		return fmt.Sprintf("%s of %s is %s", printable(c.Prompt), t, r.Outcome), err
+		return fmt.Sprintf("%s of %s is %s", text.Printable(c.Prompt), t, r.Outcome), err
 	})
 }
 

@@ -11,6 +11,7 @@ import (
 
 	"spool/internal/ingest"
 	"spool/internal/service"
+	"spool/internal/text"
 	"spool/pkg/client"
 	"spool/pkg/events"
 	"spool/pkg/threads"
@@ -59,7 +60,7 @@ func (c *publishCmd) Run(a *app) error {
 	if len(came) > 0 {
 		return fmt.Errorf("%d became dead letters meanwhile of what came under the name %s (spool dead ls %s), the first because: %s; "+
 			"for lines behind those that it has published give --start-seq, to another program a --producer of its own",
-			len(came), c.Producer, c.Session, printable(came[0].Reason))
+			len(came), c.Producer, c.Session, text.Printable(came[0].Reason))
 	}
 	return nil
 }

@@ -91,7 +91,7 @@ func writeRetention(a *app, rep service.RetentionReport, asJSON bool) error {
 	t := a.table()
 	fmt.Fprintln(t, "SESSION\tMODIFIED\tSIZE\tPOLICY\tWHY")
 	for _, d := range rep.Due {
-		fmt.Fprintf(t, "%s\t%s\t%s\t%s\t%s\n", d.Session, text.Ago(d.Modified, time.Now()), text.Bytes(d.Bytes), printable(d.Policy), d.Why)
+		fmt.Fprintf(t, "%s\t%s\t%s\t%s\t%s\n", d.Session, text.Ago(d.Modified, time.Now()), text.Bytes(d.Bytes), text.Printable(d.Policy), d.Why)
 	}
 	if err := t.Flush(); err != nil {
 		return err

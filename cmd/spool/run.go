@@ -37,7 +37,7 @@ func (c *runLsCmd) Run(a *app) error {
 		none:   "no runs",
 		header: "RUN\tTHREAD\tAGENT\tSTATE\tAGE\tLEASE LEFT",
 		row: func(r client.RunInfo) string {
-			return fmt.Sprintf("%s\t%s\t%s\t%s\t%s\t%s", r.ID, r.Thread, cmp.Or(printable(r.Agent), "-"), printable(string(r.State)),
+			return fmt.Sprintf("%s\t%s\t%s\t%s\t%s\t%s", r.ID, r.Thread, cmp.Or(text.Printable(r.Agent), "-"), text.Printable(string(r.State)),
 				cmp.Or(text.Ago(r.Begun, time.Now()), "-"), leaseLeft(r))
 		},
 	})

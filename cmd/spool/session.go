@@ -79,7 +79,7 @@ func (c *sessionLsCmd) Run(a *app) error {
 			name += "  (" + r.Cwd + ")"
 		}
 		fmt.Fprintf(t, "%s\t%s\t%s\t%d\t%s\t%s\t%s\n", r.ID, r.Harness, r.Status, r.Messages, text.Bytes(r.Size),
-			text.Ago(r.Modified, time.Now()), printable(name))
+			text.Ago(r.Modified, time.Now()), text.Printable(name))
 	}
 	return t.Flush()
 }
@@ -211,7 +211,7 @@ func (a *app) resume(cl *client.Client, r sessions.Row, asJSON bool) error {
 	if r.Harness != "" {
 		facts = append([]string{r.Harness}, facts...)
 	}
-	_, err := fmt.Fprintf(a.out, "%s\n%s\n%s\n\n%s\n", r.ID, printable(r.Name()), strings.Join(facts, ", "), goOn(r))
+	_, err := fmt.Fprintf(a.out, "%s\n%s\n%s\n\n%s\n", r.ID, text.Printable(r.Name()), strings.Join(facts, ", "), goOn(r))
 	return err
 }
 

@@ -15,6 +15,7 @@ import (
 	"spool/internal/jsonscan"
 	"spool/internal/rehydrate"
 	"spool/internal/service"
+	"spool/internal/text"
 	"spool/pkg/client"
 	"spool/pkg/events"
 	"spool/pkg/sessions"
@@ -91,7 +92,7 @@ type sessionNameCmd struct {
 
 func (c *sessionNameCmd) Run(a *app) error {
 	return a.operate(c.Session, func(cl *client.Client, t events.Thread) (string, error) {
-		done := fmt.Sprintf("%s has a title: %s", t.Session, printable(c.Title))
+		done := fmt.Sprintf("%s has a title: %s", t.Session, text.Printable(c.Title))
 		return done, cl.NameSession(a.ctx, t.Session, c.Title, c.Auto)
 	})
 }
@@ -107,7 +108,7 @@ func (c *sessionMoveCmd) Run(a *app) error {
 		return err
 	}
 	return a.operate(c.Session, func(cl *client.Client, t events.Thread) (string, error) {
-		return fmt.Sprintf("%s is of %s now", t.Session, printable(dir)), cl.MoveSession(a.ctx, t.Session, dir)
+		return fmt.Sprintf("%s is of %s now", t.Session, text.Printable(dir)), cl.MoveSession(a.ctx, t.Session, dir)
 	})
 }
 
@@ -216,7 +217,7 @@ func writeContext(a *app, c sessions.Context) error {
 	fmt.Fprintf(&b, "thinking: %s\nmode: %s\n%d messages\n\n", c.ThinkingLevel, c.Mode, len(c.Messages))
 	for _, m := range c.Messages {
 		role, _ := jsonscan.Text(jsonscan.Get(m, "role"))
-		fmt.Fprintf(&b, "%-18s %s\n", printable(role), printable(messageLine(m)))
+		fmt.Fprintf(&b, "%-18s %s\n", text.Printable(role), text.Printable(messageLine(m)))
 	}
 	_, err := a.out.Write([]byte(b.String()))
 	return err
@@ -256,13 +257,13 @@ func drawChain(b *strings.Builder, tree *client.Tree, n *sessions.Node, first, r
 	for {
 		mark := ""
 		if n.Label != "" {
-			mark = "  [" + printable(n.Label) + "]"
+			mark = "  [" + text.Printable(n.Label) + "]"
 		}
 		if n.Entry.ID != "" && tree.Leaf().ID() == n.Entry.ID {
 			mark += "  <- leaf"
 		}
 		kind, line := entryLine(&n.Entry)
-		fmt.Fprintf(b, "%s%s  %s%s%s\n", first, printable(n.Entry.ID), printable(kind), printable(line), mark)
+		fmt.Fprintf(b, "%s%s  %s%s%s\n", first, text.Printable(n.Entry.ID), text.Printable(kind), text.Printable(line), mark)
 		if len(n.Children) != 1 {
 			break
 		}

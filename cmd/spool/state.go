@@ -11,6 +11,7 @@ import (
 
 	"spool/internal/project"
 	"spool/internal/service"
+	"spool/internal/text"
 	"spool/internal/transcript"
 	"spool/pkg/casstore"
 	"spool/pkg/client"
@@ -78,7 +79,7 @@ func tellStates(a *app, cl *client.Client, refs []string) error {
 			what = whose.String() + ", " + what
 		}
 		if name != "" {
-			what += ": " + printable(name)
+			what += ": " + text.Printable(name)
 		}
 		fmt.Fprintf(a.out, "spool export %s -o FILE   # %s\n", p.at.Ref, what)
 	}

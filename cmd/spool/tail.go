@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"spool/internal/service"
+	"spool/internal/show"
 	"spool/pkg/client"
 	"spool/pkg/events"
 )
@@ -139,7 +140,7 @@ func (c *tailCmd) noteUnkept(
 		others = fmt.Sprintf(", nor of %d more threads", len(all)-1)
 	}
 	_, err = fmt.Fprintf(a.err, "SPOOL_ITEMS has no items of %s%s: they are older than it keeps, or than a restore; "+
-		"threads have them: spool thread log %s\n", all[0].Thread, others, all[0].Thread)
+		"threads have them: spool show %s\n", all[0].Thread, others, all[0].Thread)
 	return err
 }
 
@@ -164,11 +165,11 @@ func (c *tailCmd) parse() (f client.Filter, p client.Position, err error) {
 
 // itemLine is an item in one line: when, where, what.
 func itemLine(i *client.Item) string {
-	text := strings.Join(strings.Fields(i.Text()), " ")
-	if r := []rune(text); len(r) > 160 {
-		text = string(r[:160]) + "…"
+	brief := show.Read(i.Raw).Brief
+	if r := []rune(brief); len(r) > 160 {
+		brief = string(r[:160]) + "…"
 	}
-	return fmt.Sprintf("%s %s  %s", itemPlace(i), i.Type(), printable(text))
+	return fmt.Sprintf("%s %s  %s", itemPlace(i), i.Type(), brief)
 }
 
 // itemPlace is when and where an item is.
@@ -182,16 +183,4 @@ func itemPlace(i *client.Item) string {
 		session = session[:12] + "…"
 	}
 	return fmt.Sprintf("%s %s/%s %d", at, session, i.Thread, i.N)
-}
-
-// printable replaces what could move a terminal's cursor or change its colours.
-func printable(s string) string {
-	return strings.Map(func(r rune) rune {
-		switch {
-		case r < ' ' && r != '\t', r == 0x7f, r >= 0x80 && r < 0xa0,
-			r >= '\u202a' && r <= '\u202e', r >= '\u2066' && r <= '\u2069': // turns the direction of what stands behind it
-			return '·'
-		}
-		return r
-	}, s)
 }

@@ -11,6 +11,7 @@ import (
 	"spool/internal/project"
 	"spool/internal/rehydrate"
 	"spool/internal/service"
+	"spool/internal/show"
 	"spool/internal/text"
 	"spool/pkg/casstore"
 	"spool/pkg/client"
@@ -108,20 +109,16 @@ func (l *logger) brief(t events.Thread, s threads.Step) (string, error) {
 	if err != nil {
 		return "", err
 	}
-	text := string(content.Text)
+	brief, _, _ := strings.Cut(strings.TrimSpace(string(content.Text)), "\n")
 	if posted, err := project.Rebuild(t, s.At.Ref, s.State, content.Text); err == nil && len(posted) > 0 {
-		var it client.Item
-		if json.Unmarshal(posted[0].Data, &it) == nil {
-			text = it.Text()
-		}
+		brief = show.Read(posted[0].Data).Brief
 	} else if s.Entry.Type != "" && s.Entry.Raw == nil {
-		text = "(" + s.Entry.Type + ")"
+		brief = "(" + s.Entry.Type + ")"
 	}
-	text, _, _ = strings.Cut(strings.TrimSpace(text), "\n")
-	if r := []rune(text); len(r) > maxBrief {
-		text = string(r[:maxBrief-1]) + "…"
+	if r := []rune(brief); len(r) > maxBrief {
+		brief = string(r[:maxBrief-1]) + "…"
 	}
-	return printable(text), nil
+	return text.Printable(brief), nil
 }
 
 // context shows what a model is sent.

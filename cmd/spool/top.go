@@ -248,7 +248,7 @@ func (f *fleet) write(a *app) error {
 	for i := range f.sessions {
 		s := &f.sessions[i]
 		fmt.Fprintf(t, "%s\t%s\t%s\t%d\t%d\t%s\t%s\n", s.ID, s.Harness, s.state(), len(s.threads), s.Messages,
-			text.Ago(s.Modified, f.at), line(s.what()))
+			text.Ago(s.Modified, f.at), text.Line(s.what()))
 	}
 	return t.Flush()
 }

@@ -80,7 +80,7 @@ func (m top) Update(msg tea.Msg) (tea.Model, tea.Cmd) {
 	case answered:
 		m.tell(msg.prompt.ID+" is answered", msg.err)
 	case tea.PasteMsg:
-		m.typed += line(msg.Content)
+		m.typed += text.Line(msg.Content)
 	case tea.KeyPressMsg:
 		if m.asked != nil {
 			return m.typing(msg)
@@ -152,7 +152,7 @@ func (m top) typing(k tea.KeyPressMsg) (tea.Model, tea.Cmd) {
 		m.tell("sending the answer", nil)
 		return m, func() tea.Msg { return answered{p, m.answer(p, value)} }
 	default:
-		m.typed += line(k.Text)
+		m.typed += text.Line(k.Text)
 	}
 	return m, nil
 }
@@ -264,15 +264,15 @@ func (m top) bottom() string {
 		if m.asked.Kind == events.PromptApproval {
 			how = "y or n"
 		}
-		ask := text.Cut(line(m.asked.Text), m.width/2)
+		ask := text.Cut(text.Line(m.asked.Text), m.width/2)
 		if m.note != "" {
 			how = m.note
 		}
 		return styleNeeds.Render(text.Cut(fmt.Sprintf("%s  [%s] %s▏", ask, how, m.typed), m.width))
 	case m.failed:
-		return styleBad.Render(text.Cut(line(m.note), m.width))
+		return styleBad.Render(text.Cut(text.Line(m.note), m.width))
 	case m.note != "":
-		return styleGood.Render(text.Cut(line(m.note), m.width))
+		return styleGood.Render(text.Cut(text.Line(m.note), m.width))
 	case m.inside:
 		return styleDim.Render(text.Cut("esc back  a answer  q quit", m.width))
 	}
@@ -304,7 +304,7 @@ func (m top) session(s *fleetSession) string {
 	if s.rate > 0 {
 		rate = fmt.Sprintf("%.1f", s.rate)
 	}
-	l := row(m.width, s.ID, line(s.Harness), s.state(), rate, fmt.Sprint(s.Messages), text.Ago(s.Modified, m.fleet.at), line(s.what()))
+	l := row(m.width, s.ID, text.Line(s.Harness), s.state(), rate, fmt.Sprint(s.Messages), text.Ago(s.Modified, m.fleet.at), text.Line(s.what()))
 	switch {
 	case s.ID == m.chosen:
 		return styleAt.Render(l)
@@ -320,17 +320,14 @@ func (m top) session(s *fleetSession) string {
 
 // threads shows what is in a session.
 func (m top) threads(s *fleetSession) []string {
-	out := []string{styleTitle.Render(text.Cut(s.ID+"  "+line(s.Name()), m.width)), styleDim.Render(row(m.width, "THREAD", "DIALECT", "STATUS", "ITEMS", "ENTRIES", "AGE", "TOKENS IN/OUT"))}
+	out := []string{styleTitle.Render(text.Cut(s.ID+"  "+text.Line(s.Name()), m.width)), styleDim.Render(row(m.width, "THREAD", "DIALECT", "STATUS", "ITEMS", "ENTRIES", "AGE", "TOKENS IN/OUT"))}
 	for _, t := range s.threads {
 		h := &t.Head
 		out = append(out, row(m.width, t.Name, h.Dialect, h.Status.String(), fmt.Sprint(h.N), fmt.Sprint(h.Entries), text.Ago(h.Updated, m.fleet.at),
 			fmt.Sprintf("%d/%d", h.TokensIn, h.TokensOut)))
 	}
 	for _, p := range s.prompts {
-		out = append(out, styleNeeds.Render(text.Cut("? "+line(p.Text), m.width)))
+		out = append(out, styleNeeds.Render(text.Cut("? "+text.Line(p.Text), m.width)))
 	}
 	return out
 }
-
-// line is a text in one line, without what a terminal would obey.
-func line(s string) string { return printable(strings.Join(strings.Fields(s), " ")) }

@@ -37,7 +37,7 @@ const (
 
 // layer0 is what every layer above may import.
 var layer0 = []string{
-	"internal/bounded", "internal/jsonscan", "internal/redact", "internal/text", "pkg/events", "pkg/truncate", "pkg/truncate/output", "pkg/casstore", "pkg/threads",
+	"internal/bounded", "internal/jsonscan", "internal/redact", "internal/text", "internal/show", "pkg/events", "pkg/truncate", "pkg/truncate/output", "pkg/casstore", "pkg/threads",
 	"pkg/sessions", "pkg/dialect", "pkg/artifacts",
 }
 
@@ -56,6 +56,7 @@ func without(list []string, name string) []string {
 var rules = []rule{
 	{pure, []string{"internal/bounded", "internal/gc/model", "internal/jsonscan"}, nil, nil},
 	{pure, []string{"internal/text"}, nil, []string{"github.com/clipperhouse/displaywidth"}},
+	{pure, []string{"internal/show"}, []string{"internal/jsonscan", "internal/text", "pkg/events"}, nil},
 	{pure, []string{"internal/redact"}, nil, []string{"github.com/BurntSushi/toml"}},
 	{pure, []string{"pkg/events"}, []string{"internal/bounded", "internal/jsonscan"}, []string{msgpack}},
 	{pure, []string{"pkg/truncate"}, []string{"internal/jsonscan"}, nil},

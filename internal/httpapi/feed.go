@@ -264,7 +264,7 @@ func (k threadFeed) items(ctx context.Context, c *client.Client, f *feed, ready 
 		if err != nil {
 			return err
 		}
-		f.push(&moment{kind: eventItem, thread: k.Thread, n: it.N, life: it.Life, seq: it.Seq, data: encode(itemOf(it.Raw))})
+		f.push(&moment{kind: eventItem, thread: k.Thread, n: it.N, life: it.Life, seq: it.Seq, data: encode(view.OfItem(it.Raw))})
 	}
 	return ctx.Err()
 }
@@ -302,7 +302,7 @@ func (k itemFeed) feed(ctx context.Context, c *client.Client, f *feed, ready fun
 			return err
 		}
 		t := events.Thread{Session: it.Session, Name: it.Thread}
-		f.push(&moment{kind: eventItem, thread: t, n: it.N, life: it.Life, seq: it.Seq, data: encode(itemOf(it.Raw))})
+		f.push(&moment{kind: eventItem, thread: t, n: it.N, life: it.Life, seq: it.Seq, data: encode(view.OfItem(it.Raw))})
 	}
 	return ctx.Err()
 }
@@ -329,7 +329,7 @@ func (k itemFeed) filter() client.Filter {
 
 // takes reports whether an item of the filter's session is one of its items.
 func (k itemFeed) takes(raw []byte) bool {
-	kind, detail := kindOf(jsonscan.Get(raw, "metadata"))
+	kind, detail := view.ItemKind(jsonscan.Get(raw, "metadata"))
 	return (k.kind == "" || events.Token(cmp.Or(kind, events.TypeMessage)) == k.kind) && (k.detail == "" || events.Token(detail) == k.detail)
 }
 

@@ -13,6 +13,7 @@ import (
 	"spool/internal/access"
 	"spool/internal/jsonscan"
 	"spool/internal/record"
+	"spool/internal/view"
 	"spool/pkg/client"
 	"spool/pkg/events"
 	"spool/pkg/threads"
@@ -197,7 +198,7 @@ func (g *gleaner) meanwhile(ctx context.Context, t events.Thread, at mark, data 
 			if err = bad; err != nil || p.N >= at.n || p.N != next {
 				break
 			}
-			if err := g.give(t, mark{p.N, at.life}, encode(itemOf(p.Data))); err != nil {
+			if err := g.give(t, mark{p.N, at.life}, encode(view.OfItem(p.Data))); err != nil {
 				return err
 			}
 			next++
@@ -255,7 +256,7 @@ func (g *gleaner) stored(ctx context.Context, from client.Position) error {
 		if len(twice) > mostTwice {
 			clear(twice)
 		}
-		data := encode(itemOf(it.Raw))
+		data := encode(view.OfItem(it.Raw))
 		if err := g.meanwhile(ctx, t, at, data); err != nil {
 			return err
 		}
@@ -283,7 +284,7 @@ func (g *gleaner) forgotten(ctx context.Context) error {
 			if lost(err) {
 				err = g.lost(t.Name, g.next(t), mark{t.Head.N, t.Head.Life}, err)
 			} else if err == nil && g.key.takes(p.Data) {
-				err = g.give(t.Thread, mark{p.N, t.Head.Life}, encode(itemOf(p.Data)))
+				err = g.give(t.Thread, mark{p.N, t.Head.Life}, encode(view.OfItem(p.Data)))
 			}
 			if err != nil {
 				return err

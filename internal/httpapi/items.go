@@ -15,6 +15,7 @@ import (
 	"spool/internal/access"
 	"spool/internal/jsonscan"
 	"spool/internal/rehydrate"
+	"spool/internal/view"
 	"spool/pkg/casstore"
 	"spool/pkg/client"
 	"spool/pkg/events"
@@ -30,10 +31,10 @@ const (
 
 // pageOut is a page of a thread's items.
 type pageOut struct {
-	First int64     `json:"first"` // of the thread; 0 when it has none
-	Last  int64     `json:"last"`
-	Items []itemOut `json:"items"`
-	Next  int64     `json:"next,omitempty"` // "from" of the next page
+	First int64       `json:"first"` // of the thread; 0 when it has none
+	Last  int64       `json:"last"`
+	Items []view.Item `json:"items"`
+	Next  int64       `json:"next,omitempty"` // "from" of the next page
 }
 
 // items gives a page of items from the thread's nodes: whatever SPOOL_ITEMS still has.
@@ -46,7 +47,7 @@ func (a *api) items(w http.ResponseWriter, r *http.Request, t events.Thread) err
 	if err != nil {
 		return err
 	}
-	page := pageOut{First: min(1, head.N), Last: head.N, Items: []itemOut{}}
+	page := pageOut{First: min(1, head.N), Last: head.N, Items: []view.Item{}}
 	if most > 0 {
 		size := 0
 		for p, err := range a.cfg.Client.ItemsFrom(r.Context(), t, head, from) {
@@ -58,7 +59,7 @@ func (a *api) items(w http.ResponseWriter, r *http.Request, t events.Thread) err
 				break
 			}
 			size += len(p.Data)
-			page.Items = append(page.Items, itemOf(p.Data))
+			page.Items = append(page.Items, view.OfItem(p.Data))
 		}
 	}
 	if !wantsLines(r) {
@@ -115,13 +116,13 @@ func (a *api) item(w http.ResponseWriter, r *http.Request, t events.Thread) erro
 			err = fmt.Errorf("%w: %w", errTooLarge, err)
 		}
 		if err == nil {
-			answer(w, http.StatusOK, itemOf(raw))
+			answer(w, http.StatusOK, view.OfItem(raw))
 		}
 		return err
 	}
 	for p, err := range a.cfg.Client.ItemsFrom(r.Context(), t, head, n) {
 		if err == nil {
-			answer(w, http.StatusOK, itemOf(p.Data))
+			answer(w, http.StatusOK, view.OfItem(p.Data))
 		}
 		return err
 	}
@@ -194,8 +195,8 @@ func (a *api) search(w http.ResponseWriter, r *http.Request, t events.Thread) er
 			next = strconv.FormatInt(found[most-1].N, 10)
 			break
 		}
-		it := itemOf(p.Data)
-		kind, _ := kindOf(jsonscan.Get(p.Data, "metadata"))
+		it := view.OfItem(p.Data)
+		kind, _ := view.ItemKind(jsonscan.Get(p.Data, "metadata"))
 		found = append(found, matchOut{p.N, it.Hash, cmp.Or(kind, events.TypeMessage), it.Time, snippet})
 	}
 	return list(w, r, "matches", found, next)

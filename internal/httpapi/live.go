@@ -287,7 +287,7 @@ func (f *follower) items(ctx context.Context, head threads.Head, to int64) error
 			break
 		}
 		f.had.n = p.N
-		if err := f.sendItem(encode(itemOf(p.Data))); err != nil {
+		if err := f.sendItem(encode(view.OfItem(p.Data))); err != nil {
 			return err
 		}
 	}

@@ -18,6 +18,7 @@ import (
 	"spool/internal/ingest"
 	"spool/internal/project"
 	"spool/internal/record"
+	"spool/internal/view"
 	"spool/pkg/artifacts"
 	"spool/pkg/casstore"
 	"spool/pkg/client"
@@ -93,9 +94,6 @@ func download(w http.ResponseWriter, name, contentType string) {
 	h.Set("Cache-Control", "private, no-cache")
 }
 
-// pictures are the types that a blob is given as; any other is bytes.
-var pictures = []string{"image/png", "image/jpeg", "image/gif", "image/webp"}
-
 func (a *api) blob(w http.ResponseWriter, r *http.Request) error {
 	ref, err := casstore.ParseRef("blob:sha256:" + r.PathValue("sha256"))
 	if err != nil {
@@ -113,7 +111,7 @@ func (a *api) blob(w http.ResponseWriter, r *http.Request) error {
 		if _, err := io.ReadFull(body, begin); err != nil {
 			return fmt.Errorf("%s: %w", ref, err)
 		}
-		if found := http.DetectContentType(begin); slices.Contains(pictures, found) {
+		if found := http.DetectContentType(begin); view.IsPicture(found) {
 			kind = found
 		}
 		if _, err := body.Seek(0, io.SeekStart); err != nil {

@@ -6,6 +6,8 @@ import (
 	"strconv"
 	"strings"
 	"time"
+
+	"github.com/clipperhouse/displaywidth"
 )
 
 // Bytes is a size in binary units, to three digits: "512 B", "1.5 KiB", "20.3 MiB".
@@ -64,4 +66,45 @@ func Ago(ms int64, now time.Time) string {
 		return fmt.Sprintf("%dd", int(d.Hours()/24))
 	}
 	return t.Format("2006-01-02")
+}
+
+// Printable replaces what could move a terminal's cursor, change its colours, or turn the direction of what stands behind it.
+func Printable(s string) string {
+	return strings.Map(func(r rune) rune {
+		switch {
+		case r < ' ' && r != '\t', r == 0x7f, r >= 0x80 && r < 0xa0,
+			r >= '\u202a' && r <= '\u202e', r >= '\u2066' && r <= '\u2069':
+			return '·'
+		}
+		return r
+	}, s)
+}
+
+// Line is a text in one line that is Printable.
+func Line(s string) string { return Printable(strings.Join(strings.Fields(s), " ")) }
+
+// Wrap divides a line, at spaces where there are some, into lines of at most so many columns; 0: it stays one. What is
+// indented goes on as far in.
+func Wrap(line string, columns int) (out []string) {
+	if columns <= 0 {
+		return []string{line}
+	}
+	indent := line[:len(line)-len(strings.TrimLeft(line, " "))]
+	for Width(line) > columns {
+		head := displaywidth.TruncateString(line, columns, "")
+		rest := line[len(head):]
+		if !strings.HasPrefix(rest, " ") { // a word is cut, unless it fills the line
+			if at := strings.LastIndexByte(head, ' '); at >= len(indent) && at > 0 {
+				head, rest = head[:at], head[at:]+rest
+			}
+		}
+		if head == "" {
+			break
+		}
+		out = append(out, head)
+		if line = strings.TrimLeft(rest, " "); len(indent) <= columns/2 {
+			line = indent + line
+		}
+	}
+	return append(out, line)
 }
