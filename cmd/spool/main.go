@@ -8,6 +8,7 @@ import (
 	"io"
 	"log/slog"
 	"os"
+	"slices"
 
 	"github.com/alecthomas/kong"
 
@@ -21,34 +22,37 @@ import (
 
 // cli is the command line. Each command is a type with a Run method, in the file of its name.
 type cli struct {
-	service.NATS `group:"NATS connection:"`
-	LogLevel     string `default:"warn" enum:"debug,info,warn,error" help:"Least level that is logged (${enum})."`
-	LogFormat    string `default:"text" enum:"text,json" help:"Form of the log (${enum})."`
-	Config       string `env:"SPOOL_CONFIG" placeholder:"FILE" help:"Configuration file (default: spool/config.toml where XDG keeps configuration)."`
+	service.NATS `group:"Connection:"`
+	LogLevel     string `group:"Connection:" default:"warn" enum:"debug,info,warn,error" help:"Least level that is logged (${enum})."`
+	LogFormat    string `group:"Connection:" default:"text" enum:"text,json" help:"Form of the log (${enum})."`
+	Config       string `group:"Connection:" env:"SPOOL_CONFIG" placeholder:"FILE" help:"Configuration file (default: spool/config.toml where XDG keeps configuration)."`
 
-	Up    upCmd    `cmd:"" group:"Run Spool:" help:"Run everything in one process on a data directory."`
-	Serve serveCmd `cmd:"" group:"Run Spool:" help:"Serve the page and the HTTP API on a NATS system."`
-	Demo  demoCmd  `cmd:"" group:"Run Spool:" help:"Show the whole pipeline on example transcripts, and check it."`
+	ShowVersion versionFlag `name:"version" help:"Say which version this is."`
 
-	Import   importCmd   `cmd:"" group:"Store and ask:" help:"Import transcripts of Claude Code, Codex and oh-my-pi."`
-	Publish  publishCmd  `cmd:"" group:"Store and ask:" help:"Publish entries from standard input, one JSON value a line."`
-	Exec     execCmd     `cmd:"" group:"Store and ask:" help:"Run a command and stream what it prints into a thread."`
-	Artifact artifactCmd `cmd:"" group:"Store and ask:" help:"Artifacts: whole outputs and files beside the entries."`
-	Blob     blobCmd     `cmd:"" group:"Store and ask:" help:"Blobs: bytes that the refs of steps name."`
-	Run      runCmd      `cmd:"" group:"Store and ask:" help:"Runs of agents, and whether they live."`
-	Prompts  promptsCmd  `cmd:"" group:"Store and ask:" help:"Questions of agents that wait for a person."`
-	Offline  offlineCmd  `cmd:"" group:"Store and ask:" help:"Entries that programs accepted while no server took them: find them, send them."`
+	Up      upCmd      `cmd:"" group:"Start:" help:"Run everything in one process on a data directory."`
+	Serve   serveCmd   `cmd:"" group:"Start:" help:"Serve the page and the HTTP API on a NATS system."`
+	Demo    demoCmd    `cmd:"" group:"Start:" help:"Show the whole pipeline on example transcripts, and check it."`
+	Import  importCmd  `cmd:"" group:"Start:" help:"Import transcripts of Claude Code, Codex and oh-my-pi."`
+	Publish publishCmd `cmd:"" group:"Start:" help:"Publish entries from standard input, one JSON value a line."`
+	Exec    execCmd    `cmd:"" group:"Start:" help:"Run a command and stream what it prints into a thread."`
 
-	Show    showCmd    `cmd:"" group:"Read and change:" help:"Read a session: who said what, what tools were asked and answered."`
-	Tail    tailCmd    `cmd:"" group:"Read and change:" help:"Follow thread items."`
-	Top     topCmd     `cmd:"" group:"Read and change:" help:"Watch the fleet: who needs you, who works, how fast."`
-	Session sessionCmd `cmd:"" group:"Read and change:" help:"Sessions."`
-	Thread  threadCmd  `cmd:"" group:"Read and change:" help:"Threads."`
-	History historyCmd `cmd:"" group:"Read and change:" help:"Prompts: what was asked for, across sessions."`
-	Export  exportCmd  `cmd:"" group:"Read and change:" help:"Write the raw entries of a thread, byte for byte as they were."`
-	Read    readCmd    `cmd:"" group:"Read and change:" help:"Read what an address leads to: an artifact, an agent's output, a blob, a thread's log."`
-	Output  outputCmd  `cmd:"" group:"Read and change:" help:"Streaming outputs of tools."`
-	Cat     catCmd     `cmd:"" group:"Read and change:" help:"Write a blob or a node."`
+	Show    showCmd    `cmd:"" group:"Read:" help:"Read a session: who said what, what tools were asked and answered."`
+	Tail    tailCmd    `cmd:"" group:"Read:" help:"Follow thread items."`
+	Top     topCmd     `cmd:"" group:"Read:" help:"Watch the fleet: who needs you, who works, how fast."`
+	History historyCmd `cmd:"" group:"Read:" help:"Prompts: what was asked for, across sessions."`
+	Export  exportCmd  `cmd:"" group:"Read:" help:"Write the raw entries of a thread, byte for byte as they were."`
+	Read    readCmd    `cmd:"" group:"Read:" help:"Read what an address leads to: an artifact, an agent's output, a blob, a thread's log."`
+	Output  outputCmd  `cmd:"" group:"Read:" help:"Streaming outputs of tools."`
+	Cat     catCmd     `cmd:"" group:"Read:" help:"Write a blob or a node."`
+
+	Session sessionCmd `cmd:"" group:"Sessions:" help:"Sessions."`
+	Thread  threadCmd  `cmd:"" group:"Sessions:" help:"Threads."`
+
+	Prompts  promptsCmd  `cmd:"" group:"Agents:" help:"Questions of agents that wait for a person."`
+	Run      runCmd      `cmd:"" group:"Agents:" help:"Runs of agents, and whether they live."`
+	Artifact artifactCmd `cmd:"" group:"Agents:" help:"Artifacts: whole outputs and files beside the entries."`
+	Blob     blobCmd     `cmd:"" group:"Agents:" help:"Blobs: bytes that the refs of steps name."`
+	Offline  offlineCmd  `cmd:"" group:"Agents:" help:"Entries that programs accepted while no server took them: find them, send them."`
 
 	Doctor    doctorCmd    `cmd:"" group:"Operate:" help:"Look for what is wrong, and say what to do."`
 	Check     checkCmd     `cmd:"" group:"Operate:" help:"Numbers against thresholds, for monitoring: exit code 0 ok, 1 warning, 2 critical, 3 unknown."`
@@ -63,10 +67,10 @@ type cli struct {
 	Dead      deadCmd      `cmd:"" group:"Operate:" help:"Events that could not be applied: read them, publish them again."`
 	Auth      authCmd      `cmd:"" group:"Operate:" help:"Tenants and their users: who may publish, read and operate on NATS."`
 
-	Bench      benchCmd      `cmd:"" group:"Also:" help:"Measure Spool beside the obvious ways, in one run."`
-	Completion completionCmd `cmd:"" group:"Also:" help:"Write a script that completes command lines in bash, zsh or fish."`
+	Bench      benchCmd      `cmd:"" group:"Develop:" help:"Measure Spool beside the obvious ways, in one run."`
+	Completion completionCmd `cmd:"" group:"Develop:" help:"Write a script that completes command lines in bash, zsh or fish."`
 	Complete   completeCmd   `cmd:"" hidden:""`
-	Version    versionCmd    `cmd:"" group:"Also:" help:"Say which version this is."`
+	Version    versionCmd    `cmd:"" group:"Develop:" help:"Say which version this is."`
 }
 
 // app is what a command works with.
@@ -86,14 +90,15 @@ func main() { os.Exit(run(os.Args[1:], os.Stdin, os.Stdout, os.Stderr)) }
 func run(args []string, in io.Reader, out, errw io.Writer) int {
 	var c cli
 	parser, err := kong.New(&c, kong.Name("spool"), kong.Writers(out, errw),
-		kong.ConfigureHelp(kong.HelpOptions{Compact: true}), kong.Resolvers(&fromFile{}), kong.Vars{"checks": checkNamesList()},
+		kong.ConfigureHelp(kong.HelpOptions{Compact: true, NoExpandSubcommands: true}), kong.Help(help), kong.Resolvers(&fromFile{}), kong.Vars{"checks": checkNamesList()},
 		kong.Description("Spool is the durable session log of agent fleets. Start with: spool demo"))
 	if err != nil {
 		return service.Exit("spool", err, errw)
 	}
-	if len(args) == 0 {
-		args = []string{"--help"}
+	if slices.Equal(args, []string{"help", "connection"}) {
+		return service.Exit("spool", helpOfConnection(out, parser.Model), errw)
 	}
+	args = asHelp(args)
 	kctx, err := parser.Parse(args)
 	if err != nil {
 		usage := service.UsageError{Err: err}

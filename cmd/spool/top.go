@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"os"
 	"slices"
+	"strings"
 	"time"
 
 	tea "charm.land/bubbletea/v2"
@@ -243,7 +244,7 @@ func (s *fleetSession) state() string {
 
 func (f *fleet) write(a *app) error {
 	t := a.table()
-	fmt.Fprintln(t, f.summary())
+	fmt.Fprintln(t, strings.Join(text.Wrap(f.summary(), t.Columns), "\n"))
 	fmt.Fprintln(t, "SESSION\tHARNESS\tSTATE\tTHREADS\tMESSAGES\tMODIFIED\tWHAT")
 	for i := range f.sessions {
 		s := &f.sessions[i]

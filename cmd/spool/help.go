@@ -1,0 +1,73 @@
+package main
+
+import (
+	"fmt"
+	"io"
+	"slices"
+
+	"github.com/alecthomas/kong"
+)
+
+// commonFlags is the group of the flags that every command takes; spool help connection shows them.
+const commonFlags = "Connection:"
+
+// asHelp makes spool, spool help and spool help COMMAND what kong knows: the flag --help.
+func asHelp(args []string) []string {
+	switch {
+	case len(args) == 0:
+		return []string{"--help"}
+	case args[0] == "help":
+		return append(slices.Clone(args[1:]), "--help")
+	}
+	return args
+}
+
+// help writes the help of a command: what it does and its own flags. Those that every command takes are in the help of the
+// connection alone.
+func help(options kong.HelpOptions, ctx *kong.Context) error {
+	for _, f := range ctx.Model.Flags {
+		if f.Group != nil && f.Group.Key == commonFlags {
+			f.Hidden = true
+			defer func() { f.Hidden = false }()
+		}
+	}
+	if err := kong.DefaultHelpPrinter(options, ctx); err != nil {
+		return err
+	}
+	_, err := fmt.Fprint(ctx.Stdout, "\nThe server is that of --nats or NATS_URL: see spool help connection\n")
+	return err
+}
+
+// helpOfConnection is spool help connection.
+func helpOfConnection(w io.Writer, model *kong.Application) error {
+	fmt.Fprint(w, "How every command reaches a NATS system, and what it logs. A flag counts more than the environment, and that more\n"+
+		"than the configuration file.\n\n")
+	for _, f := range model.Flags {
+		if f.Group == nil || f.Group.Key != commonFlags {
+			continue
+		}
+		name := "--" + f.Name
+		if f.Short != 0 {
+			name = "-" + string(f.Short) + ", " + name
+		}
+		if f.PlaceHolder != "" {
+			name += " " + f.PlaceHolder
+		}
+		if _, err := fmt.Fprintf(w, "  %-26s %s\n", name, kong.DefaultHelpValueFormatter(f.Value)); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// versionFlag says the version and ends.
+type versionFlag bool
+
+// BeforeReset is run by kong where the flag stands.
+func (versionFlag) BeforeReset(ctx *kong.Context) error {
+	err := (&versionCmd{}).Run(&app{out: ctx.Stdout})
+	if err == nil {
+		ctx.Exit(0)
+	}
+	return err
+}
