@@ -65,7 +65,7 @@ func TestSnippets(t *testing.T) {
 // TestReadme runs the marked blocks of a document one after the other, in one shell, in a home of their own. Ports are moved to
 // free ones, and commands behind a spool up wait until it is up, as a reader does.
 func TestReadme(t *testing.T) {
-	for _, file := range []string{"README.md", "docs/http.md", "docs/streams.md"} {
+	for _, file := range []string{"README.md", "docs/guide.md", "docs/http.md", "docs/streams.md"} {
 		t.Run(file, func(t *testing.T) { testDocument(t, file) })
 	}
 }
