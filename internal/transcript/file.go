@@ -72,7 +72,10 @@ func (im *Importer) file(ctx context.Context, f *file, c *claim) error {
 		}
 		err = im.pass(ctx, f, c)
 	}
-	if errors.Is(err, errOther) {
+	switch {
+	case errors.Is(err, errFormer):
+		return nil
+	case errors.Is(err, errOther):
 		err = fmt.Errorf("%s: another import writes something else to %s: import it again", f.src.Path, c.thread)
 	}
 	if err != nil {
@@ -86,86 +89,6 @@ func (im *Importer) file(ctx context.Context, f *file, c *claim) error {
 // mostRewrites is how often a file may find that its thread says something else: once for what was there before, and again
 // for what other imports make of it meanwhile.
 const mostRewrites = 3
-
-// supersede makes room for a file that was rewritten: what its thread has becomes a former generation, and the file
-// is imported under the thread's name (SPEC P6). It does not where the file is the beginning of what its thread has, or of
-// what an export of a thread of its session writes, or of a former generation and not written since one was replaced: that
-// is an old copy. A crash behind it leaves no thread of the name, and the next import makes it. Where another import superseded
-// the same lines, the file goes on with what that one has published by now.
-func (im *Importer) supersede(ctx context.Context, f *file, c *claim) (goOn bool, err error) {
-	begins, more, at, err := im.begins(ctx, f, c)
-	if err != nil {
-		return false, err
-	}
-	if begins {
-		f.held(c.thread, more)
-		c.files = append(c.files, f)
-		return false, nil
-	}
-	if err := im.settle(ctx, c); err != nil {
-		return false, err
-	}
-	if held, err := im.isHeld(ctx, f, c); err != nil || held {
-		return false, err
-	}
-	beside, err := im.stored.Beside(ctx, c.thread)
-	if err != nil {
-		return false, err
-	}
-	var old events.Thread
-	var replaced int64
-	for t, head := range beside {
-		if !events.HasFormer(c.thread, t) {
-			continue
-		}
-		replaced = max(replaced, head.Updated)
-		begins, _, _, err := im.begins(ctx, f, &claim{thread: t, head: head})
-		if err != nil {
-			return false, err
-		}
-		if begins {
-			old = t
-		}
-	}
-	if old.Name != "" && !c.replaced && f.src.Modified().UnixMilli() <= replaced {
-		f.res.begin(&claim{thread: old})
-		f.warn(fmt.Sprintf("it is what %s was before it was rewritten: that is in %s, and nothing was added", c.thread, old))
-		return false, nil
-	}
-	was, err := im.stored.Retire(ctx, c.thread, c.head)
-	if err != nil {
-		if now, look := im.stored.Thread(ctx, c.thread); look == nil && now.Applied > c.head.Applied { // the file is held against that
-			return true, im.lookAgain(ctx, f, c)
-		}
-		return false, fmt.Errorf("%s: it was rewritten from byte %d on, and %s cannot be kept as it was: %w", f.src.Path, at, c.thread, err)
-	}
-	f.warn(fmt.Sprintf("it was rewritten from byte %d on: %s is what it says now, and what it said before is in %s", at, c.thread, was))
-	f.res.Former = was.Name
-	for _, earlier := range c.files {
-		earlier.res.moved(was)
-	}
-	if c.exported { // the file is all that the thread has from here on
-		c.producer = producer(f.id)
-	}
-	c.replaced = true
-	return true, im.lookAgain(ctx, f, c)
-}
-
-// lookAgain makes a claim one of what is in its thread by now: nothing, or what other imports have put there.
-func (im *Importer) lookAgain(ctx context.Context, f *file, c *claim) error {
-	now, err := im.look(ctx, f.id, c.thread)
-	switch {
-	case err != nil:
-		return fmt.Errorf("read where %s is: %w", c.thread, err)
-	case now.producer == "":
-		return fmt.Errorf("%s: %s is another program's by now: import it again", f.src.Path, c.thread)
-	case len(now.head.Producers) == 0:
-		now.producer = c.producer
-	}
-	now.replaced = c.replaced
-	*c = *now
-	return nil
-}
 
 // settle returns when a thread has what this import published to it, and learns where it is then.
 func (im *Importer) settle(ctx context.Context, c *claim) (err error) {
@@ -214,6 +137,7 @@ type pass struct {
 
 	applied  uint64 // what the thread has, when the pass begins
 	met      bool   // the line that it has last stands where it stood
+	asked    bool   // whether the file is a former generation
 	batch    []*events.Event
 	bytes    int   // in batch
 	lines    int   // not in the progress yet
@@ -305,6 +229,9 @@ func (p *pass) take(ctx context.Context, r record) error {
 	p.count(r, seq <= p.applied)
 	if seq <= p.applied {
 		return nil
+	}
+	if err := p.refuseFormer(ctx); err != nil {
+		return err
 	}
 	e := &events.Event{Kind: events.KindEntry, Dialect: p.f.id.Dialect, Seq: seq, Time: p.at, Body: r.body}
 	if err := p.im.fetch(ctx, p.f, r); err != nil {

@@ -73,10 +73,15 @@ func (im *Importer) isHeld(ctx context.Context, f *file, c *claim) (bool, error)
 	} else {
 		f.held(by.thread, by.more)
 	}
+	return true, f.countHad()
+}
+
+// countHad counts the lines of a file that is in a thread already.
+func (f *file) countHad() error {
 	p := pass{f: f}
 	for r, err := range f.src.records() {
 		if err != nil {
-			return true, err
+			return err
 		}
 		if r.torn {
 			break
@@ -87,7 +92,7 @@ func (im *Importer) isHeld(ctx context.Context, f *file, c *claim) (bool, error)
 			f.res.Bytes++
 		}
 	}
-	return true, nil
+	return nil
 }
 
 // held notes that a thread has all of the file.

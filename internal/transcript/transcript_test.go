@@ -186,7 +186,7 @@ func TestCopyAddsNothing(t *testing.T) {
 // generations of it, and each result says where its file is. What is behind the last complete line is the newest one's.
 func TestFilesThatPart(t *testing.T) {
 	dir, written := t.TempDir(), time.Now().Add(-time.Minute)
-	for _, name := range slices.Sorted(maps.Keys(shapes)) { // the last one is no beginning of another, which would go on behind it
+	for _, name := range slices.Sorted(maps.Keys(shapes)) {
 		if !strings.Contains(name, "torn") {
 			path := filepath.Join(dir, name+".jsonl")
 			write(t, path, shapes[name])
