@@ -28,6 +28,8 @@ func TestDeployed(t *testing.T) {
 			runs = yamlCommands(text)
 		case ".service":
 			runs = unitCommands(text)
+		case ".plist":
+			runs = plistCommands(text)
 		case ".timer":
 			checkTimer(t, file, text)
 			continue
@@ -93,6 +95,21 @@ func unitCommands(text string) (runs [][]string) {
 	return runs
 }
 
+var plistWord = regexp.MustCompile(`<string>([^<]*)</string>`)
+
+func plistCommands(text string) (runs [][]string) {
+	_, text, _ = strings.Cut(text, "<key>ProgramArguments</key>")
+	text, _, _ = strings.Cut(text, "</array>")
+	var words []string
+	for _, m := range plistWord.FindAllStringSubmatch(text, -1) {
+		words = append(words, strings.TrimPrefix(m[1], "/usr/local/bin/"))
+	}
+	if len(words) == 0 {
+		return nil
+	}
+	return [][]string{words}
+}
+
 // checkYAML looks for what breaks a file most often: tabs, odd indents, brackets that stay open; and, in a manifest, for what
 // each document needs.
 func checkYAML(t *testing.T, file, text string) {
@@ -148,7 +165,7 @@ func checkRun(t *testing.T, file string, run []string) {
 	t.Helper()
 	ask := []string{run[0]}
 	for _, w := range run[1:] {
-		if run[0] == "spool" && slices.Contains([]string{"up", "serve", "backup", "check"}, w) {
+		if run[0] == "spool" && slices.Contains([]string{"up", "serve", "backup", "check", "watch"}, w) {
 			ask = append(ask, w)
 		}
 	}

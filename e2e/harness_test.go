@@ -13,18 +13,22 @@ import (
 
 // harness writes a transcript that grows, as an agent's does.
 type harness struct {
-	file  string
-	lines int
-	line  func(n int) string
+	file   string
+	thread string
+	lines  int
+	line   func(n int) string
 }
 
 // harnesses are one of each kind. Their lines are alike but for a number, and some are large, so that batches differ.
 func harnesses(t *testing.T, dir string) []*harness {
 	t.Helper()
 	all := []*harness{
-		{file: "claude/projects/-home-e2e/7b3e1c52-0000-4f61-8a20-5c1de0f4a9b3.jsonl", line: claudeLine},
-		{file: "codex/sessions/2026/11/20/rollout-2026-11-20T09-15-00-019aa0c4-5be0-7c31-9f42-6d0e8b7a2c15.jsonl", line: codexLine},
-		{file: "omp/sessions/--home-e2e--/2026-11-20T09-30-00-000Z_019aa0d2-1780-7f03-b6c1-2e94d0a7f358.jsonl", line: ompLine},
+		{file: "claude/projects/-home-e2e/7b3e1c52-0000-4f61-8a20-5c1de0f4a9b3.jsonl", line: claudeLine,
+			thread: "7b3e1c52-0000-4f61-8a20-5c1de0f4a9b3/main"},
+		{file: "codex/sessions/2026/11/20/rollout-2026-11-20T09-15-00-019aa0c4-5be0-7c31-9f42-6d0e8b7a2c15.jsonl", line: codexLine,
+			thread: "019aa0c4-5be0-7c31-9f42-6d0e8b7a2c15/main"},
+		{file: "omp/sessions/--home-e2e--/2026-11-20T09-30-00-000Z_019aa0d2-1780-7f03-b6c1-2e94d0a7f358.jsonl", line: ompLine,
+			thread: "019aa0d2-1780-7f03-b6c1-2e94d0a7f358/main"},
 	}
 	for _, h := range all {
 		h.file = filepath.Join(dir, h.file)
@@ -47,6 +51,14 @@ func (h *harness) grow(t *testing.T, lines int, open bool) {
 		h.lines++
 	}
 	must.Get(f.WriteString(b.String()))(t)
+}
+
+// finish gives the last line its newline.
+func (h *harness) finish(t *testing.T) {
+	t.Helper()
+	f := must.Get(os.OpenFile(h.file, os.O_APPEND|os.O_WRONLY, 0))(t)
+	defer f.Close()
+	must.Get(f.WriteString("\n"))(t)
 }
 
 func stamp(n int) string {

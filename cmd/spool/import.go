@@ -20,7 +20,7 @@ import (
 )
 
 type importCmd struct {
-	Paths   []string `arg:"" name:"path" help:"Transcript files, and directories that are searched for *.jsonl, *.jsonl.zst and *.jsonl.gz: ~/.claude/projects, ~/.codex/sessions, ~/.omp/agent."`
+	Paths   []string `arg:"" optional:"" name:"path" help:"Transcript files, and directories that are searched for *.jsonl, *.jsonl.zst and *.jsonl.gz (default: where Claude Code, Codex and oh-my-pi keep theirs)."`
 	Dialect string   `placeholder:"D" help:"What the files are, when that cannot be told from them: claude, codex, item, omp, raw or step."`
 	NoWait  bool     `help:"Return when everything is stored; do not wait until it is in its threads."`
 	UserID  string   `name:"user-id" placeholder:"U" help:"user_id stamped on the items."`
@@ -30,6 +30,12 @@ type importCmd struct {
 func (c *importCmd) Run(a *app) error {
 	if _, ok := dialect.Lookup(c.Dialect); c.Dialect != "" && !ok {
 		return service.UsageError{Err: fmt.Errorf("--dialect %q: use one of %s", c.Dialect, strings.Join(dialect.Names(), ", "))}
+	}
+	if len(c.Paths) == 0 {
+		var err error
+		if c.Paths, err = placesThere(); err != nil {
+			return err
+		}
 	}
 	sources, err := transcript.Find(disk{}, c.Paths...)
 	if len(sources) == 0 {

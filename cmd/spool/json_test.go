@@ -230,7 +230,7 @@ var withJSON = []string{
 	"thread ls", "thread show talk", "thread log talk", "thread diff talk side", "thread verify",
 	"history recent", "history search needle", "prompts ls", "output ls",
 	"run ls --all", "run start talk --id r2", "run renew talk r2", "run end talk r2",
-	"artifact ls", "artifact put talk", "blob put", "import %talk.jsonl",
+	"artifact ls", "artifact put talk", "blob put", "import %talk.jsonl", "watch --once %more.jsonl",
 	"tail --all -T", "show talk", "top --once", "dead ls", "du", "doctor", "version", "offline ls %", "offline send %",
 	"fsck", "fsck --events", "scrub --once", "backup %", "backup ls %", "auth ls %",
 	"gc run", "gc run --plan %plan.json", "gc apply %plan.json", "gc explain node:sha256:" + "0000000000000000000000000000000000000000000000000000000000000000",
@@ -253,6 +253,8 @@ func TestJSONNames(t *testing.T) {
 	w := newJSONWorld(t)
 	dir := t.TempDir()
 	must.Do(t, os.WriteFile(filepath.Join(dir, "talk.jsonl"), []byte(here(t)), 0o600))
+	more := strings.ReplaceAll(here(t), `"id":"talk"`, `"id":"more"`)
+	must.Do(t, os.WriteFile(filepath.Join(dir, "more.jsonl"), []byte(more), 0o600))
 	for _, args := range [][]string{{"auth", "init", filepath.Join(dir, "auth")}, {"auth", "tenant", "add", filepath.Join(dir, "auth"), "acme"}} {
 		w.run(args...)
 	}

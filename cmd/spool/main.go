@@ -33,6 +33,7 @@ type cli struct {
 	Serve   serveCmd   `cmd:"" group:"Start:" help:"Serve the page and the HTTP API on a NATS system."`
 	Demo    demoCmd    `cmd:"" group:"Start:" help:"Show the whole pipeline on example transcripts, and check it."`
 	Import  importCmd  `cmd:"" group:"Start:" help:"Import transcripts of Claude Code, Codex and oh-my-pi."`
+	Watch   watchCmd   `cmd:"" group:"Start:" help:"Import transcripts as they are written, for as long as it runs."`
 	Publish publishCmd `cmd:"" group:"Start:" help:"Publish entries from standard input, one JSON value a line."`
 	Exec    execCmd    `cmd:"" group:"Start:" help:"Run a command and stream what it prints into a thread."`
 

@@ -91,6 +91,7 @@ var rules = []rule{
 	{adapt, []string{"internal/sessionstore"}, slices.Concat(layer0, shared, []string{"internal/natsio", "internal/artifactstore"}), []string{any_}},
 	{adapt, []string{"internal/offline"}, slices.Concat(layer0, []string{"internal/record"}), []string{ulid}},
 	{adapt, []string{"internal/reload"}, nil, nil},
+	{adapt, []string{"internal/watch"}, nil, []string{"github.com/fsnotify/fsnotify"}},
 	{adapt, []string{"internal/access"}, []string{"internal/reload"}, nil},
 	{adapt, []string{"pkg/client"}, // a client knows what an event will do (internal/apply), not who does it
 		slices.Concat(layer0, without(layer1, "internal/persist"), []string{
@@ -128,7 +129,7 @@ var rules = []rule{
 	{wire, []string{"cmd/...", "examples/...", "internal/demo"},
 		slices.Concat(layer0, layer1, []string{
 			"internal/access", "internal/backup", "internal/natsio", "internal/natsadmin", "internal/artifactstore", "internal/history",
-			"internal/interchange", "internal/offline", "internal/view",
+			"internal/interchange", "internal/offline", "internal/view", "internal/watch",
 			"internal/httpapi", "internal/dstreams", "internal/web", "internal/embedded", "internal/service", "internal/bench", "internal/demo",
 			"pkg/client", "examples/...",
 		}), []string{any_}},

@@ -1,0 +1,84 @@
+package e2e_test
+
+import (
+	"fmt"
+	"math/rand/v2"
+	"os"
+	"path/filepath"
+	"testing"
+	"time"
+
+	"spool/e2e/internal/proc"
+	"spool/internal/must"
+)
+
+// TestWatchKilled appends to transcripts while spool up and spool watch are killed again and again. In the end every
+// line is there once, in order, and nothing but spool watch has imported any.
+func TestWatchKilled(t *testing.T) {
+	t.Parallel()
+	seed := uint64(time.Now().UnixNano())
+	t.Logf("seed %d", seed)
+	random := rand.New(rand.NewPCG(seed, 0))
+	w := newWorld(t)
+	dir := filepath.Join(w.home, "transcripts")
+	agents := harnesses(t, dir)
+	watch := func() *proc.Process { return w.start(w.command("spool", "watch", dir)) }
+	up, watching := w.up(), watch()
+	for round := range 6 {
+		for range 8 {
+			for i, a := range agents {
+				a.grow(t, 1+random.IntN(60), i == round%3)
+			}
+			time.Sleep(time.Duration(random.Int64N(int64(60 * time.Millisecond)))) // the moments of writes and kills are the test's input
+			for i, a := range agents {
+				if i == round%3 {
+					a.finish(t)
+				}
+			}
+		}
+		if round%2 == 0 {
+			watching.Kill()
+			agents[0].grow(t, 5, false)
+			watching = watch()
+		}
+		if round%3 != 1 {
+			up.Kill()
+			agents[1].grow(t, 5, false)
+			up = w.up()
+		}
+	}
+	for i, a := range agents {
+		a.grow(t, 3, i == 2)
+	}
+	proc.Eventually(t, "all lines in their threads", func() error {
+		threads := w.threads()
+		for _, a := range agents {
+			if n := threads[a.thread].Entries; n < int64(a.lines) {
+				return fmt.Errorf("%s has %d entries of %d", a.thread, n, a.lines)
+			}
+		}
+		return nil
+	})
+	proc.Eventually(t, "the last line, which has no newline", func() error {
+		got := w.run("spool", "export", agents[2].thread)
+		if want := string(must.Get(os.ReadFile(agents[2].file))(t)); got != want {
+			return fmt.Errorf("export has %d bytes, want %d", len(got), len(want))
+		}
+		return nil
+	})
+	agents[0].grow(t, 2, false)
+	must.Same(t, watching.Stop(), 0, "spool watch after SIGTERM: exit code %d, want %d")
+	w.checkItems()
+	files := w.imports(dir)
+	must.Same(t, len(w.threads()), len(agents), "%d threads, want %d")
+	for _, f := range files {
+		must.Same(t, f.Published, 0, "an import of %s behind the watch publishes %d lines, want %d", f.File)
+		w.checkExport(f)
+	}
+	w.checkNoDead(w.dial())
+	w.run("spool", "watch", "--once", dir)
+	must.Same(t, up.Stop(), 0, "spool up after SIGTERM: exit code %d, want %d")
+	if _, _, code := w.try("", "spool", "watch", "--once", dir); code == 0 {
+		t.Error("spool watch --once without Spool: exit code 0")
+	}
+}
