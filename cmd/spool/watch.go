@@ -183,7 +183,7 @@ func (w *watchedInto) captured(c watch.Change, f *transcript.FileResult) {
 	if f.Former != "" {
 		said += ", rewritten: what it said before is " + f.Former
 	}
-	if _, err := fmt.Fprintf(w.out, "%s %s\n", said, printable(shorten(c.Path))); err != nil && w.err == nil {
+	if _, err := fmt.Fprintf(w.out, "%s %s\n", said, text.Printable(shorten(c.Path))); err != nil && w.err == nil {
 		w.err = err
 	}
 }
