@@ -11,8 +11,8 @@ import (
 // An entry whose sequence a head knows is a repeat if it says what the entry says that has the sequence. Otherwise its
 // producer gave the sequence out twice, and the second entry, which was acknowledged, goes to the dead letters. So does
 // what comes behind a later epoch of its producer, and is new: whoever sent it was not told that it is replaced. No
-// head has a digest of what it has seen: EVENTS is read back, from the beginning of the thread's life, if it pays and
-// is there. Where it does not tell, the event is taken for a repeat, and fsck names it. So it is with operations, and
+// head has a digest of what it has seen: EVENTS is read back, from the beginning of the thread's life, as far as it
+// is there. Where it is not, the event is taken for a repeat, and fsck names it. So it is with operations, and
 // with pieces of another output.
 
 // repeated is the verdict over an event whose sequence a head knows.
@@ -65,7 +65,7 @@ func (d *draft) reused(ctx context.Context, h *threads.Head, last uint64) (Verdi
 // lateForgotten is the verdict over an event whose sequence a head counts as seen, and that nothing in the thread's life had. It is new, and
 // late in a gap that the head has forgotten, if nothing of its session had it since.
 func (d *draft) lateForgotten(ctx context.Context, h *threads.Head) (Verdict, error) {
-	given, err := d.session(ctx, h, d.e.At)
+	given, err := d.session(ctx, h, d.e.Event.Seq, d.e.At)
 	if err != nil || given == nil || given.Names(d.e.Event.Seq, d.e.At) || d.op.Op == events.OpTail {
 		return Verdict{Is: Repeated}, err
 	}
@@ -85,16 +85,29 @@ func (d *draft) fenced(ctx context.Context, h *threads.Head, _ uint64) (Verdict,
 		return Verdict{Is: Repeated}, err
 	}
 	again, err := d.before(ctx, given)
-	switch {
-	case err != nil, again:
+	if err != nil || again {
 		return Verdict{Is: Repeated}, err
-	case d.e.Prev != 0 && !given.names(d.e.Prev, d.e.At+1): // its producer was told
+	}
+	superseded, err := d.linkedToNothing(ctx, h)
+	switch {
+	case err != nil:
+		return Verdict{}, err
+	case superseded: // its producer was told
 		return Verdict{Is: Superseded}, nil
 	case d.e.Bad != nil:
 		return Refused(d.e.Bad), nil
 	}
 	return Refused(fmt.Errorf("%w: event %d of epoch %d of the producer %s",
 		ErrFenced, seq, d.e.Epoch, d.e.Producer)), nil
+}
+
+// linkedToNothing reports whether an event is linked to one that was never stored.
+func (d *draft) linkedToNothing(ctx context.Context, h *threads.Head) (bool, error) {
+	if d.e.Prev == 0 {
+		return false, nil
+	}
+	given, err := d.givenTo(ctx, h, d.e.Prev, nil, d.e.At+1)
+	return given.own != nil && !given.names(d.e.Prev, d.e.At+1), err
 }
 
 // given is what the producer of an event gave its sequences to: under the name of the thread in its life, and, where that has not the
@@ -105,19 +118,24 @@ func (g given) names(seq, at uint64) bool {
 	return g.own != nil && g.own.Names(seq, at) || g.all != nil && g.all.Names(seq, at)
 }
 
-func (d *draft) given(ctx context.Context, h *threads.Head, before uint64) (g given, err error) {
-	g.own, err = d.w.Given(ctx, d.st.Key, d.e.Producer, d.e.Epoch, d.lives(h), before)
-	if err != nil || g.own == nil || g.own.Before(d.e.Event.Seq, d.e.came(), d.e.At) {
+func (d *draft) given(ctx context.Context, h *threads.Head, before uint64) (given, error) {
+	is := d.e.came()
+	return d.givenTo(ctx, h, d.e.Event.Seq, &is, before)
+}
+
+func (d *draft) givenTo(ctx context.Context, h *threads.Head, seq uint64, is *events.Digest, before uint64) (g given, err error) {
+	g.own, err = d.w.Given(ctx, d.st.Key, d.e.Producer, d.e.Epoch, seq, is, d.lives(h), before)
+	if err != nil || g.own == nil || is != nil && g.own.Before(seq, *is, d.e.At) {
 		return g, err
 	}
-	g.all, err = d.session(ctx, h, before)
+	g.all, err = d.session(ctx, h, seq, before)
 	return g, err
 }
 
-// session is what the producer of an event gave its sequences to in all threads of the session, since a thread began.
-func (d *draft) session(ctx context.Context, h *threads.Head, before uint64) (*events.Given, error) {
+// session is what the producer of an event gave a sequence to in all threads of the session, since a thread began.
+func (d *draft) session(ctx context.Context, h *threads.Head, seq, before uint64) (*events.Given, error) {
 	all := events.Thread{Session: d.st.Key.Session, Name: events.EveryThread}
-	return d.w.Given(ctx, all, d.e.Producer, d.e.Epoch, max(h.Began, d.begins()), before)
+	return d.w.Given(ctx, all, d.e.Producer, d.e.Epoch, seq, nil, max(h.Began, d.begins()), before)
 }
 
 // before reports whether the event's sequence was given to the same before: to this thread, under any name that it had. What came under

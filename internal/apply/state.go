@@ -39,9 +39,10 @@ type World interface {
 	// Past reads what EVENTS holds of one producer's events in a thread, in one epoch, from a sequence up to and without
 	// another one. What was acknowledged is not missing.
 	Past(ctx context.Context, t events.Thread, producer string, epoch, from, before uint64) (events.Past, error)
-	// Given says what a producer gave its sequences to, by what EVENTS holds of the thread, or of events.EveryThread of its session, from a sequence up to and without
-	// another one. nil: EVENTS does not hold it, or it would cost too much to read all of that.
-	Given(ctx context.Context, t events.Thread, producer string, epoch, from, before uint64) (*events.Given, error)
+	// Given says what a producer gave a sequence to, by what EVENTS holds of the thread, or of events.EveryThread of its session, from a
+	// place up to and without another one; where it is asked whether that was something, not more than that. nil: EVENTS does not hold it.
+	Given(ctx context.Context, t events.Thread, producer string, epoch, seq uint64, is *events.Digest, from, before uint64) (
+		*events.Given, error)
 	// Sent reports whether a producer gave a sequence to something there, as far as it pays to read that.
 	Sent(ctx context.Context, t events.Thread, producer string, epoch, seq uint64, is events.Digest, from, before uint64) (
 		bool, error)

@@ -122,7 +122,9 @@ func (m *memory) Past(_ context.Context, t events.Thread, producer string, epoch
 	return past, m.asked()
 }
 
-func (m *memory) Given(ctx context.Context, t events.Thread, producer string, epoch, from, before uint64) (*events.Given, error) {
+func (m *memory) Given(
+	ctx context.Context, t events.Thread, producer string, epoch, _ uint64, _ *events.Digest, from, before uint64,
+) (*events.Given, error) {
 	past, err := m.Past(ctx, t, producer, epoch, from, before)
 	g := &events.Given{}
 	for _, l := range past.Links {
@@ -134,7 +136,7 @@ func (m *memory) Given(ctx context.Context, t events.Thread, producer string, ep
 func (m *memory) Sent(
 	ctx context.Context, t events.Thread, producer string, epoch, seq uint64, is events.Digest, from, before uint64,
 ) (bool, error) {
-	g, err := m.Given(ctx, t, producer, epoch, from, before)
+	g, err := m.Given(ctx, t, producer, epoch, seq, &is, from, before)
 	return g.Before(seq, is, before), err
 }
 

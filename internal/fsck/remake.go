@@ -294,7 +294,9 @@ func (r *remaker) Past(context.Context, events.Thread, string, uint64, uint64, u
 }
 
 // Given implements apply.World.
-func (r *remaker) Given(context.Context, events.Thread, string, uint64, uint64, uint64) (*events.Given, error) {
+func (r *remaker) Given(
+	context.Context, events.Thread, string, uint64, uint64, *events.Digest, uint64, uint64,
+) (*events.Given, error) {
 	return nil, errUnasked
 }
 

@@ -31,7 +31,8 @@ func (es Events) ThreadEvents(ctx context.Context, t events.Thread) ([]record.St
 }
 
 // Past reads from the leader what EVENTS holds of one producer's events in a thread, in one epoch, from a sequence up to and without
-// another one: no more than most bytes of the thread, in which a message counts 4 KiB at least; 0: all.
+// another one: no more than most bytes of the thread, in which a message counts 4 KiB at least; 0: all. Past.Before says
+// how far.
 func (es Events) Past(
 	ctx context.Context, t events.Thread, producer string, epoch, from, before uint64, most int,
 ) (past events.Past, err error) {
@@ -40,15 +41,25 @@ func (es Events) Past(
 		return past, fmt.Errorf("read past events of %s: %w", t, WrapErr(err))
 	}
 	seq := max(from, 1)
-	if most == 0 && before > seq+fewPast {
-		seq, err = es.replay(ctx, s, t, seq, before, func(m jetstream.Msg, at uint64) {
+	enough := func(size int) bool {
+		past.Bytes += max(size, 4<<10)
+		return most > 0 && past.Bytes >= most
+	}
+	past.Before = before
+	if (most == 0 || most > fewBytes) && before > seq+fewPast {
+		seq, err = es.replay(ctx, s, t, seq, before, func(m jetstream.Msg, at uint64) error {
 			past.Add(m.Subject(), m.Data(), at, producer, epoch)
+			if enough(len(m.Data())) {
+				past.Before = at + 1
+				return errBehind
+			}
+			return nil
 		})
 		if err != nil {
 			return past, fmt.Errorf("read past events of %s: %w", t, WrapErr(err))
 		}
 	}
-	for past.Before = before; seq < before; seq++ {
+	for ; seq < past.Before; seq++ {
 		m, err := s.GetMsg(ctx, seq, jetstream.WithGetMsgSubject(events.StoredFilter(t)))
 		if errors.Is(err, jetstream.ErrMsgNotFound) {
 			break
@@ -60,9 +71,8 @@ func (es Events) Past(
 			break
 		}
 		past.Add(m.Subject, m.Data, seq, producer, epoch)
-		if past.Bytes += max(len(m.Data), 4<<10); most > 0 && past.Bytes >= most {
+		if enough(len(m.Data)) {
 			past.Before = seq + 1
-			break
 		}
 	}
 	// What was trimmed while it was read is not there either: the beginning is looked at last.
@@ -74,15 +84,18 @@ func (es Events) Past(
 	return past, nil
 }
 
-// fewPast is how many sequences are read message by message: a consumer reads many faster, and has to be made.
-const fewPast = 1 << 7
+// What is read message by message at most: a consumer reads many faster, and has to be made.
+const (
+	fewPast  = 1 << 7 // sequences
+	fewBytes = 4 << 20
+)
 
 var errBehind = errors.New("behind what was asked for")
 
 // replay gives the events of a thread to f, from a sequence up to and without another one, as far as the consumer's copy of the
 // stream has them, and says where it ended.
 func (es Events) replay(
-	ctx context.Context, s jetstream.Stream, t events.Thread, from, before uint64, f func(jetstream.Msg, uint64),
+	ctx context.Context, s jetstream.Stream, t events.Thread, from, before uint64, f func(jetstream.Msg, uint64) error,
 ) (uint64, error) {
 	cons, err := s.OrderedConsumer(ctx, jetstream.OrderedConsumerConfig{
 		FilterSubjects: []string{events.StoredFilter(t)}, DeliverPolicy: jetstream.DeliverByStartSequencePolicy, OptStartSeq: from,
@@ -96,9 +109,8 @@ func (es Events) replay(
 		if at >= before {
 			return errBehind
 		}
-		f(m, at)
 		from = at + 1
-		return nil
+		return f(m, at)
 	})
 	if errors.Is(err, errBehind) {
 		return before, nil

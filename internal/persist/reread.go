@@ -25,38 +25,79 @@ type rereadOf struct {
 type stretch struct {
 	given  events.Given
 	former *stretch // what EVENTS holds before it; nil: nothing is linked to that
+	recent *stretch // its end, that is looked at before all of it is read
 	before uint64
 	bytes  int
-	over   bool // it begins behind its beginning, or is too long to be read
+	over   bool // it begins behind its beginning; of the last ones: they are too many to be read
 }
 
 // len is how much is remembered of it.
 func (s *stretch) len() int {
 	n := 1 + s.given.Len()
-	if s.former != nil {
-		n += s.former.given.Len()
+	for _, of := range []*stretch{s.former, s.recent} {
+		if of != nil {
+			n += of.given.Len()
+		}
 	}
 	return n
 }
 
-// What is read and remembered at most: of a stretch, and of all.
+// What is read at once, and remembered at most: of a stretch, and of all.
 const (
-	mostReread  = 4 << 20
-	mostGiven   = 1 << 14
+	fewBytes    = 4 << 20
+	manyBytes   = 64 << 20
+	mostGiven   = 1 << 14 // what sequences were given to; of a stretch that has more, as many sequences are told apart
 	mostRereads = 1 << 18
 	lastReread  = 1 << 12 // sequences of EVENTS before an event, in which its producer may have sent the same before
 )
 
-// Given implements apply.World.
+// Given implements apply.World. What is sent again was sent a moment ago, or comes again from its beginning on: where it is much, its end
+// is looked at first, and then as much from its beginning on as it takes to find the event.
 func (w world) Given(
-	ctx context.Context, t events.Thread, producer string, epoch, from, before uint64,
+	ctx context.Context, t events.Thread, producer string, epoch, seq uint64, is *events.Digest, from, before uint64,
 ) (*events.Given, error) {
 	of := rereadOf{t, producer, epoch, max(from, 1)}
 	s := w.l.rereads.stretch(of, of.from)
-	if err := w.extend(ctx, of, s, before); err != nil || s.over {
-		return nil, err
+	n := s.len()
+	defer func() { w.l.rereads.n += s.len() - n }()
+	narrow := func() {
+		*s = stretch{former: s.former, recent: s.recent, before: of.from, bytes: s.bytes, given: events.GivenAround(seq, mostGiven)}
+	}
+	if !s.given.Tells(seq) {
+		narrow()
+	}
+	for !s.over && s.before < before && !(is != nil && s.given.Before(seq, *is, before)) {
+		most := fewBytes - s.bytes
+		if most <= 0 {
+			most = manyBytes
+			if is != nil {
+				if recent, err := w.recent(ctx, of, s, before); err != nil || recent.Before(seq, *is, before) {
+					return recent, err
+				}
+			}
+		}
+		if err := w.extend(ctx, of, s, before, most); err != nil {
+			return nil, err
+		}
+		if s.given.All() && s.given.Len() > mostGiven {
+			narrow()
+		}
+	}
+	if s.over {
+		return nil, nil
 	}
 	return &s.given, nil
+}
+
+// recent is what the end of a stretch says by itself.
+func (w world) recent(ctx context.Context, of rereadOf, s *stretch, before uint64) (*events.Given, error) {
+	if s.recent == nil {
+		s.recent = &stretch{}
+	}
+	from := max(of.from, before-min(before, lastReread))
+	of.from = 1
+	err := w.last(ctx, of, s.recent, from, before)
+	return &s.recent.given, err
 }
 
 // Sent implements apply.World.
@@ -66,12 +107,26 @@ func (w world) Sent(
 	of := rereadOf{thread: t, producer: producer, epoch: epoch}
 	from = max(from, before-min(before, lastReread))
 	s := w.l.rereads.stretch(of, from)
-	if s.over || s.before < from {
-		w.l.rereads.n -= s.given.Len()
-		*s = stretch{before: max(from, s.before), given: events.Given{Tail: true}}
-	}
-	err := w.extend(ctx, of, s, before)
+	n := s.len()
+	err := w.last(ctx, of, s, from, before)
+	w.l.rereads.n += s.len() - n
 	return s.given.Before(seq, is, before), err
+}
+
+// last reads what is missing of the last events before a place, if they are few.
+func (w world) last(ctx context.Context, of rereadOf, s *stretch, from, before uint64) error {
+	if s.over || s.before < from {
+		*s = stretch{before: max(from, s.before), given: events.Given{Tail: of.from == 0}}
+	}
+	if s.before >= before {
+		return nil
+	}
+	err := w.extend(ctx, of, s, before, fewBytes-s.bytes)
+	s.over = s.over || err == nil && s.before < before || s.bytes >= fewBytes || s.given.Len() > mostGiven
+	if err == nil {
+		s.before = before
+	}
+	return err
 }
 
 // stretch gives the one that is remembered, or a new one.
@@ -92,16 +147,12 @@ func (r *rereads) stretch(of rereadOf, from uint64) *stretch {
 	return s
 }
 
-// extend reads what is missing of a stretch, as far as it pays.
-func (w world) extend(ctx context.Context, of rereadOf, s *stretch, before uint64) error {
-	if s.over || s.before >= before {
-		return nil
-	}
-	past, err := w.past(ctx, of.thread, of.producer, of.epoch, s.before, before, mostReread-s.bytes)
+// extend reads what is missing of a stretch: most bytes of it.
+func (w world) extend(ctx context.Context, of rereadOf, s *stretch, before uint64, most int) error {
+	past, err := w.past(ctx, of.thread, of.producer, of.epoch, s.before, before, most)
 	if err != nil {
 		return err
 	}
-	n := s.given.Len()
 	for _, l := range past.Links {
 		if s.given.Add(l) || of.from <= 1 {
 			continue
@@ -112,13 +163,9 @@ func (w world) extend(ctx context.Context, of rereadOf, s *stretch, before uint6
 			s.given.Take(l)
 		}
 	}
+	s.over = past.From > s.before
 	s.bytes += past.Bytes
-	s.over = past.From > s.before || past.Before < before || s.given.Len() > mostGiven || s.bytes >= mostReread
-	s.before = before
-	if s.over && of.from > 0 {
-		s.given = events.Given{}
-	}
-	w.l.rereads.n += s.given.Len() - n
+	s.before = past.Before
 	return nil
 }
 
@@ -126,12 +173,14 @@ func (w world) extend(ctx context.Context, of rereadOf, s *stretch, before uint6
 // or may have been.
 func (w world) stoodBefore(ctx context.Context, of rereadOf, s *stretch, prev uint64) (bool, error) {
 	if s.former == nil {
-		s.former = &stretch{before: 1}
+		s.former = &stretch{before: 1, given: events.GivenAround(0, 0)}
 	}
 	begin := of.from
 	of.from = 1
-	if err := w.extend(ctx, of, s.former, begin); err != nil {
-		return false, err
+	for !s.former.over && s.former.before < begin {
+		if err := w.extend(ctx, of, s.former, begin, manyBytes); err != nil {
+			return false, err
+		}
 	}
-	return s.former.over || s.former.given.Names(prev, begin), nil
+	return s.former.over || s.former.given.Stood(prev), nil
 }

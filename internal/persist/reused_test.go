@@ -165,37 +165,6 @@ func TestReusedByASecondRun(t *testing.T) {
 	}
 }
 
-// The first entry of a sequence is found however far away it is, and not judged where too much was published to its thread.
-func TestReusedLongAgo(t *testing.T) {
-	r := newRig(t)
-	id, much := thread(0), thread(1)
-	p, looks := r.looking(func(_ *persist.Deps, c *persist.Config) { c.BatchEvents = 500 })
-	other := func(to events.Thread, n int) {
-		for range n {
-			r.store(&events.Event{Producer: "q", Seq: 1, Kind: events.KindEntry, Dialect: "omp", Thread: to,
-				Body: message("e00000", "user", 10)})
-		}
-	}
-	r.entry(id, 1, 0)
-	r.entry(id, 2, 1)
-	r.entry(much, 1, 0)
-	other(thread(2), 4200)
-	r.entry(id, 3, 2)
-	other(much, 1100)
-	r.entry(much, 2, 1)
-	r.entry(id, 2, 92)
-	r.entry(id, 2, 92)
-	for n := range 20 {
-		r.entry(much, 1, 93+n)
-	}
-	r.giveAll(p)
-	r.wantReused("e00092")
-	r.wantEntries(id, 3)
-	if n := looks.n.Load(); n > 10 {
-		t.Errorf("EVENTS was read back %d times, want it once where it is too much", n)
-	}
-}
-
 // A second run edits a line and adds one, a third one sends what the first one sent: that is a repeat.
 func TestRepeatedBehindAnotherRun(t *testing.T) {
 	r := newRig(t)
