@@ -55,7 +55,7 @@ func (c *topCmd) Run(a *app) error {
 		return c.print(a, l)
 	}
 	m := newTop(c.Every, func() (fleet, error) { return l.look(a.ctx) }, func(p client.Prompt, answer json.RawMessage) error {
-		_, err := l.client.Answer(a.ctx, p.Thread, events.Answer{Prompt: p.ID, Answer: answer, By: userName()})
+		_, err := l.client.Answer(a.ctx, p.Thread, events.Answer{Prompt: p.ID, Answer: answer, By: userName(), Life: p.Life})
 		return err
 	})
 	_, err = tea.NewProgram(m, tea.WithContext(a.ctx), tea.WithInput(a.in), tea.WithOutput(a.out)).Run()

@@ -205,7 +205,7 @@ func (d *draft) answer(ctx context.Context, a events.Answer) error {
 		return err
 	}
 	if !rs[0].Exists() {
-		if p, err := record.DecodePrompt(rs[1].Value); !rs[1].Exists() || err == nil && !p.InLife(d.began()) {
+		if p, err := record.DecodePrompt(rs[1].Value); !rs[1].Exists() || err == nil && !(p.InLife(d.began()) && p.InLife(a.Life)) {
 			return fmt.Errorf("%w: %q in %s", ErrNoPrompt, a.Prompt, t)
 		}
 		d.pass()
@@ -214,6 +214,9 @@ func (d *draft) answer(ctx context.Context, a events.Answer) error {
 	p, err := record.DecodePrompt(rs[0].Value)
 	if err != nil {
 		return err
+	}
+	if !p.InLife(a.Life) {
+		return fmt.Errorf("%w: %q in %s: the answer is to an earlier thread of that name", ErrNoPrompt, a.Prompt, t)
 	}
 	if p.Dialect != itemDialect {
 		return fmt.Errorf("%w: %q in %s was asked by a transcript: answer it where the agent runs", ErrNoPrompt, a.Prompt, t)

@@ -265,12 +265,13 @@ func (a *api) answerPrompt(w http.ResponseWriter, r *http.Request) error {
 	var got struct {
 		Answer json.RawMessage `json:"answer"`
 		By     string          `json:"by"`
+		Life   uint64          `json:"life"`
 	}
 	if err := read(w, r, &got); err != nil {
 		return err
 	}
 	t := events.Thread{Session: r.PathValue("session"), Name: r.PathValue("thread")}
-	res, err := a.cfg.Client.Answer(r.Context(), t, events.Answer{Prompt: r.PathValue("id"), Answer: got.Answer, By: got.By})
+	res, err := a.cfg.Client.Answer(r.Context(), t, events.Answer{Prompt: r.PathValue("id"), Answer: got.Answer, By: got.By, Life: got.Life})
 	out := struct {
 		OK         bool   `json:"ok"`
 		Error      string `json:"error,omitempty"`

@@ -186,7 +186,7 @@ var plain = map[string]string{
 		Control.Tail.Open Control.Name.Auto Chunk.Op Chunk.Stream Chunk.Start.Keep Chunk.End.IsError`,
 	"a place in the source, which is checked": "Control.Fork.Index Control.Fork.Item Control.Fork.Role",
 	"a number": `Event.Ref.Size Event.Ref.Sum Control.Start.MaxRounds Control.Start.Depth Control.End.ReturnCode
-		Control.Run.Lease Control.Delete.UnchangedSince Chunk.Start.Head Chunk.Start.Columns Chunk.Start.Lease
+		Control.Run.Lease Control.Delete.UnchangedSince Control.Answer.Life Chunk.Start.Head Chunk.Start.Columns Chunk.Start.Lease
 		Chunk.Start.Show Chunk.End.ExitCode Chunk.End.DurationMS`,
 	"text": `Control.Start.Name Control.Start.Hash Control.Start.Prompt Control.Tail.Bytes Control.End.Summary
 		Control.Answer.Answer Control.Run.Summary Control.Label.Label Control.Summary.Summary Control.Summary.Details

@@ -87,11 +87,12 @@ func PromptJSON(p Prompt) any {
 		Deadline   string          `json:"deadline,omitempty"`
 		Overdue    bool            `json:"overdue"`
 		Answerable bool            `json:"answerable"`
+		Life       uint64          `json:"life,omitempty"`
 		Prompt     json.RawMessage `json:"prompt,omitempty"`
 		Resolution any             `json:"resolution,omitempty"`
 	}{
 		p.Thread.Session, p.Thread.Name, p.ID, p.Kind, p.Text, p.Item, stamp(p.Asked), stamp(p.Deadline), p.Overdue(time.Now()), p.Answerable,
-		p.Body, nil,
+		p.Life, p.Body, nil,
 	}
 	if p.Resolution.Outcome != "" {
 		out.Resolution = ResolutionJSON(p.Resolution)

@@ -24,6 +24,9 @@ type Prompt struct {
 	Item       int64 // number of the item that asks; 0 = unknown
 	Asked      int64 // Unix milliseconds
 	Answerable bool  // false: a transcript tells of it, and it is answered where its agent runs; or its thread has ended
+	// Life tells the threads apart that had the name, as that of an Item; 0 = unknown. Whoever shows a prompt and answers it later gives it
+	// with the answer: that is not one to a later thread's prompt then.
+	Life uint64
 	// Resolution is how it was settled; its Outcome is "" while it waits.
 	Resolution events.Resolution
 }
@@ -71,7 +74,7 @@ func (c *Client) Prompts(ctx context.Context, session string) ([]Prompt, error) 
 }
 
 func promptOf(t events.Thread, p record.Prompt) Prompt {
-	return Prompt{Thread: t, Prompt: p.Prompt, Item: p.Item, Asked: p.Asked, Answerable: p.Dialect == "item", Resolution: p.Resolution}
+	return Prompt{Thread: t, Prompt: p.Prompt, Item: p.Item, Asked: p.Asked, Answerable: p.Dialect == "item", Life: p.Life, Resolution: p.Resolution}
 }
 
 // Prompt finds a prompt, open or settled. ErrNoPrompt: there is none of that id.
@@ -299,11 +302,16 @@ func (c *Client) lost(ctx context.Context, t events.Thread, asked record.Prompt,
 			return err
 		}
 	}
-	return fmt.Errorf("prompt %q was %w: %s", asked.ID, ErrRemoved, t)
+	return removedPrompt(t, asked.ID)
+}
+
+func removedPrompt(t events.Thread, id string) error {
+	return fmt.Errorf("prompt %q was %w: %s", id, ErrRemoved, t)
 }
 
 // Answer settles a prompt and returns how it was settled. ErrNoPrompt: there is none of that id. ErrAnswered: another answer
-// was first, or the deadline has passed; the resolution is that one. ErrEnded: its thread has ended. ErrRemoved: it was removed meanwhile.
+// was first, or the deadline has passed; the resolution is that one. ErrEnded: its thread has ended. ErrRemoved: it was removed meanwhile, or
+// was of an earlier thread of that name than the one that has it now.
 func (c *Client) Answer(ctx context.Context, t events.Thread, a events.Answer) (events.Resolution, error) {
 	claimed := a.By
 	a.By = cmp.Or(events.UserFrom(ctx), a.By)
@@ -311,6 +319,10 @@ func (c *Client) Answer(ctx context.Context, t events.Thread, a events.Answer) (
 	if err != nil {
 		return events.Resolution{}, err
 	}
+	if !p.InLife(a.Life) {
+		return events.Resolution{}, removedPrompt(t, a.Prompt)
+	}
+	a.Life = cmp.Or(a.Life, p.Life)
 	if p.Settled() {
 		return p.Resolution, answered(p)
 	}

@@ -197,3 +197,41 @@ func TestRemoveOfAnEndedThreadThatAsked(t *testing.T) {
 		t.Errorf("Prompt = %+v, %v, want none", got, err)
 	}
 }
+
+// TestAnswerToAnEarlierLife: an answer to the prompt of a thread that was removed does not answer that of the next thread of its name, whether
+// its client looked before, or it was under way meanwhile.
+func TestAnswerToAnEarlierLife(t *testing.T) {
+	r, th := newRig(t), thread("s")
+	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+	defer cancel()
+	deploy := events.Prompt{ID: "p", Kind: events.PromptApproval, Text: "Deploy?"}
+	r.ask(ctx, t, th, deploy)
+	seen := must.Get(r.Prompt(ctx, th, "p"))(t)
+	must.Get(r.DeleteSession(ctx, "s", client.Deletion{}))(t)
+	now := r.ask(ctx, t, th, deploy)
+	approve := events.Answer{Prompt: "p", Answer: json.RawMessage("true"), By: "mira", Life: seen.Life}
+	late := func(letters int) {
+		t.Helper()
+		pub := r.Publisher(client.PublisherConfig{})
+		must.Do(t, pub.Control(ctx, th, 1, events.Control{Op: events.OpAnswer, Answer: &approve}))
+		if err := r.Await(ctx, th, pub.Producer(), 0, 1); !errors.Is(err, client.ErrRefused) && err != nil {
+			t.Errorf("Await = %v", err)
+		}
+		must.Do(t, r.Settled(ctx, th))
+		if got := must.Get(r.DeadLetters(ctx, "s"))(t); len(got) != letters {
+			t.Errorf("%d dead letters, want %d: answers to the earlier prompt", len(got), letters)
+		}
+		if _, err := r.Answer(ctx, th, approve); !errors.Is(err, client.ErrRemoved) {
+			t.Errorf("Answer = %v, want ErrRemoved", err)
+		}
+	}
+	late(1)
+	if got := must.Get(r.Prompt(ctx, th, "p"))(t); got.Resolution.Outcome != "" || got.Life == seen.Life {
+		t.Errorf("the prompt of the next life = %+v, want it open", got)
+	}
+	must.Get(r.Answer(ctx, th, events.Answer{Prompt: "p", Answer: json.RawMessage("false"), By: "sam"}))(t)
+	if got := <-now; got.err != nil || got.By != "sam" || got.Outcome != events.OutcomeDenied {
+		t.Errorf("asked in the next life = %+v, want the denial of sam", got)
+	}
+	late(2)
+}

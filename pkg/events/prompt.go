@@ -100,6 +100,9 @@ type Answer struct {
 	By     string          `json:"by,omitempty"` // who; else the event's user
 	// Expired says that the deadline has passed without an answer. Whoever waits for one posts it.
 	Expired bool `json:"expired,omitempty"`
+	// Life is the stream sequence of the event that began the thread whose prompt is answered: that of a later thread of its name is
+	// another one. 0: whichever waits.
+	Life uint64 `json:"life,omitempty"`
 }
 
 // ByDeadline is who settles a prompt that nobody answers in time.

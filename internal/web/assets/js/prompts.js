@@ -67,7 +67,7 @@ export function answering(p, done = () => {}) {
     status.textContent = 'Sending…';
     try {
       const by = name();
-      const got = await post(path('sessions', p.session, 'threads', p.thread, 'prompts', p.id, 'answer'), by ? { answer, by } : { answer });
+      const got = await post(path('sessions', p.session, 'threads', p.thread, 'prompts', p.id, 'answer'), { answer, by: by || undefined, life: p.life });
       settle(got.resolution, true);
     } catch (err) {
       if (err.status === 409 && err.body?.resolution?.outcome) {
