@@ -9,6 +9,7 @@ import (
 	"spool/pkg/client"
 	"spool/pkg/dialect"
 	"spool/pkg/events"
+	"spool/pkg/sessions"
 	"spool/pkg/threads"
 )
 
@@ -32,27 +33,37 @@ func (n *forkNote) fork() *transcript.Fork {
 	return &transcript.Fork{Thread: thread, From: from, Lines: n.Lines}
 }
 
-// ForkNotes are the notes beside the file of a fork, as spool export writes it; nil for a thread that is none, whose source is not among those
-// that are exported, or whose file has a header of its own. all are the threads that are exported.
+// ForkNotes are the notes beside the file of a fork, as spool export writes it; nil for a thread that is none, or whose source is not among
+// those that are exported. all are the threads that are exported.
 func ForkNotes(ctx context.Context, cl *client.Client, t client.Thread, all []client.Thread) ([]byte, error) {
 	beside := func(x client.Thread) bool {
-		return x.Thread != t.Thread && x.Session == t.Session && x.Head.Start.Ref == t.Head.Start.Ref
+		if x.Thread == t.Thread || x.Head.Start.Ref != t.Head.Start.Ref {
+			return false
+		}
+		return x.Session == t.Session || t.Name == events.MainThread && x.Name == events.MainThread && t.Head.Dialect == ompDialect
 	}
 	if events.FormerOf(t.Thread) != "" || !slices.ContainsFunc(all, beside) { // those that share nothing are not read
 		return nil, nil
 	}
-	note, lines := forkNote{}, 0
+	note, lines, heads := forkNote{}, 0, 0
 	for step, err := range cl.Reader().Entries(ctx, t.Head) {
 		if err != nil {
 			return nil, err
 		}
+		entry := step.State.Entry
 		if step.Role == threads.RoleFork {
 			if from, ok := client.ForkedFrom(step.State); ok {
 				note = forkNote{Thread: t.Thread.String(), From: from.String(), Lines: lines}
+				if from.Session != t.Session { // its file has one header, its own
+					note.Lines = 1 + lines - heads
+				}
 			}
 		}
-		if d := step.State.Entry.Dialect; d != "" && d != partDialect && !dialect.IsNote(t.Head.Dialect, d) {
+		if d := entry.Dialect; d != "" && d != partDialect && !dialect.IsNote(t.Head.Dialect, d) {
 			lines++
+			if entry.Type == sessions.TypeHeader || entry.Type == sessions.TypeTitleSlot {
+				heads++
+			}
 		}
 	}
 	source := func(x client.Thread) bool { return x.Thread.String() == note.From && beside(x) }

@@ -31,6 +31,7 @@ type claim struct {
 	src      *Source      // the one of them that is all that the source has in it
 
 	started bool // the name of the subagent that it is of is in it, or it was begun as a fork
+	forked  bool // it was begun as a fork: the lines before its entries are those of what it branches off from, as that was imported
 	joined  bool // entries of others that it had before this import gave it a source
 
 	replaced bool // by this import, with a file that was written before the next one
@@ -218,7 +219,8 @@ func (im *Importer) look(ctx context.Context, id Identity, t events.Thread) (*cl
 			c.producer, c.tail = producer, p.Seq
 		case startOf(producer):
 			c.producer, c.started = producer, true
-			c.shared = c.shared || id.Agent == "" // a fork: what it shares may have others' lines in it
+			c.forked = id.Agent == ""
+			c.shared = c.shared || c.forked // what it shares may have others' lines in it
 		default:
 			c.shared = true
 		}

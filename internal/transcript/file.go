@@ -288,7 +288,7 @@ func (r record) time() int64 {
 // stands tells whether the thread has a line at its place: next gives the thread's. Between the source's lines there may be those that
 // others wrote.
 func (c *claim) stands(r record, next func() (rehydrate.Line, error, bool)) (bool, error) {
-	if c.exported && r.heads() {
+	if (c.exported || c.forked) && r.heads() {
 		return true, nil
 	}
 	is := r.is

@@ -7,6 +7,8 @@ import (
 	"iter"
 	"slices"
 
+	"spool/internal/jsonscan"
+	"spool/internal/rehydrate"
 	"spool/pkg/events"
 	"spool/pkg/threads"
 )
@@ -17,6 +19,9 @@ type Fork struct {
 	From   events.Thread // that it was forked from
 	Lines  int           // that both have: the file's first ones
 }
+
+// ofSession tells whether the fork is a session, which has a header of its own.
+func (f *Fork) ofSession() bool { return f.Thread.Session != f.From.Session }
 
 // name has the file be its fork's, where it is of the session that the export says.
 func (f *file) name() {
@@ -67,20 +72,30 @@ func (im *Importer) fork(ctx context.Context, f *file, c *claim) error {
 			return err
 		}
 	}
-	before, at, more, err := im.common(ctx, f, from)
+	have, err := im.common(ctx, f, from)
 	if err != nil {
 		return err
 	}
 	switch {
-	case c.started && (before == 0 || more): // since the fork was begun the file was rewritten, or is that of one which branches off earlier
+	case c.started && (have.before == 0 || have.next): // since the fork was begun the file was rewritten, or is that of one which branches off earlier
 		return errOther
-	case before == 0:
+	case have.before == 0:
 		f.warn(fmt.Sprintf("it is imported whole: %s does not have the %d lines that it shares with it", fork.From, fork.Lines))
+		return nil
+	}
+	if have.parted && !c.started {
+		f.warn(fmt.Sprintf("it is imported whole: %s has branches, and has gone on since it was forked", fork.From))
 		return nil
 	}
 	if !c.started {
 		p := pass{im: im, f: f, c: c}
-		op := events.Control{Op: events.OpFork, Fork: &events.Fork{Session: fork.From.Session, Thread: fork.From.Name, Index: at}}
+		op := events.Control{Op: events.OpFork, Fork: &events.Fork{Session: fork.From.Session, Thread: fork.From.Name, Index: have.at}}
+		if fork.ofSession() {
+			op.Fork.Header = have.header
+		}
+		if fork.ofSession() && !have.more { // with its branches and its leaf
+			op.Fork.Whole, op.Fork.Index = true, 0
+		}
 		e := &events.Event{Kind: events.KindControl, Seq: 1, Body: op.Encode()}
 		if err := p.publish(ctx, []*events.Event{p.stamp(e, startOf(c.producer))}); err != nil {
 			return err
@@ -93,43 +108,68 @@ func (im *Importer) fork(ctx context.Context, f *file, c *claim) error {
 			return err
 		}
 	}
-	c.before, c.shared = before, true
+	c.before, c.shared, c.forked = have.before, true, true
 	return nil
 }
 
-// common finds the lines that a fork shares in the thread that it branches off from: the sequence of the last of them in the file, and
-// the place of its entry; more: the thread goes on with a line in the very next place, where it would have the entry of a fork. 0: the
-// thread does not have them all, in their order.
-func (im *Importer) common(ctx context.Context, f *file, from threads.Head) (before uint64, at int64, more bool, err error) {
-	if f.src.Fork.Lines <= 0 || len(from.Producers) == 0 {
-		return 0, 0, false, nil
+// shared is what a fork's file has in common with the thread that it branches off from.
+type shared struct {
+	before uint64 // the sequence in the file of the last line that both have; 0: the thread does not have them all, in their order
+	at     int64  // the place of its entry
+	more   bool   // the thread goes on
+	next   bool   // with a line in the very next place, where it would have the entry of a fork
+	parted bool   // and what both have has branches, of which a fork at a place would have one
+	header []byte // of the file
+}
+
+// common finds what the file of a fork shares with the thread that it branches off from. What both say of their session before the entries
+// does not count: it changes in an export when the session is named or moved, and a session's fork has a header of its own.
+func (im *Importer) common(ctx context.Context, f *file, from threads.Head) (have shared, err error) {
+	left := f.src.Fork.Lines
+	if left <= 0 || len(from.Producers) == 0 {
+		return shared{}, nil
 	}
 	next, stop := iter.Pull2(im.stored.RawEntries(ctx, from))
 	defer stop()
-	left := f.src.Fork.Lines
+	var last string
+	linear := true
 	for r, err := range f.src.records() {
 		if err != nil {
-			return 0, 0, false, err
+			return shared{}, err
 		}
 		if r.torn {
 			break
 		}
+		if r.heads() {
+			have.header = r.body
+		} else if id := member(r.body, "id"); !r.part {
+			linear, last = linear && member(r.body, "parentId") == last, id
+		}
 		for {
 			line, err, ok := next()
 			if err != nil || !ok {
-				return 0, 0, false, err
+				return shared{}, err
 			}
-			if r.is(line) {
-				at = line.Index
+			if r.is(line) || r.heads() && headsFile(line) {
+				have.at = line.Index
 				break
 			}
 		}
-		if before = r.seq(); !r.part {
-			if left--; left == 0 {
-				line, err, ok := next()
-				return before, at, ok && err == nil && line.Index == at+1, nil
-			}
+		if have.before = r.seq(); r.part {
+			continue
 		}
+		if left--; left > 0 {
+			continue
+		}
+		line, err, ok := next()
+		have.more, have.next = ok, ok && line.Index == have.at+1
+		have.parted = f.src.Fork.ofSession() && have.more && !linear
+		return have, err
 	}
-	return 0, 0, false, nil
+	return shared{}, nil
+}
+
+// headsFile tells whether a stored line stands before the entries of a session's file.
+func headsFile(line rehydrate.Line) bool {
+	return jsonscan.Valid(line.Head) == nil && (record{body: line.Head, json: true}).heads()
 }
