@@ -27,6 +27,10 @@ func (im *Importer) holder(ctx context.Context, f *file, c *claim) (held holding
 	if err != nil {
 		return held, err
 	}
+	movesLeaf, err := f.movesLeaf()
+	if err != nil {
+		return held, err
+	}
 	has := []events.Thread{c.thread}
 	lines, err := f.src.entries()
 	if err != nil {
@@ -43,17 +47,27 @@ func (im *Importer) holder(ctx context.Context, f *file, c *claim) (held holding
 		if i == 0 && im.cfg.SessionExport != nil {
 			writes = append(writes, func(w io.Writer) error { return im.cfg.SessionExport(ctx, t, w) })
 		}
-		for _, behindHeads := range []bool{false, true} {
-			if behindHeads && (!older || i > 0 && !former) || !behindHeads && former && stem(f.src.Path) != t.Name {
-				continue
-			}
+		named := !former || stem(f.src.Path) == t.Name
+		for _, like := range []struct {
+			holding
+			asked bool
+			heads func(file, export []byte) bool
+		}{
+			{asked: named},
+			{holding{leaf: true}, named && movesLeaf, sameButLeaf},
+			{holding{older: true}, older && (i == 0 || former), func(_, _ []byte) bool { return true }},
+		} {
 			for _, write := range writes {
-				begins, more, err := f.src.begins(write, behindHeads)
+				if !like.asked {
+					break
+				}
+				begins, more, err := f.src.begins(write, like.heads)
 				switch {
 				case err != nil && !unreadable(err):
 					return held, fmt.Errorf("look for the lines of %s in %s: %w", f.src.Path, t, err)
 				case err == nil && begins:
-					return holding{t, more, behindHeads}, nil
+					like.thread, like.more = t, more
+					return like.holding, nil
 				}
 			}
 		}
@@ -68,9 +82,12 @@ func (im *Importer) isHeld(ctx context.Context, f *file, c *claim) (bool, error)
 		return false, err
 	}
 	f.res.begin(&claim{thread: by.thread})
-	if by.older {
+	switch {
+	case by.leaf && !by.more:
+		f.warn(leafStays(by.thread))
+	case by.older:
 		f.warn(fmt.Sprintf("nothing was added: %s has all its entries, and it is older than what was said of the session since", by.thread))
-	} else {
+	default:
 		f.held(by.thread, by.more)
 	}
 	return true, f.countHad()
@@ -108,6 +125,7 @@ func (f *file) held(t events.Thread, more bool) {
 type holding struct {
 	thread events.Thread
 	more   bool // than the file
+	leaf   bool // but for where the file's header says that the leaf is
 	older  bool // but for what the file says before them: an older title or directory of the session
 }
 
@@ -160,28 +178,30 @@ func unreadable(err error) bool {
 	return false
 }
 
-// begins tells whether the file's bytes are those that write writes, or a beginning of them, and whether there are more. behindHeads: the
-// lines before the entries of a session's file do not count, here and there.
-func (s Source) begins(write func(io.Writer) error, behindHeads bool) (begins, more bool, err error) {
+// begins tells whether the file's bytes are those that write writes, or a beginning of them, and whether there are more. sameHeads, if not
+// nil, tells whether the lines before the entries of a session's file are the same, here and there.
+func (s Source) begins(write func(io.Writer) error, sameHeads func(file, export []byte) bool) (begins, more bool, err error) {
 	in, done, err := s.open(nil)
 	if err != nil {
 		return false, false, err
 	}
 	defer done()
 	w := &beginning{file: in.r}
-	if behindHeads {
+	if sameHeads != nil {
+		var heads bytes.Buffer
 		end, err := s.headsEnd()
 		if err == nil {
-			_, err = io.CopyN(io.Discard, in.r, end)
+			_, err = io.CopyN(&heads, in.r, end)
 		}
 		if err != nil {
 			return false, false, err
 		}
-		exported := write
+		exported, behind := write, headless{}
 		write = func(w io.Writer) error {
-			behind := headless{w: w}
+			behind.w = w
 			return errors.Join(exported(&behind), behind.flush())
 		}
+		defer func() { begins = begins && sameHeads(heads.Bytes(), behind.heads) }()
 	}
 	err = write(w)
 	switch {
@@ -248,6 +268,8 @@ type headless struct {
 	w    io.Writer
 	line []byte // the beginning of one that may be such a line
 	past bool
+
+	heads []byte // what was left out
 }
 
 func (h *headless) Write(p []byte) (int, error) {
@@ -262,7 +284,7 @@ func (h *headless) Write(p []byte) (int, error) {
 			continue
 		}
 		if text := bytes.TrimSpace(h.line); jsonscan.Valid(text) == nil && (record{body: text, json: true}).heads() {
-			h.line = h.line[:0]
+			h.heads, h.line = append(h.heads, h.line...), h.line[:0]
 		} else if err := h.flush(); err != nil {
 			return 0, err
 		}

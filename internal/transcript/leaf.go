@@ -1,7 +1,12 @@
 package transcript
 
 import (
+	"bytes"
 	"context"
+	"encoding/json"
+	"fmt"
+	"maps"
+	"slices"
 
 	"spool/internal/jsonscan"
 	"spool/pkg/events"
@@ -49,8 +54,15 @@ func leafOf(producer string) string { return producer + ":leaf" }
 // branch moves the leaf of the thread to where the file has it. A crash before leaves it at the last entry until the file is
 // imported again.
 func (p *pass) branch(ctx context.Context, size int64) error {
-	if p.f.id.Dialect != "omp" || !p.leaf.holds() || uint64(size) <= p.c.leaf {
+	if p.f.id.Dialect != ompDialect || !p.leaf.holds() || uint64(size) <= p.c.leaf {
 		return nil
+	}
+	if p.c.exported && p.c.lines == 0 { // an export, or a beginning of one
+		by, err := p.im.holder(ctx, p.f, p.c)
+		if err == nil && by != (holding{thread: p.c.thread, more: by.more}) {
+			p.f.warn(leafStays(p.c.thread))
+		}
+		return err
 	}
 	op := events.Control{Op: events.OpReset, Reset: &events.Reset{}}
 	if p.leaf.id != "" {
@@ -63,4 +75,45 @@ func (p *pass) branch(ctx context.Context, size int64) error {
 	p.c.leaf, p.c.shared = e.Seq, true
 	p.f.res.Leaf = Position{Producer: e.Producer, Epoch: epoch, Seq: e.Seq}
 	return nil
+}
+
+// leafStays says that a thread's leaf is not moved by an export of it. Which of the two is the later place is told by no time.
+func leafStays(t events.Thread) string {
+	return fmt.Sprintf("nothing was added: %s has all its entries, and its leaf stays where it is; to have it where the file does: "+
+		"spool session branch %s ENTRY", t, t)
+}
+
+// movesLeaf tells whether the file's header says where the leaf is.
+func (f *file) movesLeaf() (bool, error) {
+	if f.id.Dialect != ompDialect {
+		return false, nil
+	}
+	var leaf storedLeaf
+	for r, err := range f.src.records() {
+		if err != nil {
+			return false, err
+		}
+		if leaf.see(r); leaf.begun || !r.heads() {
+			break
+		}
+	}
+	return leaf.said, nil
+}
+
+// sameButLeaf tells whether the lines before the entries of two session files say the same, but for where the leaf is.
+func sameButLeaf(a, b []byte) bool {
+	return slices.EqualFunc(members(a), members(b), func(a, b map[string]json.RawMessage) bool {
+		return maps.EqualFunc(a, b, func(a, b json.RawMessage) bool { return bytes.Equal(a, b) })
+	})
+}
+
+// members are those of the objects of some lines, without the leaf.
+func members(text []byte) (lines []map[string]json.RawMessage) {
+	for line := range bytes.Lines(text) {
+		var m map[string]json.RawMessage
+		_ = json.Unmarshal(line, &m) // each is an object
+		delete(m, "leaf")
+		lines = append(lines, m)
+	}
+	return lines
 }
