@@ -274,6 +274,7 @@ func (c *checker) listHeads(ctx context.Context) error {
 
 // checkOthers decodes the records that lead to no bytes.
 func (c *checker) checkOthers(ctx context.Context) error {
+	var open []openOutput
 	decode := map[string]func(record.Record) error{
 		"session": func(r record.Record) error {
 			info, err := sessions.DecodeInfo(r.Value)
@@ -282,6 +283,13 @@ func (c *checker) checkOthers(ctx context.Context) error {
 			return err
 		},
 		"counter": c.counter,
+		"output": func(r record.Record) error {
+			o, err := record.DecodeOutput(r.Value)
+			if err == nil {
+				open = append(open, openOutput{r.Key, r.Seq, o})
+			}
+			return err
+		},
 		"left": func(r record.Record) error {
 			left, err := record.DecodeLeft(r.Value)
 			if err != nil {
@@ -293,12 +301,17 @@ func (c *checker) checkOthers(ctx context.Context) error {
 		},
 	}
 	for _, class := range record.Classes {
-		if decode[class.Name] == nil && (class.Session && class.Keeps == record.Nothing || class.Name == "output" || class.Alone()) {
+		if decode[class.Name] == nil && (class.Session && class.Keeps == record.Nothing || class.Alone()) {
 			decode[class.Name] = func(r record.Record) error { return class.Check(r.Value) }
 		}
 	}
 	for class, take := range decode {
 		if err := c.each(ctx, class+".>", take); err != nil {
+			return err
+		}
+	}
+	for _, o := range open {
+		if err := c.checkOpen(ctx, o); err != nil {
 			return err
 		}
 	}

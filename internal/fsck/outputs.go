@@ -2,6 +2,7 @@ package fsck
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"slices"
 	"strings"
@@ -126,6 +127,45 @@ func (a *accountant) results(ctx context.Context, session string, h threads.Head
 				delete(wanted, a.outputs[outputKey{session, step.State.Entry.ID}])
 			}
 		}
+	}
+	return nil
+}
+
+// openOutput is the record of one.
+type openOutput struct {
+	key string
+	seq uint64
+	record.Output
+}
+
+// checkOpen finds what is lost of an open output: parts of its artifact, which no record of an artifact names yet, or what follows them.
+func (c *checker) checkOpen(ctx context.Context, o openOutput) error {
+	lost := func(format string, args ...any) error {
+		return c.find(ctx, o.seq, Finding{Kind: Missing, Record: o.key, Detail: fmt.Sprintf(format, args...)})
+	}
+	if session, id, ok := events.ParseOutputKey(o.key); ok && o.Base > 0 {
+		key := events.OutputBaseKey(session, id)
+		rs, err := c.s.Records(ctx, key)
+		if err != nil {
+			return err
+		}
+		if !rs[0].Exists() {
+			if err := lost("what follows its parts is not there: %s", key); err != nil {
+				return err
+			}
+		}
+	}
+	n, size := 0, 0
+	parts := record.Object{Bucket: events.ArtifactsBucket, Name: string(o.Artifact), NUID: o.NUID, Chunks: o.Parts.Count, First: o.Parts.First}
+	err := c.s.ReadChunks(ctx, parts, 0, func(b []byte) error {
+		n, size = n+1, size+len(b)
+		return nil
+	})
+	if err != nil && !errors.Is(err, record.ErrNotFound) {
+		return err
+	}
+	if n != o.Parts.Count || size != n*record.PartSize {
+		return lost("%d bytes of the first %d of its parts are there", size, o.Parts.Count)
 	}
 	return nil
 }
