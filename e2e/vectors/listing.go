@@ -2,9 +2,11 @@ package main
 
 import (
 	"bytes"
+	"context"
 	"errors"
 	"fmt"
 	"maps"
+	"os"
 	"path"
 	"path/filepath"
 	"slices"
@@ -12,11 +14,8 @@ import (
 	"time"
 
 	"spool/internal/jsonscan"
-	"spool/internal/project"
 	"spool/pkg/client"
 	"spool/pkg/dialect"
-	"spool/pkg/dialect/omp"
-	"spool/pkg/events"
 	"spool/pkg/sessions"
 )
 
@@ -33,24 +32,30 @@ func listingGroup(dir string, report func(Case)) error {
 	if err != nil {
 		return err
 	}
-	files, _ := input.([]any)
-	l := &listing{files: map[string]*listedFile{}}
-	for _, f := range files {
-		if err := l.add(f); err != nil {
-			return err
-		}
+	shared, err := running()
+	if err != nil {
+		return err
 	}
-	l.rows = sessions.List(l.rows, sessions.Query{Unanswered: true})
-	l.listCases(expected["list"], report)
-	l.nameCases(expected["recent"], report)
-	l.resumeCases(expected["resolveResumable"], report)
-	report(l.orderCase("mostRecent", []any{expected["mostRecent"]}, l.rows[:min(1, len(l.rows))]))
-	dirCases(expected["dirNames"], report)
-	return nil
+	p, err := startProduct(shared.bin, "") // prefixes of ids are of all sessions
+	if err != nil {
+		return err
+	}
+	l := &listing{product: p, files: map[string]*listedFile{}}
+	err = l.read(items(input))
+	if err == nil {
+		l.rows = sessions.List(l.rows, sessions.Query{Unanswered: true})
+		l.listCases(expected["list"], report)
+		l.nameCases(expected["recent"], report)
+		l.resumeCases(expected["resolveResumable"], report)
+		report(l.orderCase("mostRecent", []any{expected["mostRecent"]}, l.rows[:min(1, len(l.rows))]))
+		dirCases(expected["dirNames"], report)
+	}
+	return errors.Join(err, p.stop())
 }
 
-// listing is the sessions of a folder as Spool would list them.
+// listing is the sessions of a folder as Spool lists them.
 type listing struct {
+	*product
 	files map[string]*listedFile // by path as the oracle spells it
 	rows  []sessions.Row         // newest first
 }
@@ -65,55 +70,68 @@ type listedFile struct {
 	prompt    string // all of the first user prompt
 }
 
-// add reads one file as an import does: line by line, each an entry of the thread main.
-func (l *listing) add(v any) error {
-	m, _ := v.(map[string]any)
-	name, _ := m["file"].(string)
-	text, _ := m["content"].(string)
-	changed, err := time.Parse(time.RFC3339, fmt.Sprint(m["mtime"]))
+// read imports a folder of files, and takes the rows of their sessions. The oracle orders files by when they were changed, Spool sessions
+// by their newest entries: these have the times of the files here.
+func (l *listing) read(files []any) error {
+	dir, names := filepath.Join(l.dir, "listing"), map[string]string{}
+	for i, v := range files {
+		name, text := str(field(v, "file")), str(field(v, "content"))
+		f := &listedFile{size: len(text)}
+		l.files["<DIR>/"+name] = f
+		f.note(text)
+		path := filepath.Join(dir, fmt.Sprint(i), name) // a folder each: no file is another one's version
+		if err := os.MkdirAll(filepath.Dir(path), 0o700); err != nil {
+			return err
+		}
+		if err := os.WriteFile(path, []byte(text), 0o600); err != nil {
+			return err
+		}
+		names[path] = "<DIR>/" + name
+	}
+	ctx, cancel := context.WithTimeout(context.Background(), productPatience)
+	defer cancel()
+	told, err := l.run(ctx, "import", "--json", dir)
 	if err != nil {
 		return err
 	}
-	f := &listedFile{size: len(text)}
-	l.files["<DIR>/"+name] = f
-	if _, err := sessions.ParseHeader([]byte(text)); err != nil || !strings.HasSuffix(name, ".jsonl") {
-		return nil
+	all, err := l.Sessions(ctx, "")
+	if err != nil {
+		return err
 	}
-	var memory dialect.Memory
-	s := client.Session{Threads: []client.Thread{{Thread: events.Thread{Name: events.MainThread}}}}
-	head := &s.Threads[0].Head
-	for line := range bytes.Lines([]byte(text)) {
-		f.lines++
-		line = bytes.TrimSpace(line)
-		if jsonscan.Valid(line) != nil {
+	for line := range bytes.Lines(told) {
+		path, session := str(field(mustJSON(line), "file")), str(field(mustJSON(line), "session"))
+		f := l.files[names[path]]
+		k := slices.IndexFunc(all, func(s client.Session) bool { return s.ID == session })
+		if f == nil || k < 0 {
 			continue
 		}
-		e, err := omp.Dialect{}.Read(line, &memory)
-		if err != nil {
-			return err
+		f.row, f.listed = all[k].Row(), true
+		for _, v := range files {
+			if changed, err := time.Parse(time.RFC3339, str(field(v, "mtime"))); err == nil && "<DIR>/"+str(field(v, "file")) == names[path] {
+				f.row.Modified = changed.UnixMilli()
+			}
 		}
-		project.Learn(&s.Info, &e, true, false)
-		project.Count(head, &e)
-		head.BytesIn += int64(len(line))
-		f.note(line, &e, &s)
+		l.rows = append(l.rows, f.row)
 	}
-	head.Updated = changed.UnixMilli()
-	f.row, f.listed = s.Row(), true
-	l.rows = append(l.rows, f.row)
 	return nil
 }
 
-// note takes from a line what the cases compare with.
-func (f *listedFile) note(line []byte, e *dialect.Entry, s *client.Session) {
-	switch e.Type {
-	case sessions.TypeTitleSlot:
-		f.titleSlot = true
-	case sessions.TypeHeader:
-		s.Info.ID, s.Info.Created = e.Session.ID, e.Time
-	case sessions.TypeMessage:
-		f.messages++
-		if f.prompt == "" && e.Role == dialect.RoleUser {
-			f.prompt = strings.Join(textsOf(valueAt(mustJSON(line), place{"message", "content"})), "\n")
+// note takes from a file what the cases compare with.
+func (f *listedFile) note(text string) {
+	for line := range bytes.Lines([]byte(text)) {
+		f.lines++
+		if jsonscan.Valid(bytes.TrimSpace(line)) != nil {
+			continue
+		}
+		e := mustJSON(line)
+		switch str(field(e, "type")) {
+		case sessions.TypeTitleSlot:
+			f.titleSlot = true
+		case sessions.TypeMessage:
+			f.messages++
+			if f.prompt == "" && valueAt(e, place{"message", "role"}) == dialect.RoleUser {
+				f.prompt = strings.Join(textsOf(valueAt(e, place{"message", "content"})), "\n")
+			}
 		}
 	}
 }
@@ -158,11 +176,19 @@ func (l *listing) listCases(want any, report func(Case)) {
 			c.Got = f.object()
 		}
 		c.When = map[string]func() bool{
+			"no time":        func() bool { return row != nil && row["created"] == nil },
 			"title slot":     func() bool { return f.titleSlot && row == nil },
 			"long file":      func() bool { return f.size > window && row != nil },
 			"several blocks": func() bool { return strings.Contains(f.prompt, "\n") && row != nil },
 		}
 		c.Holds = map[string]func() error{
+			"stored": func() error {
+				if since := time.Since(time.UnixMilli(f.row.Created)); since < 0 || since > time.Hour {
+					return fmt.Errorf("created %v ago, want when it was stored", since)
+				}
+				row["created"] = field(c.Got, "created")
+				return same(c.Want, c.Got)
+			},
 			"listed": func() error { return same(true, f.row.ID != "" && f.row.Title != "") },
 			"whole": func() error {
 				cut := []rune(f.prompt)
@@ -258,12 +284,11 @@ func (l *listing) resumeCases(want any, report func(Case)) {
 	list, _ := want.([]any)
 	for i, v := range list {
 		arg, _ := valueAt(v, place{"arg"}).(string)
-		row, err := sessions.Resume(l.rows, "", arg)
+		told, err := l.run(context.Background(), "session", "resume", "--json", arg)
 		var got any
 		if err == nil {
-			got = row.ID
+			got = field(mustJSON(told), "id")
 		}
-		var several *sessions.AmbiguousError
 		report(Case{Name: fmt.Sprintf("resume-%02d", i), Got: got, Want: valueAt(v, place{"match", "id"}),
 			When: map[string]func() bool{
 				"several ids": func() bool { return l.matching(arg) > 1 },
@@ -271,20 +296,30 @@ func (l *listing) resumeCases(want any, report func(Case)) {
 			},
 			Holds: map[string]func() error{
 				"candidates": func() error {
-					if !errors.As(err, &several) || len(several.Candidates) != l.matching(arg) || !strings.Contains(err.Error(), several.Candidates[0].ID) {
-						return fmt.Errorf("Resume(%q) = %w, want an error that names %d sessions", arg, err, l.matching(arg))
+					if arg == "" {
+						return says(err, "spool session latest")
+					}
+					for _, r := range l.rows {
+						if strings.HasPrefix(r.ID, strings.ToLower(arg)) {
+							if err := says(err, r.ID); err != nil {
+								return err
+							}
+						}
 					}
 					return nil
 				},
-				"not found": func() error {
-					if !errors.Is(err, sessions.ErrNoSession) {
-						return fmt.Errorf("Resume(%q) = %w, want ErrNoSession", arg, err)
-					}
-					return nil
-				},
+				"not found": func() error { return says(err, sessions.ErrNoSession.Error()) },
 			},
 		})
 	}
+}
+
+// says returns an error where one does not say something.
+func says(err error, what string) error {
+	if err == nil || !strings.Contains(err.Error(), what) {
+		return fmt.Errorf("the command says %w, want %q", errors.Join(err), what)
+	}
+	return nil
 }
 
 // matching counts the sessions whose id begins with arg.

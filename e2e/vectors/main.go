@@ -56,9 +56,7 @@ const library = "library"
 // pure are the groups that call the library, and for what. Others run on a `spool up`; context alone can do without.
 var pure = map[string]string{
 	"legacy":   "the records of a file, and what is written; entries, leaf and branch are those of its import",
-	"listing":  "what is said of a session, and in which order",
-	"sanitize": "one text",
-	"truncate": "one text",
+	"truncate": "one text: Go programs alone can cut so",
 }
 
 func split(s string) []string {
