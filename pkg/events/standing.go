@@ -116,16 +116,20 @@ func Stand(prev uint64, known func(seq uint64) bool, past Past, since uint64) St
 		return Stands
 	}
 	past.Links = past.Links[sort.Search(len(past.Links), func(i int) bool { return past.Links[i].At >= since }):]
-	stands := make(map[uint64]bool, len(past.Links))
-	before := make(map[uint64]uint64, len(past.Links))
-	for _, l := range past.Links { // an event that was published again is here twice: one of them that stands will do
-		if l.Prev == 0 || known(l.Prev) || stands[l.Prev] {
-			stands[l.Seq] = true
+	wanted := map[uint64]bool{prev: true} // one that is here twice, for it was published again, may stand either time
+	for i := len(past.Links) - 1; i >= 0; i-- {
+		l := past.Links[i]
+		if !wanted[l.Seq] {
+			continue
 		}
-		before[l.Seq] = l.Prev
+		if l.Prev == 0 || known(l.Prev) {
+			return Stands
+		}
+		wanted[l.Prev] = true
 	}
-	if stands[prev] {
-		return Stands
+	before := make(map[uint64]uint64, len(past.Links))
+	for _, l := range past.Links {
+		before[l.Seq] = l.Prev
 	}
 	missing := prev
 	for p, stored := before[missing]; stored; p, stored = before[missing] {

@@ -121,3 +121,61 @@ func TestDigest(t *testing.T) {
 		}
 	}
 }
+
+// stand is Stand as it can be read: each event from the first one on, and then what is missing before the one that is asked for.
+func stand(prev uint64, known func(uint64) bool, links []events.Linked) events.Standing {
+	if prev == 0 || known(prev) {
+		return events.Stands
+	}
+	stands, before := map[uint64]bool{}, map[uint64]uint64{}
+	for _, l := range links {
+		if l.Prev == 0 || known(l.Prev) || stands[l.Prev] {
+			stands[l.Seq] = true
+		}
+		before[l.Seq] = l.Prev
+	}
+	if stands[prev] {
+		return events.Stands
+	}
+	for at := prev; ; {
+		p, stored := before[at]
+		if !stored {
+			return events.Superseded
+		}
+		if p >= at {
+			return events.Unlinked
+		}
+		at = p
+	}
+}
+
+func TestStandInAnyOrder(t *testing.T) {
+	rapid.Check(t, func(t *rapid.T) {
+		last := rapid.Uint64Range(0, 3).Draw(t, "known")
+		known := func(seq uint64) bool { return seq != 0 && seq <= last }
+		var links []events.Linked
+		for at := range rapid.IntRange(0, 20).Draw(t, "events") {
+			links = append(links, events.Linked{Seq: rapid.Uint64Range(1, 12).Draw(t, "seq"),
+				Prev: rapid.Uint64Range(0, 12).Draw(t, "prev"), At: uint64(at + 1)})
+		}
+		for prev := range uint64(13) {
+			got := events.Stand(prev, known, events.Past{Links: links, From: 1}, 1)
+			if want := stand(prev, known, links); got != want {
+				t.Fatalf("Stand(%d) of %+v = %d, want %d", prev, links, got, want)
+			}
+		}
+	})
+}
+
+// What stands is found from its end: however much a producer has stored before.
+func TestStandLooksNoFurther(t *testing.T) {
+	links, asked := []events.Linked{}, 0
+	for seq := uint64(1); seq <= 100_000; seq++ {
+		links = append(links, events.Linked{Seq: seq, Prev: seq - 1, At: seq})
+	}
+	links[len(links)-1].Prev = 0
+	known := func(uint64) bool { asked++; return false }
+	if got := events.Stand(100_000, known, events.Past{Links: links, From: 1}, 1); got != events.Stands || asked > 2 {
+		t.Errorf("Stand = %d and asked %d times what is known, want %d and no more than twice", got, asked, events.Stands)
+	}
+}
