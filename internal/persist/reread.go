@@ -46,7 +46,8 @@ func (s *stretch) len() int {
 const (
 	fewBytes    = 4 << 20
 	manyBytes   = 64 << 20
-	mostGiven   = 1 << 14 // what sequences were given to; of a stretch that has more, as many sequences are told apart
+	mostBytes   = 256 << 20 // of a stretch: other sessions wait meanwhile, and who sends what is not new may send it again and again
+	mostGiven   = 1 << 14   // what sequences were given to; of a stretch that has more, as many sequences are told apart
 	mostRereads = 1 << 18
 	lastReread  = 1 << 12 // sequences of EVENTS before an event, in which its producer may have sent the same before
 )
@@ -163,8 +164,8 @@ func (w world) extend(ctx context.Context, of rereadOf, s *stretch, before uint6
 			s.given.Take(l)
 		}
 	}
-	s.over = past.From > s.before
 	s.bytes += past.Bytes
+	s.over = past.From > s.before || past.Before < before && s.bytes >= mostBytes
 	s.before = past.Before
 	return nil
 }
