@@ -201,8 +201,11 @@ func (x *export) write(ctx context.Context, name string, t events.Thread, tree *
 			}
 		}
 		slices.SortFunc(n.Artifacts, func(a, b artifactNote) int { return strings.Compare(a.File, b.File) })
+		if n.Fork, err = x.fork(ctx, t); err != nil {
+			return err
+		}
 	}
-	if len(n.Entries)+len(n.Artifacts) > 0 {
+	if len(n.Entries)+len(n.Artifacts) > 0 || n.Fork != nil {
 		n.Version = notesVersion
 		raw, err := json.MarshalIndent(n, "", " ")
 		if err == nil {
@@ -213,6 +216,20 @@ func (x *export) write(ctx context.Context, name string, t events.Thread, tree *
 		}
 	}
 	return x.put(name, bytes.NewReader(text), has)
+}
+
+// fork is where the main thread of a session branches off from that of the session which it was forked from.
+func (x *export) fork(ctx context.Context, main events.Thread) (*forkNote, error) {
+	info, err := x.Client.Info(ctx, main.Session)
+	if err != nil || info.Parent == "" || info.Parent == main.Session {
+		return nil, err
+	}
+	from, err := x.Client.Threads(ctx, info.Parent)
+	i := slices.IndexFunc(x.all, func(t client.Thread) bool { return t.Thread == main })
+	if err != nil || i < 0 {
+		return nil, err
+	}
+	return forkOf(ctx, x.Client, x.all[i], from)
 }
 
 // isNotes takes a file that holds notes for Spool's own.

@@ -36,6 +36,16 @@ func (n *forkNote) fork() *transcript.Fork {
 // ForkNotes are the notes beside the file of a fork, as spool export writes it; nil for a thread that is none, or whose source is not among
 // those that are exported. all are the threads that are exported.
 func ForkNotes(ctx context.Context, cl *client.Client, t client.Thread, all []client.Thread) ([]byte, error) {
+	fork, err := forkOf(ctx, cl, t, all)
+	if err != nil || fork == nil {
+		return nil, err
+	}
+	raw, err := json.MarshalIndent(notes{Version: notesVersion, Fork: fork}, "", " ")
+	return append(raw, '\n'), err
+}
+
+// forkOf is where a thread branches off from another one of all; nil for nowhere.
+func forkOf(ctx context.Context, cl *client.Client, t client.Thread, all []client.Thread) (*forkNote, error) {
 	beside := func(x client.Thread) bool {
 		if x.Thread == t.Thread || x.Head.Start.Ref != t.Head.Start.Ref {
 			return false
@@ -70,8 +80,7 @@ func ForkNotes(ctx context.Context, cl *client.Client, t client.Thread, all []cl
 	if note.Lines == 0 || !slices.ContainsFunc(all, source) {
 		return nil, nil
 	}
-	raw, err := json.MarshalIndent(notes{Version: notesVersion, Fork: &note}, "", " ")
-	return append(raw, '\n'), err
+	return &note, nil
 }
 
 // partDialect is that of bytes which stand between two entries in place of a newline (SPEC S6).
