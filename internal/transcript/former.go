@@ -93,10 +93,10 @@ func (f *file) isFormer(c *claim, old events.Thread) error {
 }
 
 // refuseFormer returns errFormer before the first line behind those that the thread has, where a former generation has all of the file
-// and was replaced since the file was written: the thread is a beginning of that generation, to which its source went back. A file that
-// was written later goes on, also where its import stopped half way.
+// and was replaced since the file was written: the thread is a beginning of that generation, to which its source went back; or it is not
+// there, while another import replaces it. A file that was written later goes on, also where its import stopped half way.
 func (p *pass) refuseFormer(ctx context.Context) error {
-	if p.applied == 0 || p.asked || p.c.replaced {
+	if p.asked || p.c.replaced {
 		return nil
 	}
 	p.asked = true
