@@ -175,11 +175,17 @@ func checkRun(t *testing.T, file string, run []string) {
 	}
 	key := strings.Join(ask, " ")
 	if helps[key] == "" {
-		out, err := exec.Command(filepath.Join(proc.Bin(), ask[0]), append(ask[1:], "--help")...).CombinedOutput()
-		if len(out) == 0 {
-			t.Fatalf("%s --help = %v", key, err)
+		questions := [][]string{append(ask[1:], "--help")}
+		if run[0] == "spool" { // flags of every command
+			questions = append(questions, []string{"help", "connection"})
 		}
-		helps[key] = string(out)
+		for _, q := range questions {
+			out, err := exec.Command(filepath.Join(proc.Bin(), ask[0]), q...).CombinedOutput()
+			if len(out) == 0 {
+				t.Fatalf("%s %v = %v", ask[0], q, err)
+			}
+			helps[key] += string(out)
+		}
 	}
 	for _, w := range run[1:] {
 		name := strings.TrimLeft(w, "-")
