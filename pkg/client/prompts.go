@@ -96,6 +96,9 @@ func (c *Client) prompt(ctx context.Context, t events.Thread, id string) (record
 	}
 	life, err := c.lifeOf(ctx, t) // behind the record, and so no older
 	if errors.Is(err, threads.ErrNoThread) || err == nil && !p.InLife(life) {
+		if now, again := c.storedPrompt(ctx, t, id); again == nil && err == nil && now.InLife(life) { // settled between two reads
+			return now, nil
+		}
 		return record.Prompt{}, noPrompt(t, id)
 	}
 	return p, err
@@ -189,6 +192,11 @@ func (c *Client) askFirst(ctx context.Context, t events.Thread, p events.Prompt)
 	if errors.Is(err, ErrNoPrompt) {
 		err = cmp.Or(c.Takes(ctx, t), err)
 	}
+	if errors.Is(err, ErrNoPrompt) { // the thread had taken the question: where it does not know of it, that one is gone
+		if knows, look := c.applied(ctx, waited{t, pub.Producer(), 0, 1, false}); look == nil && !knows {
+			err = removedPrompt(t, p.ID)
+		}
+	}
 	return asked, err
 }
 
@@ -255,6 +263,9 @@ func (c *Client) awaitAnswer(ctx context.Context, t events.Thread, asked record.
 	})
 	for {
 		p, err := c.storedPrompt(ctx, t, id)
+		if err == nil && !p.IsOf(asked) { // of one that is settled between two reads, what was settled before it may be seen
+			p, err = c.storedPrompt(ctx, t, id)
+		}
 		if err == nil && !p.IsOf(asked) || errors.Is(err, ErrNoPrompt) {
 			return events.Resolution{}, c.lost(ctx, t, asked, err)
 		}

@@ -67,7 +67,7 @@ func TestAnswerOfAnotherLife(t *testing.T) {
 				t.Errorf("who asks now = %+v, want an approval", got)
 			}
 			if got := <-old; got.Outcome != "" || !errors.Is(got.err, client.ErrRemoved) {
-				t.Errorf("who asked in the deleted session = %+v, want ErrRemoved", got)
+				t.Errorf("who asked in the deleted session = %+v, %v, want ErrRemoved", got.Resolution, got.err)
 			}
 		})
 	}
@@ -82,7 +82,7 @@ func TestAskerOfARemovedSession(t *testing.T) {
 	old := r.ask(ctx, t, th, p)
 	must.Get(r.DeleteSession(ctx, "s", client.Deletion{}))(t)
 	if got := <-old; got.Outcome != "" || !errors.Is(got.err, client.ErrRemoved) {
-		t.Errorf("who asked in the deleted session = %+v, want ErrRemoved", got)
+		t.Errorf("who asked in the deleted session = %+v, %v, want ErrRemoved", got.Resolution, got.err)
 	}
 }
 
@@ -109,13 +109,13 @@ func TestAskedInTheNextThread(t *testing.T) {
 		t.Errorf("Answer = %+v, want that of sam", res)
 	}
 	if got := <-again; got.err != nil || got.Outcome != events.OutcomeDenied {
-		t.Errorf("asked in the next thread = %+v, want a denial", got)
+		t.Errorf("asked in the next thread = %+v, %v, want a denial", got.Resolution, got.err)
 	}
 	must.Do(t, r.Remove(ctx, th))
 	other := r.ask(ctx, t, th, events.Prompt{ID: "p", Kind: events.PromptText, Text: "Which?"}) // another question may have the id
 	must.Get(r.Answer(ctx, th, events.Answer{Prompt: "p", Answer: json.RawMessage(`"that"`), By: "mira"}))(t)
 	if got := <-other; got.err != nil || got.Outcome != events.OutcomeAnswered {
-		t.Errorf("another question = %+v, want an answer", got)
+		t.Errorf("another question = %+v, %v, want an answer", got.Resolution, got.err)
 	}
 }
 
