@@ -112,14 +112,14 @@ func count(n int64) string {
 	return s
 }
 
-// fold is the beginning of a text, and how many lines are left out of it. It leaves nothing out that is no longer than what
-// it would say instead.
-func fold(s string, most int) (head string, more int) {
+// fold is the beginning of a text, and how many lines are left out of it; full: none is. It leaves nothing out that is no longer than
+// what it would say instead.
+func fold(s string, full bool) (head string, more int) {
 	all := strings.Split(s, "\n")
-	if most <= 0 || len(all) <= most+2 {
+	if full || len(all) <= Folded+2 {
 		return s, 0
 	}
-	return strings.Join(all[:most], "\n"), len(all) - most
+	return strings.Join(all[:Folded], "\n"), len(all) - Folded
 }
 
 // piece is a part of a text that was said.

@@ -65,11 +65,7 @@ func (m *Markdown) fenced(s string) string {
 	if s == "" {
 		return ""
 	}
-	most := Folded
-	if m.Full {
-		most = 0
-	}
-	head, more := fold(s, most)
+	head, more := fold(s, m.Full)
 	fence := "```"
 	for strings.Contains(head, fence) {
 		fence += "`"

@@ -181,11 +181,7 @@ func (t *Terminal) folded(indent, colour, s string) string {
 	if s == "" {
 		return ""
 	}
-	most := Folded
-	if t.Full {
-		most = 0
-	}
-	head, more := fold(s, most)
+	head, more := fold(s, t.Full)
 	out := t.block(indent, colour, head)
 	if more > 0 {
 		out += t.block(indent, faint, fmt.Sprintf("… %s more lines (--full)", count(int64(more))))

@@ -53,7 +53,8 @@ func (t *Tree) load(file string, store Store) (known bool, err error) {
 	return known, err
 }
 
-// save writes the marks. A crash leaves the file as it was, and what it lacks is captured again.
+// save writes the marks. A process that is killed leaves the file as it was, and what it lacks is captured again; a power cut may leave one
+// that cannot be read, and everything is.
 func (t *Tree) save(file string, store Store) error {
 	b, err := json.Marshal(memory{store, t.marks})
 	if err != nil {
