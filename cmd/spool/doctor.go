@@ -77,7 +77,8 @@ func (c *doctorCmd) look(a *app) []finding {
 		case errors.Is(err, record.ErrDenied):
 			f.Do = "run spool doctor as a user who may read the streams: an admin, a persister or a reader (spool auth env)"
 		case errors.Is(err, record.ErrNotFound):
-			f.Do = "start spool up or a persister once: it makes them, or says that something is lost"
+			f.Do = "is this system new? Then start spool up or a persister, which makes them. If it had them, start nothing that writes: " +
+				"see \"A stream that is gone\" in docs/operations.md"
 		}
 		return append(found, f)
 	}

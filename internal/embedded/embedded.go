@@ -98,7 +98,7 @@ func Start(cfg Config) (*Server, error) {
 	if err != nil {
 		return nil, err
 	}
-	if err := ownDirectory(cfg.Dir); err != nil {
+	if err := errors.Join(ownDirectory(cfg.Dir), ofCluster(cfg.Dir)); err != nil {
 		return nil, fmt.Errorf("%w: %w", ErrStart, err)
 	}
 	if err := cfg.free(); err != nil {

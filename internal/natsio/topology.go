@@ -29,6 +29,8 @@ type Limits struct {
 	// because records name sequences. Streams that exist are not changed.
 	First map[string]uint64
 
+	Store string // the store that was here before: nothing is made, nor written, where it is not there; empty: nobody knows
+
 	Restore string // what is being restored into streams that are made; no version writes to them until Restore.End
 }
 
@@ -110,7 +112,7 @@ func (c *Conn) Ensure(ctx context.Context, l Limits) error {
 	if err := retry.Do(ctx, nil, func() (err error) { l, err = c.fit(ctx, l); return err }); err != nil {
 		return err
 	}
-	if err := retry.Do(ctx, nil, func() error { return errors.Join(c.usable(ctx), c.checkGone(ctx)) }); err != nil {
+	if err := retry.Do(ctx, nil, func() error { return errors.Join(c.usable(ctx), c.wasHere(ctx, l.Store)) }); err != nil {
 		return err
 	}
 	var errs []error
@@ -167,6 +169,14 @@ func rank(stream string) int {
 // and dead letters nobody refers to.
 func kept(stream string) bool {
 	return !slices.Contains([]string{events.ItemsStream, events.GCStream, events.DeadStream}, stream)
+}
+
+// wasHere refuses a system that has lost what was in it.
+func (c *Conn) wasHere(ctx context.Context, store string) error {
+	if err := c.checkGone(ctx); err != nil {
+		return err
+	}
+	return c.checkStore(ctx, store)
 }
 
 // checkGone refuses a system that has been used and has not got all of its streams any more.

@@ -77,7 +77,7 @@ func RunUp(ctx context.Context, cfg UpConfig) error {
 		cfg.Limits.EventsBytes = cmp.Or(cfg.Limits.EventsBytes, up.Server.StreamBytes())
 		cfg.Limits.ItemsBytes = cmp.Or(cfg.Limits.ItemsBytes, up.Server.StreamBytes())
 	}
-	if err := conn.Ensure(ctx, cfg.Limits); err != nil {
+	if err := cfg.ensure(ctx, conn, up.Server != nil); err != nil {
 		return err
 	}
 	reg := Metrics("up")
@@ -134,6 +134,26 @@ func RunUp(ctx context.Context, cfg UpConfig) error {
 		cfg.Ready(up)
 	}
 	return g.Wait()
+}
+
+// ensure makes the streams, of a data directory only where what it held before is there.
+func (cfg UpConfig) ensure(ctx context.Context, conn *natsio.Conn, own bool) error {
+	if !own {
+		return conn.Ensure(ctx, cfg.Limits)
+	}
+	known, err := knownStores(cfg.Data)
+	if err != nil {
+		return err
+	}
+	cfg.Limits.Store = known[cfg.Guard.Inbox]
+	if err := conn.Ensure(ctx, cfg.Limits); err != nil {
+		return err
+	}
+	store, err := conn.StoreID(ctx)
+	if err != nil {
+		return err
+	}
+	return noteStore(cfg.Data, cfg.Guard.Inbox, store)
 }
 
 func (cfg UpConfig) connect(ctx context.Context, up *Up) (*natsio.Conn, error) {
