@@ -17,6 +17,7 @@ import (
 func TestDeployed(t *testing.T) {
 	files := must.Get(filepath.Glob("../deploy/*/*"))(t)
 	files = append(files, "../compose.yaml", "../compose.cluster.yaml")
+	checkServices(t, string(must.Get(os.ReadFile("../compose.yaml"))(t)))
 	found := map[string]int{}
 	for _, file := range files {
 		b := must.Get(os.ReadFile(file))(t)
@@ -147,6 +148,29 @@ func checkYAML(t *testing.T, file, text string) {
 		}
 		if strings.Contains(doc, "kind: Deployment") && !strings.Contains(doc, "livenessProbe:") {
 			t.Errorf("%s: a Deployment without a probe", file)
+		}
+	}
+}
+
+var serviceName = regexp.MustCompile(`(?m)^  [a-z]+:$`)
+
+// checkServices looks for what each service of compose has: an end to its memory and to its log, and a probe that asks its own process.
+func checkServices(t *testing.T, text string) {
+	t.Helper()
+	_, text, _ = strings.Cut(text, "\nservices:\n")
+	text, _, _ = strings.Cut(text, "\nconfigs:\n")
+	services := serviceName.Split("\n"+text, -1)[1:]
+	if len(services) != 5 {
+		t.Fatalf("compose.yaml has %d services, want nats, persister, ingest, gc and page", len(services))
+	}
+	for _, service := range services {
+		for _, want := range []string{"mem_limit: ", "GOMEMLIMIT: ", "healthcheck:", "logging: "} {
+			if !strings.Contains(strings.ReplaceAll(service, "<<: *spool\n", "logging: "), want) {
+				t.Errorf("compose.yaml: a service without %q:\n%.200s", want, service)
+			}
+		}
+		if strings.Contains(service, "/bin/spool, ") {
+			t.Errorf("compose.yaml: a probe that asks the system, not its process:\n%.200s", service)
 		}
 	}
 }

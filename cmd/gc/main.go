@@ -26,7 +26,7 @@ func run(args []string, out io.Writer) error {
 		asJSON = fs.Bool("json", false, "write each report as one line of JSON")
 		scrub  = fs.Duration("scrub-every", 0, "read all that is stored against its digests so often; 0: never")
 		rate   = fs.Int64("scrub-rate", 20<<20, "`bytes` that a scrub reads in a second at most; 0: as fast as it goes")
-		look   = fs.String("metrics", "", "`address` to answer GET /metrics on; empty: none")
+		look   = fs.String("metrics", "", "`address` to answer GET /metrics and /healthz on; empty: none")
 	)
 	fs.Take(&by)
 	fs.Float64Var(&g.RetainShare, "retention-share", retention.DefaultShare,

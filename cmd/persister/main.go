@@ -21,7 +21,7 @@ func run(args []string) error {
 		users  service.Users
 		cfg    service.PersisterConfig
 		fs     = service.NewFlags("persister")
-		look   = fs.String("metrics", "", "`address` to answer GET /metrics on; empty: none")
+		look   = fs.String("metrics", "", "`address` to answer GET /metrics and /healthz on; empty: none")
 	)
 	fs.Take(&large)
 	fs.Take(&secret)

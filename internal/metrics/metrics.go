@@ -163,7 +163,8 @@ func (r *Registry) Handler() http.Handler {
 // scrapeTime bounds a scrape: the system is asked over the network.
 const scrapeTime = 10 * time.Second
 
-// Serve answers GET /metrics on an address of its own until ctx ends, for processes that have no HTTP side.
+// Serve answers GET /metrics, and GET /healthz without asking anybody, on an address of its own until ctx ends, for processes that have
+// no HTTP side.
 func (r *Registry) Serve(ctx context.Context, addr string) error {
 	l, err := net.Listen("tcp", addr)
 	if err != nil {
@@ -171,6 +172,7 @@ func (r *Registry) Serve(ctx context.Context, addr string) error {
 	}
 	mux := http.NewServeMux()
 	mux.Handle("GET /metrics", r.Handler())
+	mux.HandleFunc("GET /healthz", func(http.ResponseWriter, *http.Request) {}) // 200: the process runs
 	s := &http.Server{Handler: mux, ReadHeaderTimeout: 5 * time.Second, IdleTimeout: time.Minute}
 	defer context.AfterFunc(ctx, func() { _ = s.Close() })()
 	if err := s.Serve(l); !errors.Is(err, http.ErrServerClosed) {
