@@ -83,28 +83,20 @@ func (c *Conn) usable(ctx context.Context) error {
 	return nil
 }
 
-// StoreID is the store that the record bucket says it is of; empty where nobody has marked it.
-func (c *Conn) StoreID(ctx context.Context) (string, error) {
-	s, err := c.js.Stream(ctx, events.RecordsStream)
-	if err != nil {
-		return "", fmt.Errorf("look which store it is: %w", WrapErr(err))
-	}
-	return StoreOf(s.CachedInfo().Config), nil
-}
-
 // checkStore refuses another store than the one that was here, or none. Where only some of its streams are gone, checkGone names them.
 func (c *Conn) checkStore(ctx context.Context, was string) error {
 	if was == "" {
 		return nil
 	}
-	now, err := c.StoreID(ctx)
-	switch {
-	case errors.Is(err, jetstream.ErrStreamNotFound):
+	s, err := c.js.Stream(ctx, events.RecordsStream)
+	if errors.Is(err, jetstream.ErrStreamNotFound) {
 		return fmt.Errorf("%w: store %s was here, and the server does not find its %s. Nothing was written, since a new store in its "+
 			"place would pass for the truth; see \"A stream that is gone\" in docs/operations.md", ErrGone, was, events.RecordsStream)
-	case err != nil:
-		return err
-	case now != "" && now != was:
+	}
+	if err != nil {
+		return fmt.Errorf("look which store it is: %w", WrapErr(err))
+	}
+	if now := StoreOf(s.CachedInfo().Config); now != "" && now != was {
 		return fmt.Errorf("%w: store %s was here, and this is store %s; nothing was written. See \"A stream that is gone\" in docs/operations.md",
 			ErrTopology, was, now)
 	}

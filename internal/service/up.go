@@ -21,6 +21,7 @@ import (
 	"spool/internal/natsio"
 	"spool/internal/persist"
 	"spool/internal/web"
+	"spool/pkg/events"
 )
 
 // UpConfig is everything in one process.
@@ -149,11 +150,11 @@ func (cfg UpConfig) ensure(ctx context.Context, conn *natsio.Conn, own bool) err
 	if err := conn.Ensure(ctx, cfg.Limits); err != nil {
 		return err
 	}
-	store, err := conn.StoreID(ctx)
+	s, err := conn.JetStream().Stream(ctx, events.RecordsStream)
 	if err != nil {
-		return err
+		return fmt.Errorf("look which store it is: %w", natsio.WrapErr(err))
 	}
-	return noteStore(cfg.Data, cfg.Guard.Inbox, store)
+	return noteStore(cfg.Data, cfg.Guard.Inbox, natsio.StoreOf(s.CachedInfo().Config))
 }
 
 func (cfg UpConfig) connect(ctx context.Context, up *Up) (*natsio.Conn, error) {
