@@ -4,10 +4,12 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"time"
 
 	"spool/internal/natsio"
 	"spool/internal/record"
+	"spool/internal/retry"
 	"spool/pkg/events"
 	"spool/pkg/threads"
 )
@@ -218,6 +220,31 @@ func (c *Client) removal(ctx context.Context, w waited) error {
 	return fmt.Errorf("%w: what was published to %s", ErrRemoved, w.thread)
 }
 
+// unrefused is an ErrRefused with the reason where a thread refused an event that it notes: it notes those too. The commit that refuses one
+// says so in a record, until its dead letter is out: so the record is read before the letters. nil also for whoever may read neither.
+func (c *Client) unrefused(ctx context.Context, w waited) error {
+	var owed []record.RefusedEvent
+	err := retry.Do(ctx, nil, func() (err error) { owed, err = c.events.Owed(ctx, w.thread); return err })
+	if err != nil && !errors.Is(err, record.ErrDenied) {
+		return fmt.Errorf("%s: whether it refused what it took in is not known: %w", w.thread, err)
+	}
+	for _, e := range owed {
+		all, err := c.events.At(ctx, e.Seq)
+		if e.Index >= 0 && e.Index < len(all) {
+			all = all[e.Index : e.Index+1]
+		}
+		if err == nil && slices.ContainsFunc(all, w.is) {
+			return fmt.Errorf("%w: %s: %s", ErrRefused, w.thread, e.Reason)
+		}
+	}
+	return c.refusal(ctx, w)
+}
+
+// is reports whether that is the event.
+func (w waited) is(e events.Event) bool {
+	return e.Thread == w.thread && e.Producer == w.producer && e.Epoch == w.epoch && e.Seq == w.seq
+}
+
 // refusal is the reason of an event's dead letter, as an ErrRefused; nil if it has none.
 func (c *Client) refusal(ctx context.Context, w waited) error {
 	letters, err := c.DeadLetters(ctx, w.thread.Session)
@@ -229,7 +256,7 @@ func (c *Client) refusal(ctx context.Context, w waited) error {
 			continue
 		}
 		e, err := events.Open(d.Subject, d.Data)
-		if err == nil && e.Producer == w.producer && e.Epoch == w.epoch && e.Seq == w.seq {
+		if err == nil && w.is(e) {
 			return fmt.Errorf("%w: %s: %s (dead letter %d)", ErrRefused, w.thread, d.Reason, d.At)
 		}
 	}

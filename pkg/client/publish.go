@@ -159,20 +159,17 @@ func (p *Publisher) send(ctx context.Context, evs []*events.Event) error {
 }
 
 // Fork starts a thread at a point of another one and returns when it is there. Nothing is copied (SPEC C5). What can be
-// wrong with it is found before it is published: threads.ErrNoThread, threads.ErrNoPoint, ErrThreadExists.
+// wrong with it is found before it is published: threads.ErrNoThread, threads.ErrNoPoint, ErrThreadExists. ErrRefused: another one took
+// the name meanwhile.
 func (c *Client) Fork(ctx context.Context, to events.Thread, from events.Fork) error {
 	if err := c.checkFork(ctx, to, from); err != nil {
 		return fmt.Errorf("fork %s: %w", to, err)
 	}
-	p := c.Publisher(PublisherConfig{})
-	if err := p.Control(ctx, to, 1, events.Control{Op: events.OpFork, Fork: &from}); err != nil {
-		return err
-	}
-	return c.awaitStored(ctx, to, p.Producer(), 0, 1)
+	return c.operate(ctx, to, events.Control{Op: events.OpFork, Fork: &from})
 }
 
 // End completes a thread and returns when it is in the history; it takes no more entries then (SPEC C4, I7).
-// threads.ErrNoThread: there is none of that name. ErrEnded: it was completed before.
+// threads.ErrNoThread: there is none of that name. ErrEnded: it was completed before. ErrRefused: it was meanwhile.
 func (c *Client) End(ctx context.Context, t events.Thread, how events.End) error {
 	head, err := c.AwaitThread(ctx, t)
 	if err != nil {
@@ -181,11 +178,7 @@ func (c *Client) End(ctx context.Context, t events.Thread, how events.End) error
 	if head.Status == threads.StatusCompleted {
 		return fmt.Errorf("%w: %s", ErrEnded, t)
 	}
-	p := c.Publisher(PublisherConfig{})
-	if err := p.Control(ctx, t, 1, events.Control{Op: events.OpEnd, End: &how}); err != nil {
-		return err
-	}
-	return c.awaitStored(ctx, t, p.Producer(), 0, 1)
+	return c.operate(ctx, t, events.Control{Op: events.OpEnd, End: &how})
 }
 
 // ErrEnded: the thread is completed.

@@ -123,13 +123,17 @@ func (c *Client) open(ctx context.Context, t events.Thread) (threads.Head, error
 	return head, err
 }
 
-// operate publishes an operation and returns when the thread has taken it.
+// operate publishes an operation and returns when the thread has taken it. ErrRefused: another one was first, or the thread takes none.
 func (c *Client) operate(ctx context.Context, t events.Thread, op events.Control) error {
 	p := c.Publisher(PublisherConfig{})
 	if err := p.Control(ctx, t, 1, op); err != nil {
 		return err
 	}
-	return c.awaitStored(ctx, t, p.Producer(), 0, 1)
+	w := waited{thread: t, producer: p.Producer(), seq: 1, stored: c.offline == nil}
+	if err := c.await(ctx, w); err != nil {
+		return err
+	}
+	return c.unrefused(ctx, w)
 }
 
 // appended publishes an operation that appends an entry, and reads what became of it.
@@ -431,8 +435,11 @@ func (c *Client) begin(ctx context.Context, t events.Thread, now time.Time, ops 
 		return err
 	}
 	head, err := c.Thread(ctx, t)
-	if err != nil || ops[0].Fork.Header == nil {
+	if err != nil {
 		return err
+	}
+	if ops[0].Fork.Header == nil {
+		return c.unrefused(ctx, waited{thread: t, producer: p.Producer(), seq: 1})
 	}
 	header, err := c.Source().ForkHeader(ctx, head, t.Session)
 	if err == nil && string(header) != string(ops[0].Fork.Header) { // somebody took the name meanwhile
