@@ -39,6 +39,51 @@ func (box DeadLetters) EachLetter(ctx context.Context, session string, f func(De
 	return nil
 }
 
+// Owed looks for a refused event of a thread among those whose letters may not be out yet, and gives the reason, as
+// far as it is kept.
+func (box DeadLetters) Owed(ctx context.Context, t events.Thread, is func(events.Event) bool) (reason string, found bool, err error) {
+	newest, err := box.c.Events().NewestEvent(ctx, t)
+	if err != nil || newest.Seq == 0 {
+		return "", false, err
+	}
+	rs, err := box.c.Records().Records(ctx, events.RefusedKey(newest.Partition))
+	if err != nil || !rs[0].Exists() {
+		return "", false, err
+	}
+	v, err := record.DecodeRefused(rs[0].Value)
+	if err != nil {
+		return "", false, err
+	}
+	s, err := MessagesOf(ctx, box.c.Streams(), events.EventsStream)
+	if err != nil {
+		return "", false, WrapErr(err)
+	}
+	for _, owed := range v.Events {
+		if owed.Session != record.SessionMark(t.Session) {
+			continue
+		}
+		m, err := s.GetMsg(ctx, owed.Seq)
+		if errors.Is(err, jetstream.ErrMsgNotFound) {
+			continue
+		}
+		if err != nil {
+			return "", false, fmt.Errorf("event %d: %w", owed.Seq, WrapErr(err))
+		}
+		e, err := events.Open(m.Subject, m.Data)
+		if err != nil { // nobody waits for what cannot be read
+			continue
+		}
+		all := e.Each()
+		if owed.Index >= 0 && owed.Index < len(all) {
+			all = all[owed.Index : owed.Index+1]
+		}
+		if slices.ContainsFunc(all, is) {
+			return owed.Reason, true, nil
+		}
+	}
+	return "", false, nil
+}
+
 // Letter reads one. record.ErrNotFound: there is none at that sequence.
 func (box DeadLetters) Letter(ctx context.Context, at uint64) (d DeadLetter, err error) {
 	s, err := MessagesOf(ctx, box.c.Streams(), events.DeadStream)

@@ -122,35 +122,3 @@ func (es Events) Acked(ctx context.Context, partition int, seq uint64) (bool, er
 	}
 	return cons.CachedInfo().AckFloor.Stream >= seq, nil
 }
-
-// Owed are the events of a thread's session of which a letter may not be out yet.
-func (es Events) Owed(ctx context.Context, t events.Thread) ([]record.RefusedEvent, error) {
-	newest, err := es.NewestEvent(ctx, t)
-	if err != nil || newest.Seq == 0 {
-		return nil, err
-	}
-	rs, err := es.c.Records().Records(ctx, events.RefusedKey(newest.Partition))
-	if err != nil || !rs[0].Exists() {
-		return nil, err
-	}
-	v, err := record.DecodeRefused(rs[0].Value)
-	mark := record.SessionMark(t.Session)
-	return slices.DeleteFunc(v.Events, func(e record.RefusedEvent) bool { return e.Session != mark }), err
-}
-
-// At are the events of the message at a sequence of EVENTS.
-func (es Events) At(ctx context.Context, seq uint64) ([]events.Event, error) {
-	s, err := MessagesOf(ctx, es.c.Streams(), events.EventsStream)
-	if err != nil {
-		return nil, WrapErr(err)
-	}
-	m, err := s.GetMsg(ctx, seq)
-	if err != nil {
-		return nil, fmt.Errorf("event %d: %w", seq, WrapErr(err))
-	}
-	e, err := events.Open(m.Subject, m.Data)
-	if err != nil {
-		return nil, err
-	}
-	return e.Each(), nil
-}

@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"slices"
 	"time"
 
 	"spool/internal/natsio"
@@ -223,19 +222,13 @@ func (c *Client) removal(ctx context.Context, w waited) error {
 // unrefused is an ErrRefused with the reason where a thread refused an event that it notes: it notes those too. The commit that refuses one
 // says so in a record, until its dead letter is out: so the record is read before the letters. nil also for whoever may read neither.
 func (c *Client) unrefused(ctx context.Context, w waited) error {
-	var owed []record.RefusedEvent
-	err := retry.Do(ctx, nil, func() (err error) { owed, err = c.events.Owed(ctx, w.thread); return err })
+	reason, found := "", false
+	err := retry.Do(ctx, nil, func() (err error) { reason, found, err = c.dead.Owed(ctx, w.thread, w.is); return err })
 	if err != nil && !errors.Is(err, record.ErrDenied) {
 		return fmt.Errorf("%s: whether it refused what it took in is not known: %w", w.thread, err)
 	}
-	for _, e := range owed {
-		all, err := c.events.At(ctx, e.Seq)
-		if e.Index >= 0 && e.Index < len(all) {
-			all = all[e.Index : e.Index+1]
-		}
-		if err == nil && slices.ContainsFunc(all, w.is) {
-			return fmt.Errorf("%w: %s: %s", ErrRefused, w.thread, e.Reason)
-		}
+	if found {
+		return fmt.Errorf("%w: %s: %s", ErrRefused, w.thread, reason)
 	}
 	return c.refusal(ctx, w)
 }
