@@ -123,7 +123,7 @@ func (y *deadly) enterAlone(ctx context.Context) error {
 	if err := y.room.Acquire(ctx, allShares); err != nil {
 		return err
 	}
-	err := y.p.space.acquire(ctx, "", y.p.cfg.QueueBytes)
+	err := y.p.space.acquire(ctx, origin{}, y.p.cfg.QueueBytes)
 	if err != nil {
 		y.room.Release(allShares)
 	}
@@ -132,7 +132,7 @@ func (y *deadly) enterAlone(ctx context.Context) error {
 
 // leaveAlone ends that.
 func (y *deadly) leaveAlone() {
-	y.p.space.free("", y.p.cfg.QueueBytes)
+	y.p.space.free(origin{}, y.p.cfg.QueueBytes)
 	y.room.Release(allShares)
 }
 

@@ -4,7 +4,7 @@
 //	partition consumers ─▶ Deliver: decode, fetch the body, check, externalize, cut      (a goroutine a partition;
 //	                          │      what is too large for memory goes to the bucket now: giant.go)
 //	                          │ a session beyond its part of the queue is parked as it came (parking.go)
-//	                          │ queue, bounded in bytes: sessions share it (space.go) and take turns (queue.go)
+//	                          │ queue, bounded in bytes: users and sessions share it (space.go) and take turns (queue.go, turns.go)
 //	                          ▼
 //	                       prepare: heads read, each event decided, its change taken into a commit   (lane, stage 1)
 //	                          ▼

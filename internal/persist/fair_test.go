@@ -65,13 +65,16 @@ func refersTo(ref casstore.Ref) []byte {
 }
 
 // One session with a long backlog, each event of which takes long, delays the events of others by less than a second.
-// An ack says no more than that all before it is through, and in the end all is acknowledged.
+// So does one user with it in many sessions. An ack says no more than that all before it is through, and in the end all is
+// acknowledged.
 func TestSessionsTakeTurns(t *testing.T) {
 	warmUp(t)
 	for _, takes := range []time.Duration{0, 10 * time.Millisecond} {
-		t.Run(takes.String(), func(t *testing.T) {
-			synctest.Test(t, func(t *testing.T) { sessionsTakeTurns(t, 24_000, takes) })
-		})
+		for _, sessions := range []int{1, 200} {
+			t.Run(fmt.Sprintf("%v,%d", takes, sessions), func(t *testing.T) {
+				synctest.Test(t, func(t *testing.T) { sessionsTakeTurns(t, sessions, 24_000, takes) })
+			})
+		}
 	}
 }
 
@@ -82,7 +85,7 @@ func warmUp(t *testing.T) {
 	must.Two(b.Finish())(t)
 }
 
-func sessionsTakeTurns(t *testing.T, backlog int, takes time.Duration) {
+func sessionsTakeTurns(t *testing.T, sessions, backlog int, takes time.Duration) {
 	blob := casstore.SumBlob([]byte("much asked for"))
 	st := &costly{
 		memoryStore: &memoryStore{records: map[string]record.Record{}}, key: events.BlobKey(blob.Hex()), takes: takes,
@@ -97,12 +100,12 @@ func sessionsTakeTurns(t *testing.T, backlog int, takes time.Duration) {
 	var mu sync.Mutex
 	var acked uint64
 	seq := uint64(0)
-	give := func(id events.Thread, n int, body []byte) {
+	give := func(user string, id events.Thread, n int, body []byte) {
 		seq++
-		at := seq
+		at, scope := seq, events.Everywhere.Apart(user)
 		e := events.Event{Producer: "p", Seq: uint64(n), Kind: events.KindEntry, Thread: id, Dialect: "step", Body: body}
 		p.Deliver(ctx, persist.Message{
-			Subject: strings.TrimSuffix(events.StoredFilter(id), "*") + e.Kind.String(), Data: e.Encode(), Seq: at,
+			Subject: scope.Stamp(strings.TrimSuffix(events.StoredFilter(id), "*") + e.Kind.String()), Data: e.Encode(), Seq: at,
 			Ack: func() error {
 				mu.Lock()
 				defer mu.Unlock()
@@ -114,14 +117,14 @@ func sessionsTakeTurns(t *testing.T, backlog int, takes time.Duration) {
 		})
 	}
 	for i := range backlog {
-		give(thread(0), i+1, refersTo(blob))
+		give("flood", thread(1000+i%sessions), i/sessions+1, refersTo(blob))
 	}
 	const others = 24
 	for i := range others {
 		id := thread(i + 1)
 		time.Sleep(250 * time.Millisecond)
 		since := time.Now()
-		give(id, 1, []byte(`{"role":"user","content":"x"}`))
+		give(fmt.Sprint("user", i), id, 1, []byte(`{"role":"user","content":"x"}`))
 		time.Sleep(time.Second)
 		if at := st.when(id); at.IsZero() || at.Sub(since) >= time.Second {
 			t.Errorf("%s is applied after %v, want less than 1s", id, at.Sub(since))

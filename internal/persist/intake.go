@@ -16,6 +16,7 @@ import (
 // staged is an event on its way through the persister.
 type staged struct {
 	msg   Message
+	from  origin
 	event apply.Staged // as far as it can be read and cut without its thread
 	size  int64        // share of the queue's bytes
 
@@ -68,7 +69,7 @@ func (p *Persister) Deliver(ctx context.Context, m Message) {
 		return
 	}
 	e, err := open(m)
-	moved, ended := p.park(ctx, m, d, e.Thread.Session, p.needs(&e), e.Ref == nil && m.Seq > p.deadly.of[m.Partition].until)
+	moved, ended := p.park(ctx, m, d, originOf(&e), p.needs(&e), e.Ref == nil && m.Seq > p.deadly.of[m.Partition].until)
 	if moved {
 		return
 	}
@@ -133,7 +134,7 @@ func (p *Persister) deliverAlone(ctx context.Context, m Message, d *delivery) {
 // newStaged is an event of a message, of those that it holds; bad is why it could not be read.
 func newStaged(m Message, d *delivery, each []events.Event, i int, bad error) *staged {
 	s := &staged{
-		of: d, msg: m, event: apply.Staged{Event: each[i], At: m.Seq, Shared: len(each) > 1, Stored: m.Stored},
+		of: d, msg: m, from: originOf(&each[i]), event: apply.Staged{Event: each[i], At: m.Seq, Shared: len(each) > 1, Stored: m.Stored},
 		known: bad == nil, index: i, last: i == len(each)-1,
 	}
 	if bad != nil {
@@ -233,7 +234,7 @@ func (p *Persister) reserve(ctx context.Context, s *staged, body int64) error {
 		return nil
 	}
 	size := min(body+queueRoom, p.cfg.QueueBytes)
-	if err := p.space.acquire(ctx, s.event.Thread.Session, size); err != nil {
+	if err := p.space.acquire(ctx, s.from, size); err != nil {
 		return err
 	}
 	s.size = size

@@ -32,6 +32,7 @@ type parked struct {
 type waiting struct {
 	msg  Message
 	of   *delivery
+	from origin
 	came uint64
 	size int64
 }
@@ -43,11 +44,11 @@ func newParking(bytes int64) *parking {
 // parkedRoom is what a message takes beside its bytes while it is parked.
 const parkedRoom = 512
 
-// park parks a message of a session if it has to wait, and may be parked. moved: it was; then what it holds of
+// park parks a message if it has to wait, and may be parked. moved: it was; then what it holds of
 // deadly.room is the parking's. An error: ctx ended.
-func (p *Persister) park(ctx context.Context, m Message, d *delivery, session string, need int64, may bool) (
+func (p *Persister) park(ctx context.Context, m Message, d *delivery, from origin, need int64, may bool) (
 	moved bool, err error) {
-	k := p.parking
+	k, session := p.parking, from.session
 	k.mu.Lock()
 	of := k.of[session] // only who delivers its partition puts one there
 	k.mu.Unlock()
@@ -62,12 +63,12 @@ func (p *Persister) park(ctx context.Context, m Message, d *delivery, session st
 			return false, ctx.Err()
 		}
 	}
-	if of == nil && p.space.has(session, need) {
+	if of == nil && p.space.has(from, need) {
 		return false, nil
 	}
 	m.Data = bytes.Clone(m.Data) // without the headers that are behind it in memory
-	w := waiting{msg: m, of: d, size: min(int64(len(m.Data))+parkedRoom, p.cfg.QueueBytes)}
-	if err := k.room.acquire(ctx, session, w.size); err != nil {
+	w := waiting{msg: m, of: d, from: from, size: min(int64(len(m.Data))+parkedRoom, p.cfg.QueueBytes)}
+	if err := k.room.acquire(ctx, from, w.size); err != nil {
 		return false, err
 	}
 	w.came = p.queue.number(&m)
@@ -102,7 +103,7 @@ func (p *Persister) unpark(ctx context.Context, session string) {
 			close(of.ended)
 		}
 		k.mu.Unlock()
-		k.room.free(session, w.size)
+		k.room.free(w.from, w.size)
 		p.deadly.room.Release(1)
 		p.space.look()
 		p.queue.wake()

@@ -12,7 +12,7 @@ func TestParkedForLongestGetsRoom(t *testing.T) {
 	s := newSpace(100)
 	s.parked = k
 	for _, session := range []string{"x", "y", "z"} { // 50, 25, 25: nothing is left
-		if err := s.acquire(t.Context(), session, map[string]int64{"x": 50, "y": 25, "z": 25}[session]); err != nil {
+		if err := s.acquire(t.Context(), origin{session: session}, map[string]int64{"x": 50, "y": 25, "z": 25}[session]); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -20,11 +20,11 @@ func TestParkedForLongestGetsRoom(t *testing.T) {
 	k.of["young"] = &parked{waits: []waiting{{came: 2}}}
 	ended, end := context.WithCancel(t.Context())
 	end()
-	if err := s.acquire(ended, "young", 10); err == nil {
+	if err := s.acquire(ended, origin{session: "young"}, 10); err == nil {
 		t.Error("what is parked for less long got room")
 	}
 	for i := range 2 {
-		if err := s.acquire(ended, "old", 10); (err == nil) != (i == 0) {
+		if err := s.acquire(ended, origin{session: "old"}, 10); (err == nil) != (i == 0) {
 			t.Errorf("what is parked for longest: acquire %d = %v, want room once", i+1, err)
 		}
 	}
@@ -40,7 +40,7 @@ func TestParkedBeforeWhatNamesIt(t *testing.T) {
 		k := newParking(100)
 		q := newQueue(k)
 		k.of["a"] = &parked{waits: []waiting{{came: q.number(&Message{})}}}
-		s := &staged{of: &delivery{}, hold: h}
+		s := &staged{of: &delivery{}, hold: h, from: origin{session: "b"}}
 		s.event.Thread.Session = "b"
 		q.push(s)
 		any := func(*staged) bool { return true }

@@ -139,9 +139,9 @@ type Config struct {
 	Lane        int // fence of this process's commits, 0 to events.Lanes-1; -1 = any
 	BatchEvents int // events in a commit at most; 0 = 1000
 	BatchBytes  int // bytes of their bodies at most (one larger body still is a batch); 0 = 4 MiB
-	// QueueBytes is how many bytes are taken from the stream and not acked yet; a session has as much of it as it leaves to
-	// others, and a larger entry waits for the queue to be empty. Messages of sessions beyond that are parked, in as many
-	// bytes again; 0 = 64 MiB.
+	// QueueBytes is how many bytes are taken from the stream and not acked yet; a user, or a session of which nobody knows
+	// whose it is, has as much of it as it leaves to others, and a larger entry waits for the queue to be empty. Messages
+	// beyond that are parked, in as many bytes again; 0 = 64 MiB.
 	QueueBytes  int64
 	StreamBytes int64 // bytes of a body above which it is read as a stream, and counts with what its cut leaves; 0 = 8 MiB
 	MaxEntry    int64 // bytes of an entry after the size rules; a larger one is a dead letter; 0 = 64 MiB, at most 200 MiB

@@ -79,7 +79,10 @@ const (
 )
 
 // usage is what events took, and what they were to take by estimate.
-type usage struct{ time, work time.Duration }
+type usage struct {
+	time, work time.Duration
+	from       origin // of the latest
+}
 
 func (u usage) exceeds(limit time.Duration) bool { return u.time > limit+slow*u.work }
 
@@ -108,6 +111,7 @@ func (l *lane) applyAll(ctx context.Context, c *commit, batch []*staged) (untake
 			spent[id] = here
 			id, here = of, spent[of]
 		}
+		here.from = s.from
 		if len(aside) > 0 && aside[id] {
 			untaken = append(untaken, s)
 			continue
@@ -135,8 +139,8 @@ func (l *lane) applyAll(ctx context.Context, c *commit, batch []*staged) (untake
 	}
 	count()
 	spent[id] = here
-	for id, u := range spent {
-		l.p.queue.charge(id, u.time-u.work)
+	for _, u := range spent {
+		l.p.queue.charge(u.from, u.time-u.work)
 	}
 	return untaken, nil
 }

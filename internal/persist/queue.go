@@ -1,8 +1,6 @@
 package persist
 
 import (
-	"maps"
-	"math"
 	"slices"
 	"sync"
 	"time"
@@ -13,18 +11,20 @@ import (
 // queue holds staged events, those of each session in the order in which they came. What it may hold is bounded by the
 // persister's bytes.
 //
-// Sessions take turns (deficit round robin): a turn is worth so much work of stage 1, estimated by bytes, and corrected
-// by the time that events of the session really took. So a session with a backlog, or whose events cost much, waits for
-// itself. Between sessions there is no order, but for an event that asks for one (hold).
+// Who pays for events takes turns (deficit round robin): users, and within a user's turns its sessions. A turn is worth so
+// much work of stage 1, estimated by bytes, and corrected by the time that the events really took. So who has a backlog,
+// or whose events cost much, waits for itself, however many sessions they are in. Between sessions there is no order,
+// but for an event that asks for one (hold).
 type queue struct {
 	mu    sync.Mutex
 	lines map[string]*line // by session; one in which nothing waits is kept only while it owes
-	ring  []*line          // those in which events wait, in the order of their turns
+	users map[origin]*user // by who pays; the same
+	ring  []*user          // those of whom events wait, in the order of their turns
 	n     int              // events that wait
 	came  uint64           // how many ever came
 	last  uint64           // highest sequence of what was ever in it
 	terms map[int]uint64   // of each partition, the latest that came
-	cut   *line            // the one whose turn the end of a batch cut short; it has its grant
+	cut   *user            // the one whose turn the end of a batch cut short; it has its grant
 	some  chan struct{}    // holds a token while there is something to take or to notice
 
 	parked *parking // what is to come into it
@@ -35,6 +35,8 @@ type line struct {
 	session string
 	events  []*staged
 	head    int
+	of      *user         // who pays for the next event, in whose ring the line is; nil: it is empty
+	turn    bool          // its turn has begun
 	credit  time.Duration // work that is due to the session; below zero: what it got in advance
 
 	thread   events.Thread // of the latest event, and its producer
@@ -74,7 +76,9 @@ type hold struct {
 }
 
 func newQueue(k *parking) *queue {
-	return &queue{parked: k, lines: map[string]*line{}, terms: map[int]uint64{}, some: make(chan struct{}, 1)}
+	return &queue{
+		parked: k, lines: map[string]*line{}, users: map[origin]*user{}, terms: map[int]uint64{}, some: make(chan struct{}, 1),
+	}
 }
 
 func (q *queue) push(s *staged) {
@@ -83,9 +87,10 @@ func (q *queue) push(s *staged) {
 		q.came++
 		s.came = q.came
 	}
-	l := q.line(s)
+	l := q.line(s.from.session)
 	l.share(s)
 	l.events = append(l.events, s)
+	q.place(l)
 	q.n++
 	q.last = max(q.last, s.msg.Seq)
 	q.terms[s.msg.Partition] = max(q.terms[s.msg.Partition], s.msg.Term)
@@ -102,16 +107,11 @@ func (q *queue) number(m *Message) uint64 {
 	return q.came
 }
 
-// line is that of an event's session, which has a place in the ring from now on.
-func (q *queue) line(s *staged) *line {
-	id := s.event.Thread.Session
-	l := q.lines[id]
+func (q *queue) line(session string) *line {
+	l := q.lines[session]
 	if l == nil {
-		l = &line{session: id}
-		q.lines[id] = l
-	}
-	if l.empty() {
-		q.ring = append(q.ring, l)
+		l = &line{session: session}
+		q.lines[session] = l
 	}
 	return l
 }
@@ -120,7 +120,7 @@ func (q *queue) line(s *staged) *line {
 func (q *queue) unshift(back []*staged) {
 	q.mu.Lock()
 	for _, s := range slices.Backward(back) {
-		l := q.line(s)
+		l := q.line(s.from.session)
 		l.credit += s.work()
 		if l.head == 0 {
 			l.head = 16 + len(l.events)
@@ -128,6 +128,8 @@ func (q *queue) unshift(back []*staged) {
 		}
 		l.head--
 		l.events[l.head] = s
+		q.place(l)
+		l.of.credit += s.work()
 	}
 	q.n += len(back)
 	q.mu.Unlock()
@@ -168,7 +170,7 @@ func (q *queue) anew(link uint64) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
 	q.last = 0
-	for _, l := range q.ring {
+	for l := range q.waiting {
 		for _, s := range l.events[l.head:] {
 			if s.msg.Link == link {
 				q.last = max(q.last, s.msg.Seq)
@@ -189,10 +191,12 @@ func (q *queue) take(more func(*staged) bool) (taken []*staged) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
 	full := false
-	pick := func(l *line) {
+	pick := func(l *line) bool {
 		if full = !more(l.next()); !full {
 			taken = append(taken, l.pop())
+			q.place(l)
 		}
+		return !full
 	}
 	if l := q.wantsFirst(); l != nil {
 		pick(l)
@@ -204,20 +208,18 @@ func (q *queue) take(more func(*staged) bool) (taken []*staged) {
 		if grant == 0 {
 			break
 		}
-		for i := 0; i < len(q.ring) && !full; i++ {
-			l := q.ring[i]
-			if l.empty() || q.held(l) {
+		for i, u := range q.ring { // who comes into the ring now has its turn in the next round
+			if q.front(u) == nil {
 				continue
 			}
-			if l != goesOn {
-				l.credit += grant
+			if u != goesOn {
+				u.credit += grant
 			}
-			for goesOn = nil; !l.empty() && l.credit >= l.next().work() && !q.held(l); {
-				if pick(l); full { // the next batch begins with it
-					q.cut = l
-					q.ring = append(slices.Clone(q.ring[i:]), q.ring[:i]...)
-					break
-				}
+			goesOn = nil
+			if q.serve(u, pick); full { // the next batch begins with it
+				q.cut = u
+				q.ring = append(slices.Clone(q.ring[i:]), q.ring[:i]...)
+				break
 			}
 		}
 	}
@@ -231,26 +233,12 @@ func (q *queue) take(more func(*staged) bool) (taken []*staged) {
 
 // wantsFirst is the line of the oldest event that is to be the first of its batch.
 func (q *queue) wantsFirst() (first *line) {
-	for _, l := range q.ring {
+	for l := range q.waiting {
 		if l.next().hold.first && !q.held(l) && (first == nil || l.next().came < first.next().came) {
 			first = l
 		}
 	}
 	return first
-}
-
-// grant is what a round gives to each session, so that at least one event can be taken; 0: there is none.
-func (q *queue) grant() time.Duration {
-	least := time.Duration(math.MaxInt64)
-	for _, l := range q.ring {
-		if !l.empty() && !q.held(l) {
-			least = min(least, l.next().work()-l.credit)
-		}
-	}
-	if least == math.MaxInt64 {
-		return 0
-	}
-	return max(turn, least)
 }
 
 // held reports whether the next event of a line must wait for others. The oldest one of all never does; it may be parked.
@@ -271,7 +259,12 @@ func (q *queue) before(s *staged, session string) bool {
 		l := q.lines[session]
 		return l != nil && !l.empty() && l.next().came < s.came
 	}
-	return slices.ContainsFunc(q.ring, func(l *line) bool { return !l.empty() && l.next().came < s.came })
+	for l := range q.waiting {
+		if l.next().came < s.came {
+			return true
+		}
+	}
+	return false
 }
 
 // waits is before, for others than the queue.
@@ -279,38 +272,6 @@ func (q *queue) waits(s *staged, session string) bool {
 	q.mu.Lock()
 	defer q.mu.Unlock()
 	return q.before(s, session)
-}
-
-// mostIdle is how many sessions are remembered in which nothing waits.
-const mostIdle = 1000
-
-// tidy takes the lines out of the ring in which nothing waits. They keep what they owe, and nothing else.
-func (q *queue) tidy() {
-	q.ring = slices.DeleteFunc(q.ring, func(l *line) bool {
-		if !l.empty() {
-			return false
-		}
-		l.events, l.head = nil, 0
-		if l.credit >= 0 {
-			delete(q.lines, l.session)
-		}
-		return true
-	})
-}
-
-// charge says what events of a session took beyond the estimate.
-func (q *queue) charge(session string, more time.Duration) {
-	q.mu.Lock()
-	defer q.mu.Unlock()
-	if len(q.lines) > len(q.ring)+mostIdle {
-		maps.DeleteFunc(q.lines, func(_ string, l *line) bool { return l.empty() })
-	}
-	l := q.lines[session]
-	if l == nil {
-		l = &line{session: session}
-		q.lines[session] = l
-	}
-	l.credit -= more
 }
 
 func (l *line) empty() bool { return l.head == len(l.events) }
@@ -322,5 +283,6 @@ func (l *line) pop() *staged {
 	l.events[l.head] = nil
 	l.head++
 	l.credit -= s.work()
+	l.of.credit -= s.work()
 	return s
 }

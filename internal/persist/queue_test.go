@@ -2,6 +2,7 @@ package persist
 
 import (
 	"fmt"
+	"strings"
 	"testing"
 
 	"spool/pkg/events"
@@ -16,7 +17,7 @@ func TestTurnsOverSmallBatches(t *testing.T) {
 			q := newQueue(newParking(1 << 20))
 			push := func(session string, n int) {
 				for range n {
-					s := &staged{known: true}
+					s := &staged{known: true, from: origin{session: session}}
 					s.event.Thread = events.Thread{Session: session, Name: "main"}
 					q.push(s)
 				}
@@ -38,6 +39,72 @@ func TestTurnsOverSmallBatches(t *testing.T) {
 			}
 			if most := int(turn / eventWork); ahead > most {
 				t.Errorf("%d events of the flood are taken before the others, want at most the %d of a turn", ahead, most)
+			}
+		})
+	}
+}
+
+// However many sessions a user's backlog is in, another user's events are taken after as much of it, and so are those of
+// a session whose user nobody knows. Within the user's turns its sessions take turns.
+func TestTurnsOfUsers(t *testing.T) {
+	const sessions, each, others = 200, 120, 600
+	for _, size := range []int{1, 10, 124, 1000} {
+		t.Run(fmt.Sprint(size), func(t *testing.T) {
+			q := newQueue(newParking(1 << 20))
+			push := func(session, user string, n int) {
+				for range n {
+					s := &staged{known: true, from: origin{session, user}}
+					s.event.Thread = events.Thread{Session: session, Name: "main"}
+					q.push(s)
+				}
+			}
+			for i := range sessions {
+				push(fmt.Sprint("flood", i), "flood", each)
+			}
+			push("other", "other", others)
+			push("nobodys", "", others)
+			took := map[string]int{} // by session
+			left := map[string]int{"other": others, "nobodys": others}
+			ahead := map[string]int{} // of the flood's events, those that are taken before the last of the others
+			batch := 0
+			for len(left) > 0 {
+				n := 0
+				for _, s := range q.take(func(*staged) bool { n++; return n <= size }) {
+					session := s.from.session
+					took[session]++
+					if s.from.user == "flood" {
+						batch++
+					} else if left[session]--; left[session] == 0 {
+						ahead[session] = batch
+						delete(left, session)
+					}
+				}
+			}
+			const aTurn = int(turn / eventWork)
+			for session, n := range ahead {
+				if n > others+aTurn {
+					t.Errorf("%d events of the flood are taken before the %d of %s, want at most %d", n, others, session, others+aTurn)
+				}
+			}
+			var begun int
+			for session, n := range took {
+				if strings.HasPrefix(session, "flood") {
+					if begun++; n > aTurn {
+						t.Errorf("%d events of %s are taken before others of its user have a turn", n, session)
+					}
+				}
+			}
+			if begun < batch/each {
+				t.Errorf("%d sessions of the flood had a turn, want %d", begun, batch/each)
+			}
+			for n := q.len(); n > 0; n = q.len() {
+				batch += len(q.take(func(*staged) bool { return true }))
+				if q.len() == n {
+					t.Fatalf("%d events stay where they are", n)
+				}
+			}
+			if batch != sessions*each || len(q.ring) != 0 {
+				t.Errorf("%d events of the flood are taken, want %d; %d users wait", batch, sessions*each, len(q.ring))
 			}
 		})
 	}

@@ -6,9 +6,9 @@ import (
 	"sync"
 )
 
-// space is the queue's bytes. A session that holds some of it gets more only as long as it then holds no more than is left:
-// however much of one session comes, about half is left to the others, and so on. Where a session that holds nothing does
-// not find enough, it and all that come behind it wait, so that a large event gets its turn.
+// space is the queue's bytes. Who pays for events that hold some of it gets more only as long as these then hold no more
+// than is left: however much of one user comes, or of one session, about half is left to the others, and so on. Where who
+// holds nothing does not find enough, it and all that come behind it wait, so that a large event gets its turn.
 //
 // Events in the queue may wait for one that is parked. So one session of which the parking says that nothing waits for
 // longer gets what it asks for also where that is not left, once it holds nothing.
@@ -17,28 +17,28 @@ type space struct {
 
 	mu    sync.Mutex
 	left  int64
-	held  map[string]int64 // by session
+	held  map[origin]int64 // by session, and by user
 	waits []*claim         // in the order in which they came
 }
 
-// claim is what a session waits for.
+// claim is what an event waits for.
 type claim struct {
-	session string
+	from    origin
 	size    int64 // bytes, no more than there are in all
 	granted chan struct{}
 }
 
-func newSpace(bytes int64) *space { return &space{left: bytes, held: map[string]int64{}} }
+func newSpace(bytes int64) *space { return &space{left: bytes, held: map[origin]int64{}} }
 
 // acquire waits for a part of the space. After an error it has none.
-func (s *space) acquire(ctx context.Context, session string, size int64) error {
+func (s *space) acquire(ctx context.Context, from origin, size int64) error {
 	s.mu.Lock()
-	if len(s.waits) == 0 && s.fits(session, size) {
-		s.take(session, size)
+	if len(s.waits) == 0 && s.fits(from, size) {
+		s.take(from, size)
 		s.mu.Unlock()
 		return nil
 	}
-	c := &claim{session, size, make(chan struct{})}
+	c := &claim{from, size, make(chan struct{})}
 	s.waits = append(s.waits, c)
 	s.grant()
 	s.mu.Unlock()
@@ -62,7 +62,7 @@ func (s *space) release(of ...*staged) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	for _, e := range of {
-		s.take(e.event.Thread.Session, -e.size)
+		s.take(e.from, -e.size)
 		e.size = 0
 	}
 	s.grant()
@@ -72,33 +72,40 @@ func (s *space) release(of ...*staged) {
 func (s *space) shrink(e *staged, size int64) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	s.take(e.event.Thread.Session, size-e.size)
+	s.take(e.from, size-e.size)
 	e.size = size
 	s.grant()
 }
 
 // free gives back so many bytes.
-func (s *space) free(session string, size int64) {
+func (s *space) free(from origin, size int64) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	s.take(session, -size)
+	s.take(from, -size)
 	s.grant()
 }
 
-func (s *space) take(session string, size int64) {
+func (s *space) take(from origin, size int64) {
 	s.left -= size
-	if s.held[session] += size; s.held[session] == 0 {
-		delete(s.held, session)
+	s.hold(origin{session: from.session}, size)
+	if from.user != "" {
+		s.hold(from.payer(), size)
 	}
 }
 
-func (s *space) fits(session string, size int64) bool { return s.held[session]+size <= s.left }
+func (s *space) hold(of origin, size int64) {
+	if s.held[of] += size; s.held[of] == 0 {
+		delete(s.held, of)
+	}
+}
 
-// has reports whether a session would get that much now.
-func (s *space) has(session string, size int64) bool {
+func (s *space) fits(from origin, size int64) bool { return s.held[from.payer()]+size <= s.left }
+
+// has reports whether an event would get that much now.
+func (s *space) has(from origin, size int64) bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	return len(s.waits) == 0 && s.fits(session, size)
+	return len(s.waits) == 0 && s.fits(from, size)
 }
 
 // look grants what can be granted now that something else is parked for longest.
@@ -109,19 +116,21 @@ func (s *space) look() {
 }
 
 // first reports whether a session gets what is not left.
-func (s *space) first(session string) bool {
-	return s.parked != nil && s.left >= 0 && s.held[session] == 0 && s.parked.oldest(session)
+func (s *space) first(from origin) bool {
+	return s.parked != nil && s.left >= 0 && s.held[origin{session: from.session}] == 0 && s.parked.oldest(from.session)
 }
 
 // grant gives to those that wait what they can have.
 func (s *space) grant() {
-	full := false
+	full, behind := false, map[origin]bool{} // who waits for something before
 	s.waits = slices.DeleteFunc(s.waits, func(c *claim) bool {
-		if (full || !s.fits(c.session, c.size)) && !s.first(c.session) {
-			full = full || s.held[c.session] == 0
+		who := c.from.payer()
+		if (full || behind[who] || !s.fits(c.from, c.size)) && !s.first(c.from) {
+			full = full || s.held[who] == 0
+			behind[who] = true
 			return false
 		}
-		s.take(c.session, c.size)
+		s.take(c.from, c.size)
 		close(c.granted)
 		return true
 	})
