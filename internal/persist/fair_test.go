@@ -24,12 +24,13 @@ import (
 	"spool/pkg/threads"
 )
 
-// costly is a store that takes long over a blob's record, and over every commit. It notes when the head of a thread is
-// written first.
+// costly is a store that takes long over a blob's record, and over every commit, 5 ms unless given. It notes when the head
+// of a thread is written first.
 type costly struct {
 	*memoryStore
 	key     string
 	takes   time.Duration
+	commit  time.Duration
 	mu      sync.Mutex
 	written map[string]time.Time
 }
@@ -42,7 +43,7 @@ func (c *costly) Records(ctx context.Context, keys ...string) ([]record.Record, 
 }
 
 func (c *costly) Commit(ctx context.Context, f record.Fence, puts []record.Put) (uint64, error) {
-	time.Sleep(5 * time.Millisecond)
+	time.Sleep(cmp.Or(c.commit, 5*time.Millisecond))
 	c.mu.Lock()
 	for _, put := range puts {
 		if c.written[put.Key].IsZero() {
@@ -136,6 +137,61 @@ func sessionsTakeTurns(t *testing.T, sessions, backlog int, takes time.Duration)
 		t.Errorf("%d events are acknowledged, want %d", acked, seq)
 	}
 	mu.Unlock()
+	if s := p.Stats(); s.Entries != int64(seq) || s.Dead != 0 {
+		t.Errorf("Stats() = %+v, want %d entries", s, seq)
+	}
+	cancel()
+	must.Do(t, <-ended)
+}
+
+// A session for which a store once answered late waits for its next turn as long as others waited for it, and not until they
+// have done as much work as that time would be for.
+func TestAfterAPause(t *testing.T) {
+	warmUp(t)
+	synctest.Test(t, afterAPause)
+}
+
+func afterAPause(t *testing.T) {
+	const backlog, pause = 10_000, time.Second
+	blob := casstore.SumBlob([]byte("answered late"))
+	st := &costly{
+		memoryStore: &memoryStore{records: map[string]record.Record{}}, key: events.BlobKey(blob.Hex()), takes: pause,
+		commit: 100 * time.Millisecond, written: map[string]time.Time{},
+	}
+	st.records[st.key] = record.Record{Key: st.key, Value: record.Blob{Object: record.Object{Size: 1}}.Encode(), Seq: 1}
+	p := persist.New(persist.Deps{Records: st, Bulk: st, Outbox: st, Inbox: st, Packs: st}, persist.Config{BatchEvents: 50})
+	ctx, cancel := context.WithCancel(t.Context())
+	ended := make(chan error, 1)
+	go func() { ended <- p.Run(ctx) }()
+	seq := uint64(0)
+	give := func(id events.Thread, n int, body []byte) {
+		seq++
+		e := events.Event{Producer: "p", Seq: uint64(n), Kind: events.KindEntry, Thread: id, Dialect: "step", Body: body}
+		p.Deliver(ctx, persist.Message{
+			Subject: strings.TrimSuffix(events.StoredFilter(id), "*") + e.Kind.String(), Data: e.Encode(), Seq: seq,
+			Ack: func() error { return nil },
+		})
+	}
+	body := []byte(`{"role":"user","content":"x"}`)
+	last := events.Thread{Session: "b", Name: "last"}
+	for i := range backlog {
+		give(events.Thread{Session: "a", Name: "main"}, i+1, body)
+		of := events.Thread{Session: "b", Name: "main"}
+		switch i {
+		case 0:
+			give(of, 1, refersTo(blob))
+		case 100:
+			give(last, 1, body)
+		default:
+			give(of, i+1, body)
+		}
+	}
+	since := time.Now()
+	time.Sleep(time.Minute)
+	synctest.Wait()
+	if took := st.when(last).Sub(since); took < pause || took > 2*pause+time.Second {
+		t.Errorf("the 101st event of the session is applied after %v, want twice the pause of %v, and a little", took, pause)
+	}
 	if s := p.Stats(); s.Entries != int64(seq) || s.Dead != 0 {
 		t.Errorf("Stats() = %+v, want %d entries", s, seq)
 	}

@@ -35,9 +35,9 @@ type line struct {
 	session string
 	events  []*staged
 	head    int
-	of      *user         // who pays for the next event, in whose ring the line is; nil: it is empty
-	turn    bool          // its turn has begun
-	credit  time.Duration // work that is due to the session; below zero: what it got in advance
+	of      *user // who pays for the next event, in whose ring the line is; nil: it is empty
+	turn    bool  // its turn has begun
+	account
 
 	thread   events.Thread // of the latest event, and its producer
 	producer string
@@ -201,6 +201,7 @@ func (q *queue) take(more func(*staged) bool) (taken []*staged) {
 	if l := q.wantsFirst(); l != nil {
 		pick(l)
 	}
+	q.writeOff(time.Now())
 	goesOn := q.cut
 	q.cut = nil
 	for !full {

@@ -32,12 +32,50 @@ func (o origin) payer() origin {
 
 // user is who pays, with the sessions that wait.
 type user struct {
-	who    origin
-	waits  bool          // it is in the queue's ring
-	lines  []*line       // those in which events wait for which it pays next, in the order of their turns
+	who   origin
+	waits bool          // it is in the queue's ring
+	lines []*line       // those in which events wait for which it pays next, in the order of their turns
+	left  int           // of its lines, those whose turn is not over in this round
+	grant time.Duration // what the round gives to each of them
+	account
+}
+
+// account is what a user, or one of its sessions, may take.
+type account struct {
 	credit time.Duration // work that is due to it; below zero: what it got in advance
-	left   int           // of its lines, those whose turn is not over in this round
-	grant  time.Duration // what the round gives to each of them
+	until  time.Time     // when what it owes is written off
+}
+
+// charge takes what events took beyond the estimate. What they took less pays debts and nothing else: a turn that is under way
+// would never end. Others have as much time as that before it has its next turn: as work
+// of theirs in stage 1, or by the clock, whichever comes first. Stage 1 may stand still for one session, and is a small part
+// of what an event takes: where stages behind it are slow, others need many times as long for the same work.
+func (a *account) charge(more time.Duration, others int) {
+	if more <= 0 {
+		a.credit = max(a.credit, min(0, a.credit-more))
+		return
+	}
+	a.credit -= more
+	if now := time.Now(); a.until.Before(now) {
+		a.until = now
+	}
+	a.until = a.until.Add(more * time.Duration(max(1, others)))
+}
+
+func (a *account) writeOff(now time.Time) {
+	if !a.until.IsZero() && !now.Before(a.until) {
+		a.credit, a.until = max(0, a.credit), time.Time{}
+	}
+}
+
+// writeOff writes off what is owed for too long.
+func (q *queue) writeOff(now time.Time) {
+	for _, u := range q.ring {
+		u.writeOff(now)
+		for _, l := range u.lines {
+			l.writeOff(now)
+		}
+	}
 }
 
 // place has a line wait for the turns of who pays for its next event.
@@ -200,6 +238,7 @@ func (q *queue) charge(from origin, more time.Duration) {
 	if len(q.users) > q.n+mostIdle {
 		maps.DeleteFunc(q.users, func(_ origin, u *user) bool { return !u.waits })
 	}
-	q.line(from.session).credit -= more
-	q.user(from.payer()).credit -= more
+	u := q.user(from.payer())
+	u.charge(more, len(q.ring)-1)
+	q.line(from.session).charge(more, len(u.lines)-1)
 }
