@@ -87,7 +87,7 @@ func (c *execCmd) Run(a *app) error {
 	}
 	cmd := &exec.Cmd{Path: path, Args: c.Command, Stdin: a.in, Stdout: &tee{to: a.out, copy: out}, Stderr: &tee{to: a.err, copy: out.Stderr()}}
 	begun := time.Now()
-	code := c.wait(a, cmd, signals)
+	code := a.wait(cmd, signals)
 	end := client.OutputEnd{ExitCode: code, IsError: code != 0, DurationMS: time.Since(begun).Milliseconds()}
 	if err := out.Close(end); err != nil {
 		fmt.Fprintf(a.err, "spool exec: the output is not recorded to its end: %v\n", err)
@@ -113,9 +113,9 @@ func (c *execCmd) tellLoss(a *app, out *client.Output) {
 }
 
 // wait runs the command, hands our signals on to it, and gives its exit code.
-func (c *execCmd) wait(a *app, cmd *exec.Cmd, signals <-chan os.Signal) int {
+func (a *app) wait(cmd *exec.Cmd, signals <-chan os.Signal) int {
 	if err := cmd.Start(); err != nil {
-		fmt.Fprintf(a.err, "spool exec: %v\n", err)
+		fmt.Fprintf(a.err, "spool: %v\n", err)
 		return exitNotRunnable
 	}
 	var ended atomic.Bool
@@ -140,7 +140,7 @@ func (c *execCmd) wait(a *app, cmd *exec.Cmd, signals <-chan os.Signal) int {
 	close(stop)
 	var failed *exec.ExitError
 	if err != nil && !errors.As(err, &failed) && !gone(err) {
-		fmt.Fprintf(a.err, "spool exec: %v\n", err)
+		fmt.Fprintf(a.err, "spool: %v\n", err)
 	}
 	return codeOf(cmd.ProcessState)
 }

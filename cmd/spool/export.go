@@ -177,7 +177,7 @@ func writeFile(name string, force bool, write func(io.Writer) error) error {
 		return err
 	}
 	defer func() { _ = dir.Close() }()
-	err = interchange.File{Dir: dir, Name: filepath.Base(name), Shown: name, Mode: 0o600, Force: force}.Write(write)
+	_, err = interchange.File{Dir: dir, Name: filepath.Base(name), Shown: name, Mode: 0o600, Force: force}.Write(write)
 	if errors.As(err, new(*fs.PathError)) { // it has the name of a file beside it
 		err = fmt.Errorf("write %s: %w", name, err)
 	}

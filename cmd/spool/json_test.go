@@ -227,6 +227,7 @@ func drop(v any, names ...string) any {
 // withJSON are arguments with which commands write JSON, in this order: those that remove something come last.
 var withJSON = []string{
 	"session ls --all --unanswered", "session resume talk", "session latest", "session tree talk", "session context talk", "session export talk --dir %",
+	"session materialize talk --to %", "resume talk",
 	"thread ls", "thread show talk", "thread log talk", "thread diff talk side", "thread verify",
 	"history recent", "history search needle", "prompts ls", "output ls",
 	"run ls --all", "run start talk --id r2", "run renew talk r2", "run end talk r2",
@@ -252,6 +253,7 @@ var freeForm = []string{"streams", "message", "messages", "prompt", "metadata", 
 func TestJSONNames(t *testing.T) {
 	w := newJSONWorld(t)
 	dir := t.TempDir()
+	t.Setenv("PI_CODING_AGENT_DIR", filepath.Join(dir, "agent"))
 	must.Do(t, os.WriteFile(filepath.Join(dir, "talk.jsonl"), []byte(here(t)), 0o600))
 	more := strings.ReplaceAll(here(t), `"id":"talk"`, `"id":"more"`)
 	must.Do(t, os.WriteFile(filepath.Join(dir, "more.jsonl"), []byte(more), 0o600))

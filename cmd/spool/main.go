@@ -46,6 +46,7 @@ type cli struct {
 	Output  outputCmd  `cmd:"" group:"Read:" help:"Streaming outputs of tools."`
 	Cat     catCmd     `cmd:"" group:"Read:" help:"Write a blob or a node."`
 
+	Resume  resumeCmd  `cmd:"" group:"Sessions:" help:"Go on with a session on this machine, in its own harness."`
 	Session sessionCmd `cmd:"" group:"Sessions:" help:"Sessions."`
 	Thread  threadCmd  `cmd:"" group:"Sessions:" help:"Threads."`
 

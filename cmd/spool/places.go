@@ -8,33 +8,30 @@ import (
 	"path/filepath"
 	"strings"
 
+	"spool/internal/interchange"
 	"spool/internal/service"
 )
 
-// places are where harnesses keep their transcripts: below a folder of the home directory, which a variable of the
-// environment moves elsewhere.
-var places = []struct {
-	env, home string
-	below     []string
-}{
-	{"CLAUDE_CONFIG_DIR", ".claude", []string{"projects"}},
-	{"CODEX_HOME", ".codex", []string{"sessions", "archived_sessions"}},
-	{"PI_CODING_AGENT_DIR", ".omp/agent", []string{"."}},
+// directoryOf is where a harness keeps its transcripts on this machine.
+func directoryOf(h interchange.Harness) (string, error) {
+	if dir := os.Getenv(h.Env); filepath.IsAbs(dir) {
+		return dir, nil
+	}
+	home, err := os.UserHomeDir()
+	if err != nil {
+		return "", service.UsageError{Err: fmt.Errorf("no home directory to look for transcripts in: name paths: %w", err)}
+	}
+	return filepath.Join(home, h.Home), nil
 }
 
 // knownPlaces are the directories of all harnesses, whether they are there or not.
 func knownPlaces() (dirs []string, err error) {
-	home, homeErr := os.UserHomeDir()
-	for _, p := range places {
-		dir := os.Getenv(p.env)
-		switch {
-		case filepath.IsAbs(dir):
-		case homeErr != nil:
-			return nil, service.UsageError{Err: fmt.Errorf("no home directory to look for transcripts in: name paths: %w", homeErr)}
-		default:
-			dir = filepath.Join(home, p.home)
+	for _, h := range interchange.Harnesses {
+		dir, err := directoryOf(h)
+		if err != nil {
+			return nil, err
 		}
-		for _, below := range p.below {
+		for _, below := range h.Folders {
 			dirs = append(dirs, filepath.Join(dir, below))
 		}
 	}

@@ -10,6 +10,7 @@ import (
 	"strings"
 	"time"
 
+	"spool/internal/interchange"
 	"spool/internal/service"
 	"spool/internal/text"
 	"spool/internal/view"
@@ -23,6 +24,8 @@ type sessionCmd struct {
 	Resume sessionResumeCmd `cmd:"" help:"Find a session by the beginning of its id, and say how to go on with it."`
 	Latest sessionLatestCmd `cmd:"" help:"Find the session that this terminal resumed last, or the newest of this directory."`
 	Export sessionExportCmd `cmd:"" help:"Write a session into a directory that oh-my-pi opens."`
+
+	Materialize sessionMaterializeCmd `cmd:"" help:"Write a session where Claude Code, Codex or oh-my-pi finds it."`
 
 	Tree    sessionTreeCmd    `cmd:"" help:"Show the entries of a session as they go on from each other."`
 	Context sessionContextCmd `cmd:"" help:"Show what the model is sent at the leaf, or at another entry."`
@@ -215,16 +218,12 @@ func (a *app) resume(cl *client.Client, r sessions.Row, asJSON bool) error {
 	return err
 }
 
-// goOn is the command that continues a session in its harness; without one, those that show it.
+// goOn is the command that continues a session in its harness, on any machine; without one, that which shows it.
 func goOn(r sessions.Row) string {
-	command := map[string]string{"claude": "claude --resume ", "codex": "codex resume ", "omp": "omp --resume "}[r.Harness]
-	switch {
-	case command == "":
-		return "spool tail --all " + r.ID
-	case r.Cwd == "":
-		return command + r.ID
+	if _, ok := interchange.HarnessOf(r.Harness); ok {
+		return "spool resume " + r.ID
 	}
-	return "cd " + shellQuote(r.Cwd) + " && " + command + r.ID
+	return "spool tail --all " + r.ID
 }
 
 // shellQuote makes one word of s for a POSIX shell.

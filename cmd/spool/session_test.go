@@ -5,6 +5,7 @@ import (
 	"path/filepath"
 	"testing"
 
+	"spool/internal/interchange"
 	"spool/internal/must"
 	"spool/pkg/sessions"
 )
@@ -42,14 +43,19 @@ func TestBreadcrumb(t *testing.T) {
 }
 
 func TestGoOn(t *testing.T) {
+	for harness, want := range map[string]string{"claude": "spool resume s1", "omp": "spool resume s1", "step": "spool tail --all s1"} {
+		if got := goOn(sessions.Row{Info: sessions.Info{ID: "s1", Harness: harness, Cwd: "/srv/mill"}}); got != want {
+			t.Errorf("goOn(%s) = %s, want %s", harness, got, want)
+		}
+	}
 	for _, tt := range []struct{ harness, cwd, want string }{
 		{"claude", "/srv/mill", "cd /srv/mill && claude --resume s1"},
 		{"codex", "/srv/old mill's", `cd '/srv/old mill'\''s' && codex resume s1`},
 		{"omp", "", "omp --resume s1"},
-		{"step", "/srv/mill", "spool tail --all s1"},
 	} {
-		if got := goOn(sessions.Row{Info: sessions.Info{ID: "s1", Harness: tt.harness, Cwd: tt.cwd}}); got != tt.want {
-			t.Errorf("goOn(%s in %q) = %s, want %s", tt.harness, tt.cwd, got, tt.want)
+		h, _ := interchange.HarnessOf(tt.harness)
+		if got := (resumed{Command: h.Resume("s1"), Cwd: tt.cwd}).line(); got != tt.want {
+			t.Errorf("the command of %s in %q = %s, want %s", tt.harness, tt.cwd, got, tt.want)
 		}
 	}
 }

@@ -1,4 +1,7 @@
-// Package interchange exchanges sessions with oh-my-pi, in the directories in which it keeps them (seeds 000, 002; SPEC S12).
+// Package interchange exchanges sessions with harnesses, in the directories in which they keep them.
+//
+// Materializer writes the files of a session of any of them byte for byte as they were imported. Sessions of oh-my-pi have more
+// beside their files (seeds 000, 002; SPEC S12):
 //
 //	<dir>/blobs/<sha256>                                images, and entries as they were before a cut
 //	<dir>/sessions/<cwd>/<time>_<id>.jsonl              the main thread: entries as they are stored, images as blob refs

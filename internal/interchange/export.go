@@ -31,6 +31,8 @@ type Exporter struct {
 	Artifacts Registry
 	Dir       *os.Root
 	Force     bool   // replace files that hold what their threads do not have
+	Keep      bool   // and keep those beside them
+	Ahead     bool   // leave files alone that go on from what is written
 	Home, Tmp string // directories of whoever will open the sessions: the names of their folders depend on them
 }
 
@@ -43,6 +45,8 @@ type Exported struct {
 	Blobs     int     `json:"blobs"`
 	Migrated  bool    `json:"migrated"` // its entries were of an older version, and are of the current one in the file (SPEC S5)
 	Warnings  []error `json:"-"`
+
+	Files []Written `json:"-"` // all of them, blobs and artifacts too
 }
 
 // ompDialect is the dialect of the program's entries.
@@ -177,7 +181,7 @@ func (x *export) missing(m rehydrate.Missing) { x.warn(m) }
 // them.
 func (x *export) write(ctx context.Context, name string, t events.Thread, tree *client.Tree, text []byte) error {
 	has := x.has(ctx, t, text)
-	if _, err := x.file(name, has).Check(bytes.NewReader(text)); err != nil {
+	if err := x.file(name, has).Check(bytes.NewReader(text)); err != nil {
 		return err
 	}
 	var n notes
@@ -388,14 +392,18 @@ func fileNames(list []artifacts.Record) (names map[artifacts.ID]string, doubles 
 
 // put writes a file; nil: no line of one that is there is known.
 func (x *export) put(name string, r io.Reader, has func([]byte) (bool, error)) error {
-	return x.file(name, has).Write(func(w io.Writer) error {
+	done, err := x.file(name, has).Write(func(w io.Writer) error {
 		_, err := io.Copy(w, r)
 		return err
 	})
+	if err == nil {
+		x.Files = append(x.Files, done)
+	}
+	return err
 }
 
 func (x *export) file(name string, has func([]byte) (bool, error)) File {
-	return File{Dir: x.Dir, Name: name, Mode: 0o666, Force: x.Force, Has: has}
+	return File{Dir: x.Dir, Name: name, Mode: 0o666, Force: x.Force, Keep: x.Keep, Ahead: x.Ahead, Has: has}
 }
 
 // has tells whether a line stands in the text that is written, in its thread, or in what that was before its source was

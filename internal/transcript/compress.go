@@ -22,8 +22,8 @@ const (
 // ErrBomb: a compressed file holds so much more than its own size that it is not read to its end.
 var ErrBomb = errors.New("compressed file holds more than it should")
 
-// decompress reads what the ending of a name says it is, up to where that can be no transcript any more. done frees the decoder.
-func decompress(name string, r io.Reader) (_ io.Reader, done func(), err error) {
+// Decompress reads what the ending of a name says it is, up to where that can be no transcript any more. done frees the decoder.
+func Decompress(name string, r io.Reader) (_ io.Reader, done func(), err error) {
 	b := &bomb{in: r}
 	switch {
 	case strings.HasSuffix(name, ".zst"):

@@ -64,7 +64,7 @@ func TestBombs(t *testing.T) {
 		{"gzip, torn", "a.gz", zipped.Bytes()[:zipped.Len()-3], 0, "", io.ErrUnexpectedEOF, true},
 		{"text that repeats", "a.zst", packed(t, strings.NewReader(strings.Repeat(line, (bombBytes/len(line))))), bombBytes / int64(len(line)) * int64(len(line)), "", nil, false},
 	} {
-		r, done, err := decompress(c.file, bytes.NewReader(c.data))
+		r, done, err := Decompress(c.file, bytes.NewReader(c.data))
 		if err != nil {
 			if !c.fails {
 				t.Errorf("%s: %v", c.name, err)

@@ -123,7 +123,7 @@ func (s Source) open(progress func(n int)) (*lines, func(), error) {
 		_ = f.Close()
 		return nil, nil, fmt.Errorf("%s: not a regular file", s.Path)
 	}
-	r, done, err := decompress(s.Path, &counting{f, progress})
+	r, done, err := Decompress(s.Path, &counting{f, progress})
 	if err != nil {
 		_ = f.Close()
 		return nil, nil, fmt.Errorf("%s: %w", s.Path, err)

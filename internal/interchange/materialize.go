@@ -1,0 +1,350 @@
+package interchange
+
+import (
+	"bytes"
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"maps"
+	"os"
+	"path"
+	"path/filepath"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+	"unicode"
+
+	"spool/internal/jsonscan"
+	"spool/internal/rehydrate"
+	"spool/internal/transcript"
+	"spool/pkg/client"
+	"spool/pkg/events"
+)
+
+// Materializer writes a session where its harness finds it: its files, byte for byte as they were imported, and those of the
+// sessions that it is read together with.
+type Materializer struct {
+	Client    *client.Client
+	Artifacts Registry
+	Harness   Harness
+	Dir       *os.Root // of the harness
+	Path      string   // of Dir
+	Cwd       string   // working directory to find the session for; empty: its own
+	Home, Tmp string   // as of Exporter
+	Force     bool     // replace files that are something else, and keep them beside
+	Ahead     bool     // leave files alone that go on from what is written
+}
+
+// Materialized says what was written.
+type Materialized struct {
+	Session string    `json:"session"`
+	Harness string    `json:"harness"`
+	File    string    `json:"file"`                   // of the main thread, below the harness's directory
+	Files   []Written `json:"files"`                  // the main thread's is the last one
+	Lost    []string  `json:"not_restored,omitempty"` // what lay beside the files and is not kept in Spool
+}
+
+// Outcome is what became of the main thread's file.
+func (m Materialized) Outcome() Outcome {
+	for _, f := range m.Files {
+		if f.File == m.File {
+			return f.Outcome
+		}
+	}
+	return ""
+}
+
+// Session writes a session. Where a file holds what would be lost nothing is written at all, but for sessions of oh-my-pi,
+// which are written file by file; the error names each, and wraps ErrThere.
+//
+//  1. Write all files under other names, those of the sessions that it needs behind its own.
+//  2. Give them their names, what others need first. A crash before leaves .part files; the next call makes new ones.
+func (m *Materializer) Session(ctx context.Context, id string) (out Materialized, err error) {
+	out = Materialized{Session: id, Harness: m.Harness.Name}
+	if m.Harness.Name == ompDialect {
+		return out, m.omp(ctx, id, &out)
+	}
+	w := materialize{Materializer: m, out: &out, known: map[string]bool{}}
+	if err := w.look(); err != nil {
+		return out, err
+	}
+	if out.File, err = w.session(ctx, id, 0); err == nil {
+		err = errors.Join(w.refused...)
+	}
+	if err != nil {
+		return out, errors.Join(err, w.drop())
+	}
+	for _, s := range slices.Backward(w.staged) {
+		w.staged = w.staged[:len(w.staged)-1]
+		done, err := s.commit()
+		if err != nil {
+			return out, errors.Join(err, w.drop())
+		}
+		out.Files = append(out.Files, done)
+	}
+	return out, nil
+}
+
+// omp writes a session of oh-my-pi as an export does.
+func (m *Materializer) omp(ctx context.Context, id string, out *Materialized) error {
+	x := Exporter{Client: m.Client, Artifacts: m.Artifacts, Dir: m.Dir, Home: m.Home, Tmp: m.Tmp, Force: m.Force, Keep: m.Force, Ahead: m.Ahead}
+	done, err := x.Session(ctx, id)
+	out.File, out.Files = done.File, done.Files
+	for _, w := range done.Warnings {
+		out.Lost = append(out.Lost, w.Error())
+	}
+	return err
+}
+
+// materialize is one session on its way.
+type materialize struct {
+	*Materializer
+	out     *Materialized
+	there   []thereFile // transcripts in the harness's directory
+	staged  []*staged
+	refused []error         // each wraps ErrThere
+	known   map[string]bool // sessions that are staged
+}
+
+// thereFile is a transcript that is there.
+type thereFile struct {
+	name string // below the directory
+	info fs.FileInfo
+}
+
+// look finds the transcripts that are there: a session has the file that it has, whatever its folder.
+func (w *materialize) look() error {
+	for _, folder := range w.Harness.Folders {
+		err := fs.WalkDir(w.Dir.FS(), folder, func(name string, d fs.DirEntry, err error) error {
+			if errors.Is(err, fs.ErrNotExist) {
+				return nil
+			}
+			if err != nil || !d.Type().IsRegular() || !transcript.IsTranscript(d.Name()) {
+				return err
+			}
+			info, err := d.Info()
+			if err == nil {
+				w.there = append(w.there, thereFile{name, info})
+			}
+			return err
+		})
+		if err != nil {
+			return err
+		}
+	}
+	slices.SortFunc(w.there, func(a, b thereFile) int { return b.info.ModTime().Compare(a.info.ModTime()) })
+	return nil
+}
+
+// find is the newest file that is there and is one of those; "" for none.
+func (w *materialize) find(is func(name string) bool) string {
+	for _, f := range w.there {
+		if is(f.name) {
+			return f.name
+		}
+	}
+	return ""
+}
+
+// session stages the files of a session, and of those that it needs. Of one that another needs, so many bytes do; 0: all.
+func (w *materialize) session(ctx context.Context, id string, needs int64) (name string, err error) {
+	if w.known[id] = true; ctx.Err() != nil {
+		return "", ctx.Err()
+	}
+	all, err := w.Client.Threads(ctx, id)
+	if err != nil {
+		return "", err
+	}
+	name = w.find(func(name string) bool { return w.Harness.isFileOf(name, id) })
+	main, ok := w.main(all)
+	switch {
+	case !ok && needs > 0 && w.has(name, needs): // it is only here
+		return name, nil
+	case !ok:
+		return "", fmt.Errorf("%s: %w of %s is in it", id, errNoFile, w.Harness.Title)
+	}
+	if name == "" {
+		if name, err = w.name(ctx, id); err != nil {
+			return "", err
+		}
+	}
+	said := content{outputs: []byte(id + "/" + outputsDir + "/")}
+	if err := w.thread(ctx, main.Thread, name, needs, &said); err != nil {
+		return "", err
+	}
+	if w.Harness.Name == "claude" {
+		return name, w.beside(ctx, all, name, &said)
+	}
+	base, bytes, err := w.base(ctx, main)
+	if err != nil || base == "" || w.known[base] {
+		return name, err
+	}
+	if _, err = w.session(ctx, base, bytes); err != nil {
+		err = fmt.Errorf("%s goes on from another session: %w", id, err)
+	}
+	return name, err
+}
+
+var errNoFile = errors.New("no transcript")
+
+// has tells whether a file is there and has so many bytes.
+func (w *materialize) has(name string, size int64) bool {
+	return slices.ContainsFunc(w.there, func(f thereFile) bool { return f.name == name && f.info.Size() >= size })
+}
+
+// main is the thread that the harness's file of a session is in: main, or one beside what an agent wrote there itself.
+func (w *materialize) main(all []client.Thread) (main client.Thread, ok bool) {
+	for _, t := range all {
+		switch of := t.Head.Dialect == w.Harness.Name && events.FormerOf(t.Thread) == ""; {
+		case of && t.Name == events.MainThread:
+			return t, true
+		case of && strings.HasPrefix(t.Name, events.MainThread+"-"):
+			main, ok = t, true
+		}
+	}
+	return main, ok
+}
+
+// name is what the file of a session is called that is not there.
+func (w *materialize) name(ctx context.Context, id string) (string, error) {
+	info, err := w.Client.Info(ctx, id)
+	if err != nil {
+		return "", err
+	}
+	if w.Harness.Name == "codex" {
+		if name, err := indexed(w.Dir, w.Path, id); name != "" || err != nil {
+			return name, err
+		}
+	}
+	return w.Harness.fileOf(id, cmp.Or(w.Cwd, info.Cwd), time.UnixMilli(info.Created)), nil
+}
+
+// thread stages the file of a thread.
+func (w *materialize) thread(ctx context.Context, t events.Thread, name string, needs int64, said *content) error {
+	f := File{Dir: w.Dir, Name: name, Shown: filepath.Join(w.Path, filepath.FromSlash(name)), Mode: 0o600, Force: w.Force, Keep: true,
+		Ahead: w.Ahead, Needs: needs, Unpack: !strings.HasSuffix(name, sessionExt)}
+	s, err := f.stage(func(out io.Writer) error {
+		var missing []error
+		_, err := w.Client.ExportAs(ctx, t, rehydrate.Full, io.MultiWriter(out, said), func(m rehydrate.Missing) { missing = append(missing, m) })
+		if err = errors.Join(append(missing, err)...); err == nil && said.size < needs {
+			err = fmt.Errorf("%s has %d bytes, and %d of it are needed: it was rewritten since", t, said.size, needs)
+		}
+		return err
+	})
+	switch {
+	case errors.Is(err, ErrThere):
+		w.refused = append(w.refused, err)
+		return nil
+	case err != nil:
+		return err
+	}
+	w.staged = append(w.staged, s)
+	return nil
+}
+
+// drop takes back what is staged.
+func (w *materialize) drop() (err error) {
+	for _, s := range w.staged {
+		err = errors.Join(err, s.drop())
+	}
+	return err
+}
+
+// base is the session whose file a rollout of Codex goes on from without having it, and how many bytes of that; "" for none.
+func (w *materialize) base(ctx context.Context, t client.Thread) (id string, size int64, err error) {
+	for line, err := range w.Client.RawEntries(ctx, t.Head) {
+		if err != nil {
+			return "", 0, err
+		}
+		if jsonscan.Valid(line.Head) != nil {
+			return "", 0, nil
+		}
+		base := jsonscan.Get(line.Head, "payload", "history_base")
+		if id, _ = jsonscan.Text(jsonscan.Get(base, "thread_id")); id == "" {
+			return "", 0, nil
+		}
+		if err := events.CheckToken("session", id); err != nil {
+			return "", 0, fmt.Errorf("%s: history_base: %w", t.Thread, err)
+		}
+		size, err = strconv.ParseInt(string(jsonscan.Get(base, "end_byte_offset")), 10, 64)
+		if err != nil || size <= 0 {
+			return "", 0, fmt.Errorf("%s: history_base has no end_byte_offset", t.Thread)
+		}
+		return id, size, nil
+	}
+	return "", 0, nil
+}
+
+// beside stages the files of a session's subagents, and says what else belongs beside the file and is not there.
+func (w *materialize) beside(ctx context.Context, all []client.Thread, main string, said *content) error {
+	lost := func(what string, name string) {
+		if _, err := w.Dir.Stat(name); errors.Is(err, fs.ErrNotExist) {
+			w.out.Lost = append(w.out.Lost, what+": "+name)
+		}
+	}
+	session := strings.TrimSuffix(main, sessionExt)
+	for _, t := range all {
+		if !strings.HasPrefix(t.Name, "agent-") || events.FormerOf(t.Thread) != "" || t.Head.Dialect != w.Harness.Name {
+			continue
+		}
+		name := w.find(func(name string) bool {
+			return stemOf(name) == t.Name && (strings.HasPrefix(name, session+"/") || path.Dir(name) == path.Dir(main))
+		})
+		name = cmp.Or(name, path.Join(session, "subagents", t.Name+sessionExt))
+		if err := w.thread(ctx, t.Thread, name, 0, said); err != nil {
+			return err
+		}
+		lost("which call a subagent is of", strings.TrimSuffix(name, sessionExt)+".meta.json")
+	}
+	for _, name := range slices.Sorted(maps.Keys(said.found)) {
+		lost("an output beside the file", path.Join(session, outputsDir, name))
+	}
+	if said.history {
+		lost("files as they were, for undo", path.Join("file-history", path.Base(session)))
+	}
+	return nil
+}
+
+// outputsDir is the folder with outputs of tools that Claude Code keeps out of a session's file.
+const outputsDir = "tool-results"
+
+// content is what matters of the text of files, as it passes.
+type content struct {
+	size    int64
+	outputs []byte // begins the name of an output
+	found   map[string]bool
+	history bool
+	last    []byte // of the text before
+}
+
+// maxOutput bounds the name of an output.
+const maxOutput = 255
+
+// Write implements io.Writer.
+func (c *content) Write(p []byte) (int, error) {
+	c.size += int64(len(p))
+	text := append(c.last, p...)
+	c.history = c.history || bytes.Contains(text, []byte(`"file-history-snapshot"`))
+	for rest := text; ; {
+		_, behind, ok := bytes.Cut(rest, c.outputs)
+		if !ok {
+			break
+		}
+		end := bytes.IndexFunc(behind, func(r rune) bool {
+			return r != '.' && r != '_' && r != '-' && !unicode.IsDigit(r) && !unicode.IsLetter(r)
+		})
+		if name := string(behind[:max(end, 0)]); name != "" && len(name) <= maxOutput && filepath.IsLocal(name) {
+			if c.found == nil {
+				c.found = map[string]bool{}
+			}
+			c.found[name] = true
+		}
+		rest = behind
+	}
+	c.last = bytes.Clone(text[max(0, len(text)-2*maxOutput):])
+	return len(p), nil
+}

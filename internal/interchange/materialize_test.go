@@ -1,0 +1,281 @@
+package interchange_test
+
+import (
+	"database/sql"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+	"github.com/klauspost/compress/zstd"
+
+	"spool/internal/artifactstore"
+	"spool/internal/interchange"
+	"spool/internal/must"
+	"spool/internal/natsio"
+	"spool/pkg/client"
+)
+
+const (
+	claudeID = "5f0c9a52-7d0e-4f0b-9a3e-2f6f1c0d7e11"
+	codexID  = "01a6f001-0000-7000-8000-000000000001"
+	forkID   = "01a6f001-0000-7000-8000-000000000002"
+)
+
+// claudeLine is a user's line of a session of Claude Code.
+func claudeLine(n int, more string) string {
+	return fmt.Sprintf(`{"parentUuid":null,"isSidechain":false,"cwd":"/home/dev/my app","sessionId":%q,"version":"2.1.240",%s"uuid":"00000000-0000-4000-8000-%012d","timestamp":"2026-11-20T12:00:%02d.000Z","type":"user","message":{"role":"user","content":"line %d"}}`,
+		claudeID, more, n, n, n) + "\n"
+}
+
+// codexLine is a line of a rollout.
+func codexLine(n int, typ, payload string) string {
+	return fmt.Sprintf(`{"timestamp":"2026-11-20T12:00:%02d.000Z","ordinal":%d,"type":%q,"payload":%s}`, n, n, typ, payload) + "\n"
+}
+
+func codexMeta(id, more string) string {
+	return codexLine(0, "session_meta", fmt.Sprintf(`{"id":%q,%s"timestamp":"2026-11-20T12:00:00.000Z","cwd":"/home/dev/app","originator":"codex_exec","cli_version":"0.169.0"}`, id, more))
+}
+
+func codexSaid(n int) string {
+	return codexLine(n, "response_item", fmt.Sprintf(`{"type":"message","role":"user","content":[{"type":"input_text","text":"line %d"}]}`, n))
+}
+
+// rig is a Spool and the directory of a harness on another machine.
+type rig struct {
+	*testing.T
+	interchange.Materializer
+	conn *natsio.Conn
+}
+
+func newRig(t *testing.T, harness string) *rig {
+	r := &rig{T: t, conn: system(t)}
+	h, ok := interchange.HarnessOf(harness)
+	if !ok {
+		t.Fatalf("no harness %s", harness)
+	}
+	r.Materializer = interchange.Materializer{Client: client.New(r.conn), Artifacts: artifactstore.Of(r.conn, 0), Harness: h, Home: "/home/u", Tmp: "/tmp"}
+	r.elsewhere()
+	return r
+}
+
+// elsewhere makes the directory that of another machine.
+func (r *rig) elsewhere() {
+	r.Path = r.TempDir()
+	r.Dir = must.Get(os.OpenRoot(r.Path))(r.T)
+	r.Cleanup(func() { _ = r.Dir.Close() })
+}
+
+func (r *rig) write(session string) (interchange.Materialized, error) {
+	return r.Materializer.Session(r.Context(), session)
+}
+
+// holds compares the directory with files by their names.
+func (r *rig) holds(want map[string]string) {
+	r.Helper()
+	if diff := cmp.Diff(want, files(r.T, os.DirFS(r.Path))); diff != "" {
+		r.Errorf("the directory (-want +got):\n%s", diff)
+	}
+}
+
+// What was recorded on one machine is there, byte for byte, where its harness looks for it on another one, and importing that adds nothing.
+func TestMaterialize(t *testing.T) {
+	agent := "projects/-home-dev-my-app/" + claudeID + "/subagents/agent-a1b2c3d4.jsonl"
+	for harness, tree := range map[string]map[string]string{
+		"claude": {
+			"projects/-home-dev-my-app/" + claudeID + ".jsonl": claudeLine(1, "") + claudeLine(2, "") + `{"torn`,
+			agent: strings.Replace(claudeLine(3, `"agentId":"a1b2c3d4",`), `"isSidechain":false`, `"isSidechain":true`, 1),
+		},
+		"codex": {
+			"sessions/2026/11/20/rollout-2026-11-20T12-00-00-" + codexID + ".jsonl": codexMeta(codexID, "") + codexSaid(1) + strings.TrimSuffix(codexSaid(2), "\n"),
+		},
+		"omp": {
+			"sessions/--w--/2026-01-01T00-00-00-000Z_s.jsonl": header("s", 3) + "\n" + message("a", "null", "one") + "\n",
+		},
+	} {
+		t.Run(harness, func(t *testing.T) {
+			r, here := newRig(t, harness), t.TempDir()
+			for name, text := range tree {
+				write(t, filepath.Join(here, name), []byte(text))
+			}
+			id := load(t, r.conn, here).Files[0].Session
+			done, err := r.write(id)
+			if err != nil || done.Outcome() != interchange.Created || len(done.Files) != len(tree) {
+				t.Fatalf("Session: %v, %+v, want %d files created", err, done, len(tree))
+			}
+			r.holds(tree)
+			before := stored(t, r.conn)
+			if res := load(t, r.conn, r.Path); res.Published > 0 {
+				t.Errorf("importing what was written adds %d lines", res.Published)
+			}
+			if diff := cmp.Diff(before, stored(t, r.conn)); diff != "" {
+				t.Errorf("after the import (-before +now):\n%s", diff)
+			}
+			if done, err := r.write(id); err != nil || done.Outcome() != interchange.Same {
+				t.Errorf("a second time: %v, %+v, want it ready", err, done)
+			}
+		})
+	}
+}
+
+// A file that is a beginning goes on; every other is kept, and named.
+func TestMaterializeKeepsWhatIsThere(t *testing.T) {
+	r, here := newRig(t, "claude"), t.TempDir()
+	text := claudeLine(1, "") + claudeLine(2, "")
+	const name = "projects/-elsewhere/" + claudeID + ".jsonl" // a session has the file that it has
+	write(t, filepath.Join(here, name), []byte(text))
+	load(t, r.conn, here)
+	for what, c := range map[string]struct {
+		there   string
+		ahead   bool
+		outcome interchange.Outcome // "" for a refusal
+	}{
+		"a beginning":      {text[:len(text)/2], false, interchange.Forwarded},
+		"all of it":        {text, false, interchange.Same},
+		"more":             {text + claudeLine(3, ""), false, ""},
+		"more, as it does": {text + claudeLine(3, ""), true, interchange.Ahead},
+		"something else":   {claudeLine(1, "") + claudeLine(3, ""), true, ""},
+	} {
+		t.Run(what, func(t *testing.T) {
+			r.T = t
+			r.elsewhere()
+			write(t, filepath.Join(r.Path, name), []byte(c.there))
+			r.Ahead, r.Force = c.ahead, false
+			done, err := r.write(claudeID)
+			switch {
+			case c.outcome == "":
+				if !errors.Is(err, interchange.ErrThere) || !strings.Contains(err.Error(), filepath.Join(r.Path, name)) {
+					t.Errorf("Session: %v, want a refusal that names the file", err)
+				}
+				r.holds(map[string]string{name: c.there})
+				r.Force, r.Ahead = true, false
+				if done, err = r.write(claudeID); err != nil || done.Outcome() != interchange.Replaced {
+					t.Fatalf("forced: %v, %+v", err, done)
+				}
+				r.holds(map[string]string{name: text, done.Files[0].Kept: c.there})
+			case err != nil || done.Outcome() != c.outcome:
+				t.Errorf("Session: %v, %+v, want %s", err, done, c.outcome)
+			case c.outcome == interchange.Ahead:
+				r.holds(map[string]string{name: c.there})
+			default:
+				r.holds(map[string]string{name: text})
+			}
+		})
+	}
+}
+
+// A rollout of Codex that goes on from another one without having it brings that, and what it needs; of one that is there the beginning is enough.
+func TestMaterializeAncestors(t *testing.T) {
+	parent := codexMeta(codexID, "") + codexSaid(1) + codexSaid(2)
+	needs := len(codexMeta(codexID, "") + codexSaid(1))
+	fork := codexMeta(forkID, fmt.Sprintf(`"forked_from_id":%q,"history_base":{"thread_id":%q,"end_ordinal_exclusive":2,"end_byte_offset":%d},`, codexID, codexID, needs)) + codexSaid(2)
+	parentName := "sessions/2026/11/20/rollout-2026-11-20T12-00-00-" + codexID + ".jsonl"
+	forkName := "sessions/2026/11/20/rollout-2026-11-20T12-00-00-" + forkID + ".jsonl"
+	r, here := newRig(t, "codex"), t.TempDir()
+	write(t, filepath.Join(here, "a", "fork.jsonl"), []byte(fork))
+	load(t, r.conn, here)
+	if _, err := r.write(forkID); err == nil || !strings.Contains(err.Error(), codexID) {
+		t.Errorf("without its parent: %v, want an error that names it", err)
+	}
+	r.holds(map[string]string{})
+	other := parent[:needs] + codexSaid(9)
+	elsewhere := "archived_sessions/rollout-2026-11-20T13-00-00-" + codexID + ".jsonl"
+	write(t, filepath.Join(r.Path, elsewhere), []byte(other))
+	done := must.Get(r.write(forkID))(t)
+	r.holds(map[string]string{elsewhere: other, forkName: fork})
+	must.Same(t, done.File, forkName, "the file is %s, want %s")
+
+	write(t, filepath.Join(here, "parent.jsonl"), []byte(parent))
+	load(t, r.conn, here)
+	must.Get(r.write(forkID))(t)
+	r.holds(map[string]string{elsewhere: other, forkName: fork})
+	r.elsewhere()
+	must.Get(r.write(forkID))(t)
+	r.holds(map[string]string{parentName: parent, forkName: fork})
+	r.elsewhere()
+	write(t, filepath.Join(r.Path, parentName), []byte(codexSaid(7)+parent))
+	if _, err := r.write(forkID); !errors.Is(err, interchange.ErrThere) {
+		t.Errorf("over another beginning of its parent: %v, want ErrThere", err)
+	}
+	r.holds(map[string]string{parentName: codexSaid(7) + parent})
+}
+
+// What lay beside a file and is not kept is named.
+func TestMaterializeSaysWhatIsLost(t *testing.T) {
+	r, here := newRig(t, "claude"), t.TempDir()
+	text := strings.Replace(claudeLine(1, ""), "line 1", "Full output saved to: /home/dev/.claude/projects/x/"+claudeID+"/tool-results/toolu_1.txt", 1) +
+		`{"type":"file-history-snapshot","messageId":"m","snapshot":{}}` + "\n"
+	write(t, filepath.Join(here, claudeID+".jsonl"), []byte(text))
+	load(t, r.conn, here)
+	done := must.Get(r.write(claudeID))(t)
+	for _, want := range []string{claudeID + "/tool-results/toolu_1.txt", "file-history/" + claudeID} {
+		if !slices.ContainsFunc(done.Lost, func(s string) bool { return strings.HasSuffix(s, want) }) {
+			t.Errorf("not restored: %q, want %s among them", done.Lost, want)
+		}
+	}
+}
+
+// Whatever a session, a link or an index says, nothing is written outside of the harness's directory, nor where another home's index points.
+func TestMaterializeStaysInItsDirectory(t *testing.T) {
+	r, here, outside := newRig(t, "codex"), t.TempDir(), t.TempDir()
+	write(t, filepath.Join(here, "s.jsonl"), []byte(codexMeta(codexID, "")+codexSaid(1)))
+	write(t, filepath.Join(here, "f.jsonl"), []byte(codexMeta(forkID, `"history_base":{"thread_id":"../../x","end_byte_offset":1},`)+codexSaid(1)))
+	load(t, r.conn, here)
+	if _, err := r.write(forkID); err == nil || !strings.Contains(err.Error(), "history_base") {
+		t.Errorf("a parent that is a path: %v, want an error", err)
+	}
+	r.holds(map[string]string{})
+	r.elsewhere()
+	must.Do(t, os.Symlink(outside, filepath.Join(r.Path, "sessions")))
+	if _, err := r.write(codexID); err == nil {
+		t.Error("through a link that leads out: no error")
+	}
+	for _, named := range []string{filepath.Join(outside, "rollout-x-"+codexID+".jsonl"), filepath.Join(outside, "up", "..", "..", "x.jsonl"), "/etc/passwd"} {
+		r.elsewhere()
+		index(t, r.Path, codexID, named)
+		if _, err := r.write(codexID); !errors.Is(err, interchange.ErrThere) || !strings.Contains(err.Error(), named) {
+			t.Errorf("an index that names %s: %v, want a refusal that says so", named, err)
+		}
+	}
+	if left := files(t, os.DirFS(outside)); len(left) > 0 {
+		t.Errorf("written outside: %q", left)
+	}
+	r.elsewhere()
+	index(t, r.Path, codexID, filepath.Join(r.Path, "sessions", "rollout-x-"+codexID+".jsonl"))
+	if done, err := r.write(codexID); err != nil || done.File != "sessions/rollout-x-"+codexID+".jsonl" {
+		t.Errorf("an index that names a file of the directory: %v, %s", err, done.File)
+	}
+}
+
+// index makes the index of a directory of Codex.
+func index(t *testing.T, dir, thread, file string) {
+	t.Helper()
+	db := must.Get(sql.Open("sqlite", filepath.Join(dir, "state_5.sqlite")))(t)
+	defer func() { _ = db.Close() }()
+	must.Get(db.Exec("CREATE TABLE threads (id TEXT PRIMARY KEY, rollout_path TEXT)"))(t)
+	must.Get(db.Exec("INSERT INTO threads VALUES (?, ?)", thread, file))(t)
+}
+
+// A rollout that its harness has compressed is ready when it is the same, and is never replaced.
+func TestMaterializeBesideACompressedFile(t *testing.T) {
+	r, here := newRig(t, "codex"), t.TempDir()
+	text := codexMeta(codexID, "") + codexSaid(1)
+	write(t, filepath.Join(here, "s.jsonl"), []byte(text))
+	load(t, r.conn, here)
+	const name = "sessions/2026/11/20/rollout-2026-11-20T13-00-00-" + codexID + ".jsonl.zst"
+	enc := must.Get(zstd.NewWriter(nil))(t)
+	for there, want := range map[string]interchange.Outcome{text: interchange.Same, text[:40]: "", text + codexSaid(2): ""} {
+		packed := string(enc.EncodeAll([]byte(there), nil))
+		r.elsewhere()
+		write(t, filepath.Join(r.Path, name), []byte(packed))
+		r.Force = true
+		if done, err := r.write(codexID); done.Outcome() != want || want == "" && !errors.Is(err, interchange.ErrThere) {
+			t.Errorf("over %d bytes of %d: %v, %+v, want %q", len(there), len(text), err, done, want)
+		}
+		r.holds(map[string]string{name: packed})
+	}
+}
