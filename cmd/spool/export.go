@@ -12,6 +12,7 @@ import (
 	"spool/internal/interchange"
 	"spool/internal/rehydrate"
 	"spool/internal/service"
+	"spool/internal/view"
 	"spool/pkg/casstore"
 	"spool/pkg/client"
 	"spool/pkg/events"
@@ -63,7 +64,7 @@ func (c *exportCmd) Run(a *app) error {
 	_, err = a.reach(cl, id, a.session, func(t events.Thread) error {
 		return c.to(&e, t.String(), func(w io.Writer) error { return e.write(t, w) })
 	})
-	if _, short := shortState(c.Thread); short && len(c.Thread) == shownDigits && isAbsent(err) {
+	if _, short := shortState(c.Thread); short && len(c.Thread) == shownDigits && view.IsAbsent(err) {
 		err = fmt.Errorf("%w\nif it is a state: spool thread show --json says it in full, node:sha256:…", err)
 	}
 	return e.end(err)

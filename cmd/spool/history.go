@@ -1,6 +1,7 @@
 package main
 
 import (
+	"context"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -82,18 +83,7 @@ func (v *historyView) show(a *app, h *historyCmd, ask func(*history.DB, history.
 		return service.UsageError{Err: err}
 	}
 	return h.open(a, func(db *history.DB, f *history.Follower) error {
-		if f != nil {
-			if err := f.CatchUp(a.ctx); err != nil {
-				return err
-			}
-		}
-		found, err := ask(db, filter)
-		if err == nil && f != nil {
-			var gone int
-			if gone, err = f.Forget(a.ctx, sessionsOf(found)); gone > 0 && err == nil {
-				found, err = ask(db, filter)
-			}
-		}
+		found, err := caughtUp(a.ctx, f, func() ([]history.Prompt, error) { return ask(db, filter) })
 		if err == nil && len(found) == 0 && f != nil && v.Session != "" {
 			if filter.Session, err = v.there(a); err == nil && filter.Session != v.Session {
 				found, err = ask(db, filter)
@@ -104,6 +94,25 @@ func (v *historyView) show(a *app, h *historyCmd, ask func(*history.DB, history.
 		}
 		return v.write(a, found)
 	})
+}
+
+// caughtUp is the answer of a history that has all that is stored, and nothing of sessions that were deleted. Without a follower it has
+// what it had last.
+func caughtUp(ctx context.Context, f *history.Follower, ask func() ([]history.Prompt, error)) ([]history.Prompt, error) {
+	if f == nil {
+		return ask()
+	}
+	if err := f.CatchUp(ctx); err != nil {
+		return nil, err
+	}
+	found, err := ask()
+	if err != nil {
+		return nil, err
+	}
+	if gone, err := f.Forget(ctx, sessionsOf(found)); err != nil || gone == 0 {
+		return found, err
+	}
+	return ask()
 }
 
 // there finds the session that --session means.
@@ -144,6 +153,11 @@ func (c *historyCmd) open(a *app, do func(*history.DB, *history.Follower) error)
 		fmt.Fprintln(a.err, "No NATS server answers: this is what the prompt history had last.")
 		return history.With(kept, func(db *history.DB) error { return do(db, nil) })
 	}
+	return c.of(a, conn, kept, do)
+}
+
+// of opens the history of the NATS system at the other end.
+func (c *historyCmd) of(a *app, conn *natsio.Conn, kept string, do func(*history.DB, *history.Follower) error) error {
 	file, err := c.file(a, conn, kept)
 	if err != nil {
 		return err

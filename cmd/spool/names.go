@@ -6,12 +6,11 @@ import (
 	"slices"
 	"strings"
 
-	"spool/internal/record"
 	"spool/internal/service"
+	"spool/internal/view"
 	"spool/pkg/client"
 	"spool/pkg/events"
 	"spool/pkg/sessions"
-	"spool/pkg/threads"
 )
 
 // What the arguments of commands mean that name a session or a thread which is to be there. Commands that begin one, or
@@ -40,7 +39,7 @@ func (a *app) wholeSession(cl *client.Client, name string) (string, error) {
 
 // otherSession adds to an error that says that there is no session of a name which session is meant, perhaps.
 func (a *app) otherSession(cl *client.Client, name string, err error) error {
-	if !errors.Is(err, client.ErrSessionNotFound) || !isAbsent(err) {
+	if !errors.Is(err, client.ErrSessionNotFound) || !view.IsAbsent(err) {
 		return err
 	}
 	if _, none := a.wholeSession(cl, name); none != nil {
@@ -54,36 +53,18 @@ func (a *app) find(cl *client.Client, name string, one finderOfOne) (string, err
 	if err := checkNames(name, ""); err != nil {
 		return "", service.UsageError{Err: err}
 	}
-	switch err := cl.AwaitSession(a.ctx, name); {
-	case errors.Is(err, record.ErrDenied): // who may not look, takes the name as it is
-		return name, nil
-	case !isAbsent(err):
-		return name, err
-	}
-	all, err := a.rows(cl)
-	if err != nil {
-		return "", err
-	}
-	row, err := sessions.Resume(all, "", name)
+	id, err := view.FindSession(a.ctx, cl, name)
 	switch {
-	case errors.Is(err, sessions.ErrNoSession):
-		return "", fmt.Errorf("%w: %s\nspool session ls --all --unanswered lists the sessions that there are",
-			client.ErrSessionNotFound, name)
-	case err != nil:
-		return "", err
+	case errors.Is(err, client.ErrSessionNotFound) && view.IsAbsent(err):
+		return "", fmt.Errorf("%w\nspool session ls --all --unanswered lists the sessions that there are", err)
+	case err != nil || id == name:
+		return id, err
 	}
-	return one(row.ID)
+	return one(id)
 }
 
 // finderOfOne says what a session is to who gave the beginning of its id.
 type finderOfOne func(id string) (string, error)
-
-// isAbsent reports an error that says that there is no thread or session of a name; of one that was renamed, the error
-// says the new one.
-func isAbsent(err error) bool {
-	return (errors.Is(err, threads.ErrNoThread) || errors.Is(err, client.ErrSessionNotFound)) &&
-		!errors.As(err, new(*client.Renamed)) && !errors.Is(err, client.ErrBehind)
-}
 
 // onThread runs something that changes the thread that an argument names.
 func (a *app) onThread(name string, do func(cl *client.Client, t events.Thread) error) error {
@@ -115,7 +96,7 @@ func (a *app) reach(
 	cl *client.Client, t events.Thread, find finder, do func(events.Thread) error,
 ) (events.Thread, error) {
 	err := do(t)
-	if !isAbsent(err) {
+	if !view.IsAbsent(err) {
 		return t, mendable(err, t)
 	}
 	session, none := find(cl, t.Session)
@@ -126,7 +107,7 @@ func (a *app) reach(
 		t.Session = session
 		err = do(t)
 	}
-	if isAbsent(err) {
+	if view.IsAbsent(err) {
 		err = a.withOthers(cl, t, err)
 	}
 	return t, mendable(err, t)

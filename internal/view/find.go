@@ -1,0 +1,44 @@
+package view
+
+import (
+	"context"
+	"errors"
+	"fmt"
+
+	"spool/internal/record"
+	"spool/pkg/client"
+	"spool/pkg/sessions"
+	"spool/pkg/threads"
+)
+
+// FindSession is the id of the session that a name means: the name itself, or the only id that begins so, letter case aside.
+// To who may not look, it is the name. Errors wrap client.ErrSessionNotFound, or are a *sessions.AmbiguousError, or a
+// *client.Renamed.
+func FindSession(ctx context.Context, cl *client.Client, name string) (string, error) {
+	switch err := cl.AwaitSession(ctx, name); {
+	case errors.Is(err, record.ErrDenied):
+		return name, nil
+	case !IsAbsent(err):
+		return name, err
+	}
+	all, err := cl.Sessions(ctx, "")
+	if err != nil {
+		return "", err
+	}
+	rows := make([]sessions.Row, len(all))
+	for i, s := range all {
+		rows[i] = s.Row()
+	}
+	row, err := sessions.Resume(rows, "", name)
+	if errors.Is(err, sessions.ErrNoSession) {
+		return "", fmt.Errorf("%w: %s", client.ErrSessionNotFound, name)
+	}
+	return row.ID, err
+}
+
+// IsAbsent reports an error that says that there is no thread or session of a name; of one that was renamed, the error
+// says the new one.
+func IsAbsent(err error) bool {
+	return (errors.Is(err, threads.ErrNoThread) || errors.Is(err, client.ErrSessionNotFound)) &&
+		!errors.As(err, new(*client.Renamed)) && !errors.Is(err, client.ErrBehind)
+}
