@@ -52,6 +52,7 @@ type cli struct {
 
 	Prompts  promptsCmd  `cmd:"" group:"Agents:" help:"Questions of agents that wait for a person."`
 	Run      runCmd      `cmd:"" group:"Agents:" help:"Runs of agents, and whether they live."`
+	MCP      mcpCmd      `cmd:"" group:"Agents:" name:"mcp" help:"Serve tools that read sessions to an agent, over the Model Context Protocol."`
 	Artifact artifactCmd `cmd:"" group:"Agents:" help:"Artifacts: whole outputs and files beside the entries."`
 	Blob     blobCmd     `cmd:"" group:"Agents:" help:"Blobs: bytes that the refs of steps name."`
 	Offline  offlineCmd  `cmd:"" group:"Agents:" help:"Entries that programs accepted while no server took them: find them, send them."`

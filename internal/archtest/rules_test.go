@@ -110,6 +110,8 @@ var rules = []rule{
 
 	{adapt, []string{"internal/view"}, slices.Concat(layer0, layer1, []string{"internal/history", "pkg/client"}), []string{any_}},
 
+	{adapt, []string{"internal/mcp"}, slices.Concat(layer0, layer1, []string{"internal/history", "internal/view", "pkg/client"}), []string{any_}},
+
 	{adapt, []string{"internal/history"}, slices.Concat(layer0, layer1, []string{"internal/natsio", "pkg/client"}), []string{any_}},
 
 	{adapt, []string{"internal/dstreams"}, slices.Concat(layer0, layer1, []string{"internal/natsio", "pkg/client", "pkg/dialect/raw"}), []string{any_}},
@@ -129,7 +131,7 @@ var rules = []rule{
 	{wire, []string{"cmd/...", "examples/...", "internal/demo"},
 		slices.Concat(layer0, layer1, []string{
 			"internal/access", "internal/backup", "internal/natsio", "internal/natsadmin", "internal/artifactstore", "internal/history",
-			"internal/interchange", "internal/offline", "internal/view", "internal/watch",
+			"internal/interchange", "internal/mcp", "internal/offline", "internal/view", "internal/watch",
 			"internal/httpapi", "internal/dstreams", "internal/web", "internal/embedded", "internal/service", "internal/bench", "internal/demo",
 			"pkg/client", "examples/...",
 		}), []string{any_}},
@@ -153,6 +155,7 @@ var reserved = []struct {
 		"internal/faulttest", "internal/bench", "e2e/...", "tools/...",
 	}},
 	{"github.com/synadia-io/...", []string{"internal/natsio"}},
+	{"github.com/modelcontextprotocol/...", []string{"internal/mcp", "cmd/spool"}},
 }
 
 // forbidden are standard packages that a layer must not import.
