@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"io"
+	"os"
 	"os/exec"
 	"path/filepath"
 	"strings"
@@ -56,6 +57,13 @@ func TestMCP(t *testing.T) {
 		if said, failed := w.ask(reader, tool, args); failed || !strings.Contains(said, `"session":"orchard-7"`) || !strings.Contains(said, "Prune the pear") {
 			t.Errorf("%s = %s, want the session and what was asked for", tool, said)
 		}
+	}
+	secret := filepath.Join(w.home, "secret")
+	must.Do(t, os.WriteFile(secret, []byte("hunter2"), 0o600))
+	id := strings.TrimSpace(w.run("spool", "artifact", "put", "orchard-7", secret, "--register"))
+	file := map[string]any{"session": "orchard-7", "artifact": id}
+	if said, failed := w.ask(reader, "read_artifact", file); !failed || strings.Contains(said, "hunter2") {
+		t.Errorf("read_artifact of a file of this machine = %s, want that it is not read", said)
 	}
 	asking := w.start(w.command("spool", "prompts", "ask", "orchard-7", "Which one?", "--id", "which"))
 	var waits struct {

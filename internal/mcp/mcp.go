@@ -50,7 +50,9 @@ type peer struct {
 func New(cfg Config) *sdk.Server {
 	p := &peer{cfg, view.NewReader(cfg.Client)}
 	s := sdk.NewServer(&sdk.Implementation{Name: "spool", Title: "Spool", Version: cfg.Version},
-		&sdk.ServerOptions{Instructions: instructions, Logger: cfg.Log, Capabilities: &sdk.ServerCapabilities{}})
+		&sdk.ServerOptions{Instructions: instructions, Logger: cfg.Log, Capabilities: &sdk.ServerCapabilities{},
+			// Nobody between the peer and this server may give to others what this one may read.
+			SetCacheable: func(_ context.Context, _ sdk.Request, c *sdk.Cacheable) { c.CacheScope = "private" }})
 	reads(s, "list_sessions", "List sessions, newest first: what each is about, whether it works, and its threads.",
 		p.listSessions)
 	reads(s, "search_history", "Find what people asked agents for, in all sessions: prompts that have all words of the query, "+

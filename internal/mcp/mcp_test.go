@@ -255,6 +255,7 @@ func TestResources(t *testing.T) {
 		if err != nil {
 			return "", err
 		}
+		must.Same(t, res.CacheScope, "private", "cache scope of a resource = %q, want %q")
 		return res.Contents[0].Text, nil
 	}
 	thread := w.call("read_thread", object{"session": "orchard"})
@@ -265,6 +266,8 @@ func TestResources(t *testing.T) {
 		all(thread, "list")[0]["uri"].(string): `"text":"Prune the pear tree"`,
 		"spool://session/orchard/item/1":       `"text":"Prune the pear tree"`,
 		listed[0]["uri"].(string):              `"text":"whole output"`,
+
+		"spool://session/orchard/artifact/orchard%2Fthreads%2Fmain%2Flogs%2Fthread.log": `Prune the pear tree`,
 	} {
 		if got, err := read(uri); err != nil || !strings.Contains(got, want) {
 			t.Errorf("%s = %s, %v, want %s in it", uri, got, err, want)
@@ -380,6 +383,7 @@ func TestWhatIsWrong(t *testing.T) {
 		{"search_history", object{"cwd": "here"}, []string{"absolute"}},
 		{"read_artifact", object{"session": "orchard-1", "artifact": "77"}, []string{"list_artifacts"}},
 		{"read_artifact", object{"session": "orchard-1", "artifact": "art_none"}, []string{"list_artifacts"}},
+		{"read_artifact", object{"session": "orchard-2", "artifact": "0"}, []string{"list_artifacts"}},
 		{"read_artifact", object{"session": "orchard-1", "artifact": "0", "offset": 5}, []string{"offset 5"}},
 		{"read_artifact", object{"session": "orchard-1", "artifact": "orchard-2/threads/main/logs/thread.log"}, []string{"orchard-2"}},
 		{"list_artifacts", object{"session": "orchard-1", "after": "art_x"}, []string{"art_x"}},
