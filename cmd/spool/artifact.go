@@ -14,6 +14,7 @@ import (
 	"time"
 
 	"spool/internal/service"
+	"spool/internal/shortid"
 	"spool/internal/text"
 	"spool/pkg/artifacts"
 	"spool/pkg/client"
@@ -43,10 +44,12 @@ func (c *artifactLsCmd) Run(a *app) error {
 	return list(a, &c.listArgs, find, look[artifacts.Record]{
 		json:   func(r artifacts.Record) any { return client.ArtifactJSON(r) },
 		none:   "no artifacts",
-		header: "ARTIFACT\tSESSION\tSEQ\tSIZE\tTYPE\tCATEGORY\tCREATED\tNAME",
+		ids:    a.artifactIDs,
+		header: "ARTIFACT\tSESSION\tSEQ\tSIZE\tTYPE\tCATEGORY\tNAME",
 		row: func(r artifacts.Record) string {
-			return fmt.Sprintf("%s\t%s\t%s\t%s\t%s\t%s\t%s\t%s", r.ID, r.Session, cmp.Or(string(r.Seq), "-"), sizeOf(r),
-				cmp.Or(text.Printable(r.MIME), "-"), r.Category, text.Ago(r.Created, time.Now()), text.Printable(r.Filename))
+			kind, _, _ := strings.Cut(r.MIME, ";")
+			return fmt.Sprintf("%s\t%s\t%s\t%s\t%s\t%s\t%s", r.ID, r.Session, cmp.Or(string(r.Seq), "-"), sizeOf(r),
+				cmp.Or(text.Printable(kind), "-"), r.Category, text.Printable(r.Filename))
 		},
 	})
 }
@@ -69,7 +72,7 @@ func (c *artifactGetCmd) Run(a *app) error {
 	if err != nil {
 		return err
 	}
-	r, err := cl.Artifact(a.ctx, artifacts.ID(c.ID))
+	r, err := a.artifact(cl, c.ID)
 	if err != nil {
 		return err
 	}
@@ -90,6 +93,37 @@ func (c *artifactGetCmd) Run(a *app) error {
 	}
 	fmt.Fprintf(a.err, "%s of %s in %s\n", text.Bytes(size), r.ID, c.Output)
 	return nil
+}
+
+// artifact finds the artifact whose id is name, or the only one whose id begins so.
+func (a *app) artifact(cl *client.Client, name string) (artifacts.Record, error) {
+	r, err := cl.Artifact(a.ctx, artifacts.ID(name))
+	if !errors.Is(err, artifacts.ErrNotFound) || name == "" {
+		return r, err
+	}
+	ids, e := a.artifactIDs(cl)
+	if e != nil {
+		return r, errors.Join(err, e)
+	}
+	id, e := shortid.Find("artifacts", ids, name)
+	switch {
+	case errors.Is(e, shortid.ErrNone):
+		return r, fmt.Errorf("%w\nspool artifact ls lists the artifacts that there are", err)
+	case e != nil:
+		return r, fmt.Errorf("%w\n%w", err, e)
+	}
+	fmt.Fprintf(a.err, "spool: %s is the artifact %s\n", name, id)
+	return cl.Artifact(a.ctx, artifacts.ID(id))
+}
+
+// artifactIDs are those of all sessions.
+func (a *app) artifactIDs(cl *client.Client) ([]string, error) {
+	all, err := cl.Artifacts(a.ctx, "")
+	ids := make([]string, len(all))
+	for i, r := range all {
+		ids[i] = string(r.ID)
+	}
+	return ids, err
 }
 
 type artifactPutCmd struct {
@@ -128,9 +162,12 @@ func (c *artifactPutCmd) Run(a *app) error {
 	if err != nil {
 		return err
 	}
+	if n.Record.Session, err = a.changed(cl, c.Session); err != nil {
+		return err
+	}
 	r, err := c.put(a, cl, n)
 	if err != nil {
-		return a.otherSession(cl, c.Session, err)
+		return err
 	}
 	if c.JSON {
 		return json.NewEncoder(a.out).Encode(client.ArtifactJSON(r))
@@ -168,11 +205,14 @@ func (c *artifactNumberCmd) Run(a *app) error {
 	if err != nil {
 		return err
 	}
+	if c.Session, err = a.changed(cl, c.Session); err != nil {
+		return err
+	}
 	n, _, err := cl.ArtifactNumber(a.ctx, c.Session, "")
 	if err == nil {
 		_, err = fmt.Fprintln(a.out, n)
 	}
-	return a.otherSession(cl, c.Session, err)
+	return err
 }
 
 type artifactAgentCmd struct {
@@ -199,11 +239,14 @@ func (c *artifactAgentCmd) Run(a *app) error {
 	if err != nil {
 		return err
 	}
+	if c.Session, err = a.changed(cl, c.Session); err != nil {
+		return err
+	}
 	id, err := cl.AgentID(a.ctx, c.Session, c.Parent, c.Name)
 	if err == nil {
 		_, err = fmt.Fprintln(a.out, id)
 	}
-	return a.otherSession(cl, c.Session, err)
+	return err
 }
 
 type artifactRmCmd struct {
@@ -212,11 +255,20 @@ type artifactRmCmd struct {
 }
 
 func (c *artifactRmCmd) Run(a *app) error {
-	if err := a.confirm(c.Yes, fmt.Sprintf("remove %d artifacts for ever", len(c.IDs))); err != nil {
-		return err
-	}
 	cl, err := a.client()
 	if err != nil {
+		return err
+	}
+	if !c.Yes { // who is asked is told which they are
+		for i, name := range c.IDs {
+			r, err := a.artifact(cl, name)
+			if err != nil {
+				return err
+			}
+			c.IDs[i] = string(r.ID)
+		}
+	}
+	if err := a.confirm(c.Yes, "remove for ever: "+strings.Join(c.IDs, ", ")); err != nil {
 		return err
 	}
 	var errs []error
@@ -245,17 +297,22 @@ func (c *artifactCleanupCmd) Run(a *app) error {
 	if (c.Session == "") != c.All {
 		return service.UsageError{Err: errors.New("name a session, or say --all-sessions")}
 	}
-	how := artifacts.Cleanup{Session: c.Session, EverySession: c.All, IncludeAll: c.Normal, MaxBytes: c.MaxBytes}
-	if c.OlderThan > 0 {
-		how.OlderThan = time.Now().Add(-c.OlderThan)
-	}
 	cl, err := a.client()
 	if err != nil {
 		return err
 	}
+	if !c.All {
+		if c.Session, err = a.removed(!c.Apply || !c.Yes)(cl, c.Session); err != nil {
+			return err
+		}
+	}
+	how := artifacts.Cleanup{Session: c.Session, EverySession: c.All, IncludeAll: c.Normal, MaxBytes: c.MaxBytes}
+	if c.OlderThan > 0 {
+		how.OlderThan = time.Now().Add(-c.OlderThan)
+	}
 	report, err := cl.CleanupArtifacts(a.ctx, how)
 	if err != nil {
-		return a.otherSession(cl, c.Session, err)
+		return err
 	}
 	if c.Apply && len(report.Candidates) > 0 {
 		if err := a.confirm(c.Yes, fmt.Sprintf("remove %d artifacts for ever", len(report.Candidates))); err != nil {

@@ -61,7 +61,7 @@ func (c *exportCmd) Run(a *app) error {
 	if err != nil {
 		return service.UsageError{Err: err}
 	}
-	_, err = a.reach(cl, id, a.session, func(t events.Thread) error {
+	_, err = a.reachToRead(cl, id, func(t events.Thread) error {
 		return c.to(&e, t.String(), func(w io.Writer) error { return e.write(t, w) })
 	})
 	if _, short := shortState(c.Thread); short && len(c.Thread) == shownDigits && view.IsAbsent(err) {

@@ -41,10 +41,11 @@ func atLeast[N ~int | ~int64](flag string, n, least N) error {
 
 // look says how a thing of a list is shown.
 type look[T any] struct {
-	json   func(T) any    // to a program
-	header string         // to a person, with tabs between the cells
-	row    func(T) string // so too
-	none   string         // instead of the table, beside the output
+	json   func(T) any                            // to a program
+	header string                                 // to a person, with tabs between the cells
+	row    func(T) string                         // so too
+	ids    func(*client.Client) ([]string, error) // of all there are, beside those of sessions; nil: a thing has none
+	none   string                                 // instead of the table, beside the output
 }
 
 // jsonLines writes things for programs: each in its form, on a line of its own.
@@ -89,6 +90,7 @@ func list[T any](a *app, args *listArgs, get func(*client.Client) ([]T, error), 
 		return nil
 	}
 	t := a.table()
+	t.Short = a.short(cl, how.ids)
 	fmt.Fprintln(t, how.header)
 	for _, one := range all {
 		fmt.Fprintln(t, how.row(one))

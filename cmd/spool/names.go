@@ -1,12 +1,15 @@
 package main
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"slices"
 	"strings"
+	"sync"
 
 	"spool/internal/service"
+	"spool/internal/shortid"
 	"spool/internal/view"
 	"spool/pkg/client"
 	"spool/pkg/events"
@@ -29,23 +32,33 @@ func (a *app) session(cl *client.Client, name string) (string, error) {
 	})
 }
 
-// wholeSession is the finder of commands that change something: a beginning is refused, with the id that it is of.
-func (a *app) wholeSession(cl *client.Client, name string) (string, error) {
+// changed is the finder of commands that change something: a beginning is enough of an id that a program made up. Of
+// any other name it is refused: it may be the name of something that is gone, or is still to come.
+func (a *app) changed(cl *client.Client, name string) (string, error) {
 	return a.find(cl, name, func(id string) (string, error) {
-		return "", fmt.Errorf("%w: %s\nthe session %s begins so: to change something in it, give all of its id",
-			client.ErrSessionNotFound, name, id)
+		if !shortid.Made(id) || len(name) < shortid.Least {
+			return a.wholeSession(cl, name)
+		}
+		fmt.Fprintf(a.err, "spool: %s is the session %s\n", name, id)
+		return id, nil
 	})
 }
 
-// otherSession adds to an error that says that there is no session of a name which session is meant, perhaps.
-func (a *app) otherSession(cl *client.Client, name string, err error) error {
-	if !errors.Is(err, client.ErrSessionNotFound) || !view.IsAbsent(err) {
-		return err
+// removed is the finder of commands that remove something: where nobody is asked, a beginning is refused, as that of
+// what is removed already may be the beginning of another id.
+func (a *app) removed(asks bool) finder {
+	if asks {
+		return a.changed
 	}
-	if _, none := a.wholeSession(cl, name); none != nil {
-		return none
-	}
-	return err
+	return a.wholeSession
+}
+
+// wholeSession refuses a beginning, with the id that it is of.
+func (a *app) wholeSession(cl *client.Client, name string) (string, error) {
+	return a.find(cl, name, func(id string) (string, error) {
+		return "", fmt.Errorf("%w: %s\nthe session %s begins so: to change or remove something here, give all of its id",
+			client.ErrSessionNotFound, name, id)
+	})
 }
 
 // find looks for a session by its id, and then for the only one whose id begins so, which is handed to one.
@@ -68,26 +81,62 @@ type finderOfOne func(id string) (string, error)
 
 // onThread runs something that changes the thread that an argument names.
 func (a *app) onThread(name string, do func(cl *client.Client, t events.Thread) error) error {
-	return a.withThread(name, a.wholeSession, do)
+	return a.withThread(name, a.changed, do)
 }
 
 // readThread runs something that reads the thread that an argument names. Where there is none, do fails before it has
 // written anything, and is run again on the thread of the session whose id begins so.
 func (a *app) readThread(name string, do func(cl *client.Client, t events.Thread) error) error {
-	return a.withThread(name, a.session, do)
+	cl, t, err := a.thread(name)
+	if err == nil {
+		_, err = a.reachToRead(cl, t, func(t events.Thread) error { return do(cl, t) })
+	}
+	return err
 }
 
 func (a *app) withThread(name string, find finder, do func(cl *client.Client, t events.Thread) error) error {
+	cl, t, err := a.thread(name)
+	if err == nil {
+		_, err = a.reach(cl, t, find, func(t events.Thread) error { return do(cl, t) })
+	}
+	return err
+}
+
+// thread reads what an argument says of a thread, and connects.
+func (a *app) thread(name string) (*client.Client, events.Thread, error) {
 	t, err := events.ParseThread(name)
 	if err != nil {
-		return service.UsageError{Err: err}
+		return nil, t, service.UsageError{Err: err}
 	}
 	cl, err := a.client()
-	if err != nil {
-		return err
+	return cl, t, err
+}
+
+// reachToRead runs something that reads a thread: as reach does, or where there is none on the only one of the session
+// whose name begins so.
+func (a *app) reachToRead(cl *client.Client, t events.Thread, do func(events.Thread) error) (events.Thread, error) {
+	t, err := a.reach(cl, t, a.session, do)
+	if !view.IsAbsent(err) {
+		return t, err
 	}
-	_, err = a.reach(cl, t, find, func(t events.Thread) error { return do(cl, t) })
-	return err
+	all, e := cl.Threads(a.ctx, t.Session)
+	if e != nil {
+		return t, err
+	}
+	names := make([]string, len(all))
+	for i, one := range all {
+		names[i] = one.Name
+	}
+	name, e := shortid.Find("threads of "+t.Session, names, t.Name)
+	switch {
+	case errors.Is(e, shortid.ErrNone), name == t.Name:
+		return t, err
+	case e != nil:
+		return t, fmt.Errorf("no such thread: %s\n%w", t, e)
+	}
+	fmt.Fprintf(a.err, "spool: %s is the thread %s\n", t.Name, name)
+	t.Name = name
+	return a.reach(cl, t, a.session, do)
 }
 
 // reach runs something on a thread. Where there is none, it looks for the session, and says what there is instead. It
@@ -151,4 +200,30 @@ func (a *app) withOthers(cl *client.Client, t events.Thread, err error) error {
 		names = append(names, fmt.Sprintf("and %d more (spool thread ls %s)", more, t.Session))
 	}
 	return fmt.Errorf("%w\nthere is %s", err, strings.Join(names, ", "))
+}
+
+// short gives the function by which a table shortens ids: to what is enough of them for every command that takes such a
+// beginning. own gives ids beside those of sessions.
+func (a *app) short(cl *client.Client, own func(*client.Client) ([]string, error)) func(cell string) string {
+	load := sync.OnceValue(func() map[string]string {
+		rows, err := a.rows(cl)
+		var ids []string
+		if own != nil && err == nil {
+			ids, err = own(cl)
+		}
+		if err != nil {
+			return nil // then ids are cut like other cells
+		}
+		for _, r := range rows {
+			ids = append(ids, r.ID)
+		}
+		return shortid.Shorten(ids)
+	})
+	return func(cell string) string {
+		if !strings.Contains(cell, "/") {
+			return cmp.Or(load()[cell], cell)
+		}
+		session, thread, _ := strings.Cut(cell, "/")
+		return cmp.Or(load()[session], session) + "/" + thread
+	}
 }

@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"spool/internal/service"
+	"spool/internal/shortid"
 	"spool/internal/text"
 	"spool/pkg/client"
 	"spool/pkg/events"
@@ -25,8 +26,16 @@ type promptsLsCmd struct{ listArgs }
 func (c *promptsLsCmd) Run(a *app) error {
 	find := func(cl *client.Client) ([]client.Prompt, error) { return cl.Prompts(a.ctx, c.Session) }
 	return list(a, &c.listArgs, find, look[client.Prompt]{
-		json:   func(p client.Prompt) any { return client.PromptJSON(p) },
-		none:   "no prompt waits for an answer",
+		json: func(p client.Prompt) any { return client.PromptJSON(p) },
+		none: "no prompt waits for an answer",
+		ids: func(cl *client.Client) ([]string, error) {
+			all, err := cl.Prompts(a.ctx, c.Session)
+			ids := make([]string, len(all))
+			for i, p := range all {
+				ids[i] = p.ID
+			}
+			return ids, err
+		},
 		header: "THREAD\tPROMPT\tKIND\tASKED\tDEADLINE\tTEXT",
 		row: func(p client.Prompt) string {
 			return fmt.Sprintf("%s\t%s\t%s\t%s\t%s\t%s", p.Thread, text.Printable(p.ID), text.Printable(p.Kind),
@@ -68,12 +77,41 @@ func (c *promptsAnswerCmd) Run(a *app) error {
 	return a.operate(c.Thread, func(cl *client.Client, t events.Thread) (string, error) {
 		r, err := cl.Answer(a.ctx, t, events.Answer{Prompt: c.Prompt, Answer: answer, By: c.By})
 		if errors.Is(err, client.ErrNoPrompt) {
-			if _, none := cl.AwaitThread(a.ctx, t); none != nil {
-				err = none
+			if err = c.other(a, cl, t, err); err == nil {
+				r, err = cl.Answer(a.ctx, t, events.Answer{Prompt: c.Prompt, Answer: answer, By: c.By})
 			}
 		}
 		return fmt.Sprintf("%s of %s is %s", text.Printable(c.Prompt), t, r.Outcome), err
 	})
+}
+
+// other finds the only prompt of a thread that waits and whose id, which a program made up, begins so.
+func (c *promptsAnswerCmd) other(a *app, cl *client.Client, t events.Thread, err error) error {
+	if _, none := cl.AwaitThread(a.ctx, t); none != nil {
+		return none
+	}
+	all, e := cl.Prompts(a.ctx, t.Session)
+	if e != nil {
+		return err
+	}
+	var ids []string
+	for _, p := range all {
+		if p.Thread == t {
+			ids = append(ids, p.ID)
+		}
+	}
+	id, e := shortid.Find("prompts", ids, c.Prompt)
+	switch {
+	case errors.Is(e, shortid.ErrNone):
+		return fmt.Errorf("%w\nspool prompts ls %s lists those that wait", err, t.Session)
+	case e != nil:
+		return fmt.Errorf("%w\n%w", err, e)
+	case !shortid.Made(id) || len(c.Prompt) < shortid.Least:
+		return fmt.Errorf("%w\nthe prompt %s begins so: to answer it, give all of its id", err, text.Printable(id))
+	}
+	fmt.Fprintf(a.err, "spool: %s is the prompt %s\n", c.Prompt, id)
+	c.Prompt = id
+	return nil
 }
 
 // userName is who answers unless it is said; "" when the system does not know.

@@ -68,7 +68,7 @@ func (c *readCmd) resolve(a *app, cl *client.Client) (res artifacts.Resource, er
 		}
 		return res, err
 	}
-	_, err = a.reach(cl, t, a.session, func(t events.Thread) (err error) {
+	_, err = a.reachToRead(cl, t, func(t events.Thread) (err error) {
 		res, err = cl.Resolve(a.ctx, "", project.LocalLog(t), lines)
 		return err
 	})

@@ -122,7 +122,7 @@ func (c *runRenewCmd) Help() string {
 }
 
 func (c *runRenewCmd) Run(a *app) error {
-	return a.onRun(c.Session, c.ID, func(cl *client.Client) error {
+	return a.onRun(&c.Session, c.ID, func(cl *client.Client) error {
 		how := client.RunConfig{State: artifacts.RunStatus(c.State), Lease: c.Lease, Summary: c.Summary}
 		if err := cl.RenewRun(a.ctx, c.Session, c.ID, how); err != nil {
 			return err
@@ -140,7 +140,7 @@ type runEndCmd struct {
 }
 
 func (c *runEndCmd) Run(a *app) error {
-	return a.onRun(c.Session, c.ID, func(cl *client.Client) error {
+	return a.onRun(&c.Session, c.ID, func(cl *client.Client) error {
 		if err := cl.EndRun(a.ctx, c.Session, c.ID, artifacts.RunStatus(c.State), c.Summary); err != nil {
 			return err
 		}
@@ -148,21 +148,29 @@ func (c *runEndCmd) Run(a *app) error {
 	})
 }
 
-// onRun runs something on a run, and says what there is instead where there is none.
-func (a *app) onRun(session, id string, do func(cl *client.Client) error) error {
-	if err := errors.Join(checkNames(session, ""), events.CheckToken("run", id)); err != nil {
+// onRun runs something on a run, and says what there is instead where there is none. Of a session's beginning it makes the session.
+func (a *app) onRun(session *string, id string, do func(cl *client.Client) error) error {
+	if err := errors.Join(checkNames(*session, ""), events.CheckToken("run", id)); err != nil {
 		return service.UsageError{Err: err}
 	}
 	cl, err := a.client()
 	if err != nil {
 		return err
 	}
-	switch err := do(cl); {
-	case errors.Is(err, client.ErrNoRun):
-		if _, none := a.wholeSession(cl, session); none != nil {
+	err = do(cl)
+	if errors.Is(err, client.ErrNoRun) {
+		found, none := a.changed(cl, *session)
+		if none != nil {
 			return none
 		}
-		return fmt.Errorf("%w\nspool run ls --all %s lists its runs", err, session)
+		if found != *session {
+			*session = found
+			err = do(cl)
+		}
+	}
+	switch {
+	case errors.Is(err, client.ErrNoRun):
+		return fmt.Errorf("%w\nspool run ls --all %s lists its runs", err, *session)
 	case errors.Is(err, events.ErrControl):
 		return service.UsageError{Err: err}
 	default:

@@ -75,6 +75,7 @@ func (c *sessionLsCmd) Run(a *app) error {
 		return jsonLines(a.out, rows, func(r sessions.Row) view.Session { return forms[r.ID] })
 	}
 	t := a.table()
+	t.Short = a.short(cl, nil)
 	fmt.Fprintln(t, "SESSION\tHARNESS\tSTATUS\tMESSAGES\tSIZE\tMODIFIED\tNAME")
 	for _, r := range rows {
 		name := r.Name()

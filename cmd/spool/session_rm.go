@@ -40,8 +40,7 @@ func (c *sessionRmCmd) Run(a *app) error {
 	if len(c.Allow) > 0 && !c.Now {
 		return service.UsageError{Err: errors.New("--allow is about the collection of --now")}
 	}
-	if err := a.confirm(c.Yes || c.Force, fmt.Sprintf("remove %d sessions for ever: %s", len(c.Sessions),
-		strings.Join(c.Sessions, ", "))); err != nil {
+	if err := c.ask(a); err != nil {
 		return err
 	}
 	how := client.Deletion{Force: c.Force, By: c.By}
@@ -57,6 +56,23 @@ func (c *sessionRmCmd) Run(a *app) error {
 		}
 	}
 	return asActive(err)
+}
+
+// ask asks whether to remove the sessions, and finds them first: who is asked is told which they are.
+func (c *sessionRmCmd) ask(a *app) error {
+	if c.Yes || c.Force {
+		return nil
+	}
+	cl, err := a.client()
+	if err != nil {
+		return err
+	}
+	for i, name := range c.Sessions {
+		if c.Sessions[i], err = a.changed(cl, name); err != nil {
+			return err
+		}
+	}
+	return a.confirm(false, "remove for ever: "+strings.Join(c.Sessions, ", "))
 }
 
 // remove deletes the sessions one by one; what can not be deleted does not keep the others.

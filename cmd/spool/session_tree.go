@@ -1,7 +1,6 @@
 package main
 
 import (
-	"cmp"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -135,8 +134,11 @@ func (c *sessionNewCmd) Run(a *app) error {
 	}
 	err = cl.NewSession(a.ctx, c.Session, dir, c.Parent)
 	if errors.Is(err, client.ErrSessionNotFound) && c.Parent != "" { // the parent is: this one begins
-		_, none := a.wholeSession(cl, c.Parent)
-		return cmp.Or(none, err)
+		parent, none := a.changed(cl, c.Parent)
+		if none != nil {
+			return none
+		}
+		err = cl.NewSession(a.ctx, c.Session, dir, parent)
 	}
 	if err != nil {
 		return mendable(err, events.Thread{Session: c.Session, Name: events.MainThread})
@@ -167,8 +169,8 @@ func (c *sessionForkCmd) Run(a *app) error {
 	if c.Leaf != "" && !c.Path {
 		return service.UsageError{Err: errors.New("--leaf goes with --path")}
 	}
-	return a.onThread(c.Session, func(cl *client.Client, _ events.Thread) error {
-		if err := cl.ForkSession(a.ctx, c.Session, c.New, client.SessionFork{Path: c.Path, Leaf: c.Leaf}); err != nil {
+	return a.onThread(c.Session, func(cl *client.Client, t events.Thread) error {
+		if err := cl.ForkSession(a.ctx, t.Session, c.New, client.SessionFork{Path: c.Path, Leaf: c.Leaf}); err != nil {
 			return err
 		}
 		leaveHere(c.New)

@@ -111,11 +111,11 @@ func (a *app) there(cl *client.Client, f *client.Filter) (err error) {
 		f.Session, err = a.session(cl, f.Session)
 		return err
 	}
-	t, err := a.reach(cl, events.Thread{Session: f.Session, Name: f.Thread}, a.session, func(t events.Thread) error {
+	t, err := a.reachToRead(cl, events.Thread{Session: f.Session, Name: f.Thread}, func(t events.Thread) error {
 		_, err := cl.AwaitThread(a.ctx, t)
 		return err
 	})
-	f.Session = t.Session
+	f.Session, f.Thread = t.Session, t.Name
 	return err
 }
 

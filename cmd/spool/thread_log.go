@@ -263,7 +263,7 @@ func (c *threadDiffCmd) Run(a *app) error {
 	var heads [2]casstore.Located
 	for i, t := range []*events.Thread{&ta, &tb} {
 		here := ta.Session
-		if *t, err = a.reach(cl, *t, a.session, func(t events.Thread) error {
+		if *t, err = a.reachToRead(cl, *t, func(t events.Thread) error {
 			h, err := cl.AwaitThread(a.ctx, t)
 			if err == nil && len(h.Recent) > 0 {
 				heads[i] = h.Head()

@@ -43,7 +43,12 @@ func (c *threadForkCmd) Run(a *app) error {
 	if err != nil {
 		return err
 	}
-	_, err = a.reach(cl, from, a.wholeSession, func(events.Thread) error {
+	_, err = a.reach(cl, from, a.changed, func(t events.Thread) error {
+		point.Session = t.Session
+		if to.Session == from.Session {
+			to.Session = t.Session
+		}
+		from = t
 		if err := c.find(a, cl, from, &point); err != nil {
 			return err
 		}
@@ -166,13 +171,17 @@ func atTime(a *app, cl *client.Client, t events.Thread, when string) (threads.St
 
 // operate runs one operation on a thread and says what came of it.
 func (a *app) operate(name string, op func(*client.Client, events.Thread) (done string, err error)) error {
-	return a.onThread(name, func(cl *client.Client, t events.Thread) error {
+	return a.onThread(name, a.said(op))
+}
+
+func (a *app) said(op func(*client.Client, events.Thread) (done string, err error)) func(*client.Client, events.Thread) error {
+	return func(cl *client.Client, t events.Thread) error {
 		done, err := op(cl, t)
 		if err == nil {
 			_, err = fmt.Fprintln(a.out, done)
 		}
 		return err
-	})
+	}
 }
 
 type threadCompactCmd struct {
@@ -238,7 +247,7 @@ func (c *threadRmCmd) Run(a *app) error {
 	}
 	var errs []error
 	for _, name := range c.Threads {
-		errs = append(errs, a.operate(name, func(cl *client.Client, t events.Thread) (string, error) {
+		errs = append(errs, a.withThread(name, a.wholeSession, a.said(func(cl *client.Client, t events.Thread) (string, error) {
 			remove := cl.Remove
 			if c.Force {
 				remove = cl.ForceRemove
@@ -248,7 +257,7 @@ func (c *threadRmCmd) Run(a *app) error {
 				said += fmt.Sprintf("; its %d entries, until gc takes them: spool export %s -o FILE", head.Entries, head.Head().Ref)
 			}
 			return said, remove(a.ctx, t)
-		}))
+		})))
 	}
 	return errors.Join(errs...)
 }
@@ -323,7 +332,7 @@ func (c *threadVerifyCmd) threads(a *app, cl *client.Client) ([]client.Thread, e
 		return nil, service.UsageError{Err: err}
 	}
 	var head threads.Head
-	id, err = a.reach(cl, id, a.session, func(t events.Thread) (err error) {
+	id, err = a.reachToRead(cl, id, func(t events.Thread) (err error) {
 		head, err = cl.AwaitThread(a.ctx, t)
 		return err
 	})

@@ -33,6 +33,9 @@ const gap = 2
 type Table struct {
 	Columns int // of the terminal, in which the lines with the most cells are to fit: their widest cells are cut; 0 = nothing is
 
+	// Short is a cell as it may stand where the lines are too long otherwise; such a form is never cut. nil = none has one.
+	Short func(cell string) string
+
 	out  io.Writer
 	text bytes.Buffer
 }
@@ -47,20 +50,11 @@ func (t *Table) Write(p []byte) (int, error) { return t.text.Write(p) }
 func (t *Table) Flush() error {
 	lines := strings.SplitAfter(t.text.String(), "\n")
 	t.text.Reset()
-	var widths []int
-	for _, line := range lines {
-		for i, cell := range cells(line) {
-			if i == len(widths) {
-				widths = append(widths, 0)
-			}
-			widths[i] = max(widths[i], Width(cell))
-		}
-	}
-	rest := 0 // of the lines with the most cells
-	for _, line := range lines {
-		if strings.Count(line, "\t") == len(widths) {
-			rest = max(rest, Width(lastCell(line)))
-		}
+	widths, rest := measure(lines)
+	whole := map[string]bool{} // cells that are not cut
+	if t.Short != nil && t.Columns > 0 && sum(widths)+gap*len(widths)+min(rest, roomy) > t.Columns {
+		t.shorten(lines, whole)
+		widths, rest = measure(lines)
 	}
 	first, most := t.most(append(slices.Clone(widths), rest))
 	for _, line := range lines {
@@ -73,7 +67,9 @@ func (t *Table) Flush() error {
 			if i == 0 {
 				most = first
 			}
-			cell = Cut(cell, most)
+			if !whole[cell] {
+				cell = Cut(cell, most)
+			}
 			t.text.WriteString(cell)
 			for range min(widths[i], most) - Width(cell) + gap {
 				t.text.WriteByte(' ')
@@ -87,6 +83,47 @@ func (t *Table) Flush() error {
 	_, err := t.text.WriteTo(t.out)
 	t.text.Reset()
 	return err
+}
+
+// measure is how wide the columns are, and the rest of the lines with the most cells.
+func measure(lines []string) (widths []int, rest int) {
+	for _, line := range lines {
+		for i, cell := range cells(line) {
+			if i == len(widths) {
+				widths = append(widths, 0)
+			}
+			widths[i] = max(widths[i], Width(cell))
+		}
+	}
+	for _, line := range lines {
+		if strings.Count(line, "\t") == len(widths) {
+			rest = max(rest, Width(lastCell(line)))
+		}
+	}
+	return widths, rest
+}
+
+// roomy is how much of the rest of its lines a table wants to show before it takes short forms.
+const roomy = 20
+
+// shorten puts short forms into lines, and into short.
+func (t *Table) shorten(lines []string, short map[string]bool) {
+	for i, line := range lines {
+		all := cells(line)
+		for k, cell := range all {
+			if s := t.Short(cell); s != cell {
+				all[k], short[s] = s, true
+			}
+		}
+		lines[i] = strings.Join(append(all, line[strings.LastIndexByte(line, '\t')+1:]), "\t")
+	}
+}
+
+func sum(widths []int) (n int) {
+	for _, w := range widths {
+		n += w
+	}
+	return n
 }
 
 // narrowest is the least to which a cell is cut: where that is not enough, lines are longer than the terminal.
@@ -114,11 +151,11 @@ func widest(widths []int, room int) int {
 		most = max(most, w)
 	}
 	for ; most >= narrowest; most-- {
-		sum := 0
+		taken := 0
 		for _, w := range widths {
-			sum += min(w, most)
+			taken += min(w, most)
 		}
-		if sum <= room {
+		if taken <= room {
 			return most
 		}
 	}

@@ -8,6 +8,8 @@ import (
 	"slices"
 	"strings"
 	"unicode"
+
+	"spool/internal/shortid"
 )
 
 // Status is where a session stands, by its last message (SPEC S10). The numbers are part of the stored format (docs/format.md,
@@ -99,21 +101,13 @@ type AmbiguousError struct {
 	Candidates []Row // newest first
 }
 
-// maxCandidates is how many candidates the message names.
-const maxCandidates = 8
-
 // Error names the candidates.
 func (e *AmbiguousError) Error() string {
-	var b strings.Builder
-	fmt.Fprintf(&b, "%d sessions begin with %q; give more of the id:", len(e.Candidates), e.Prefix)
+	lines := make([]string, len(e.Candidates))
 	for i, r := range e.Candidates {
-		if i == maxCandidates {
-			fmt.Fprintf(&b, "\n  and %d more", len(e.Candidates)-i)
-			break
-		}
-		fmt.Fprintf(&b, "\n  %s  %s", r.ID, r.Name())
+		lines[i] = r.ID + "  " + r.Name()
 	}
-	return b.String()
+	return shortid.Ambiguous("sessions", e.Prefix, lines)
 }
 
 // Resume finds the session whose id is the prefix, or else the only one whose id begins with it, letter case aside
@@ -125,7 +119,7 @@ func Resume(rows []Row, cwd, prefix string) (Row, error) {
 		if r.ID == prefix {
 			return r, nil
 		}
-		if len(r.ID) >= len(prefix) && strings.EqualFold(r.ID[:len(prefix)], prefix) {
+		if shortid.Begins(r.ID, prefix) {
 			all = append(all, r)
 			if cwd != "" && sameDir(r.Cwd, cwd) {
 				here = append(here, r)

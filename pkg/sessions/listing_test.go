@@ -83,7 +83,7 @@ func TestAmbiguousErrorIsBounded(t *testing.T) {
 		rows = append(rows, row(fmt.Sprintf("s%d", i), "", int64(i)))
 	}
 	_, err := Resume(rows, "", "s")
-	if err == nil || len(err.Error()) > 1000 || !strings.Contains(err.Error(), "and 992 more") {
+	if err == nil || len(err.Error()) > 1000 || !strings.Contains(err.Error(), "and 990 more") {
 		t.Errorf("Resume of 1000 candidates: %v", err)
 	}
 }
