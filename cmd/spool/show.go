@@ -30,6 +30,7 @@ type showCmd struct {
 	Full bool   `help:"Fold nothing, and show whole what a size rule cut."`
 	MD   bool   `name:"md" xor:"form" help:"As Markdown."`
 	HTML bool   `name:"html" xor:"form" help:"As one HTML file, which holds its pictures and needs no script."`
+	Most size   `name:"max-page" default:"64MiB" placeholder:"SIZE" help:"With --html, the most bytes of the page, which ends before the item that does not fit (${default})."`
 	JSON bool   `xor:"form" help:"Each item as one line of JSON, as the HTTP API has it."`
 }
 
@@ -88,9 +89,14 @@ func (c *showCmd) show(a *app, cl *client.Client, t events.Thread, head threads.
 		return nil
 	}
 	return a.paged(!c.MD && !c.HTML, func(w io.Writer) error {
-		form := c.form(a, one)
+		form, before, written := c.form(a, one), earlier{from: from}, int64(0)
+		write := func(s string) error {
+			n, err := io.WriteString(w, s)
+			written += int64(n)
+			return err
+		}
 		if !one || c.HTML {
-			if _, err := io.WriteString(w, form.Begin(c.head(a, cl, t, head))); err != nil {
+			if err := write(form.Begin(c.head(a, cl, t, head))); err != nil {
 				return err
 			}
 		}
@@ -99,14 +105,65 @@ func (c *showCmd) show(a *app, cl *client.Client, t events.Thread, head threads.
 				return err
 			}
 			item := show.Read(raw)
+			if call, ok, err := before.callOf(a, cl, t, head, item); err != nil {
+				return err
+			} else if ok {
+				form.Earlier(call)
+			}
 			c.images(a, cl, &item)
-			if _, err := io.WriteString(w, form.Item(item)); err != nil {
+			shown := form.Item(item)
+			if page, ok := form.(*show.HTML); ok && written+int64(len(shown)) > int64(c.Most) {
+				why := fmt.Sprintf("This page ends before item %d of %d: with it, it would have more than %s. "+
+					"--max-page gives it more, --last N shows the newest items.", item.N, head.N, text.Bytes(int64(c.Most)))
+				fmt.Fprintln(a.err, "spool: "+why)
+				if err := write(page.Bounded(why)); err != nil {
+					return err
+				}
+				break
+			}
+			if err := write(shown); err != nil {
 				return err
 			}
 		}
-		_, err := io.WriteString(w, form.End())
-		return err
+		return write(form.End())
 	})
+}
+
+// mostEarlier is how many items before the first that is shown are read for the calls of results. They are looked for
+// from the end of the thread, at most ten times so far.
+const mostEarlier = 1000
+
+// earlier finds the calls of results that are shown, where they stand before the first item that is.
+type earlier struct {
+	from  int64
+	seen  show.Calls
+	calls map[string]show.Item // nil: nobody asked for one yet
+}
+
+// callOf gives the call of an item that is a result, if it is not shown and stands not far before. Items are given in order.
+func (e *earlier) callOf(
+	a *app, cl *client.Client, t events.Thread, head threads.Head, i show.Item,
+) (call show.Item, ok bool, err error) {
+	_, known := e.seen.Next(i)
+	if known || i.Kind != events.TypeToolResult || i.Call == "" || e.from <= 1 || head.N-e.from > 10*mostEarlier {
+		return call, false, nil
+	}
+	if e.calls == nil {
+		e.calls = map[string]show.Item{}
+		for p, err := range cl.ItemsBack(a.ctx, t, head, e.from) {
+			if err != nil {
+				return call, false, err
+			}
+			if p.N+mostEarlier < e.from {
+				break
+			}
+			if before := show.Read(p.Data); before.Kind == events.TypeToolCall {
+				e.calls[before.Call] = before
+			}
+		}
+	}
+	call, ok = e.calls[i.Call]
+	return call, ok, nil
 }
 
 func (c *showCmd) form(a *app, one bool) show.Form {

@@ -64,6 +64,12 @@ func (c *Calls) Next(i Item) (r Result, known bool) {
 	return r, known
 }
 
+// earlier takes a call that is not shown: its result is told which it is of.
+func (c *Calls) earlier(i Item) {
+	c.Next(i)
+	c.last = callID{}
+}
+
 // facts are what a reader is told of a result in its heading.
 func (r Result) facts(i Item) string {
 	var out []string

@@ -27,6 +27,9 @@ func (m *Markdown) Begin(h Head) string {
 	return out + "\n"
 }
 
+// Earlier implements Form.
+func (m *Markdown) Earlier(i Item) { m.calls.earlier(i) }
+
 // End implements Form.
 func (m *Markdown) End() string { return "" }
 

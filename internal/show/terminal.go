@@ -20,6 +20,7 @@ type Head struct {
 // Form writes items one after the other.
 type Form interface {
 	Begin(Head) string
+	Earlier(Item) // a call that is not shown, and whose result is
 	Item(Item) string
 	End() string
 }
@@ -64,6 +65,9 @@ func (t *Terminal) Begin(h Head) string {
 	}
 	return out
 }
+
+// Earlier implements Form.
+func (t *Terminal) Earlier(i Item) { t.calls.earlier(i) }
 
 // End implements Form.
 func (t *Terminal) End() string { return "" }
