@@ -8,6 +8,7 @@ import (
 	"strings"
 	"time"
 
+	"spool/internal/apply"
 	"spool/internal/service"
 	"spool/internal/text"
 	"spool/internal/view"
@@ -80,12 +81,13 @@ func (c *threadShowCmd) show(a *app, cl *client.Client, id events.Thread) error 
 	}
 	var steps []threads.Step
 	if len(head.Recent) > 0 {
-		if steps, err = cl.Reader().Last(a.ctx, head.Head(), c.Last); err != nil {
-			return err
-		}
+		steps, err = cl.Reader().Last(a.ctx, head.Head(), c.Last)
 	}
-	if c.JSON {
-		return c.json(a, cl, client.Thread{Thread: id, Head: head, Ended: head.Ended()}, steps)
+	if c.JSON && (err == nil || !apply.Passing(err)) {
+		return errors.Join(c.json(a, cl, client.Thread{Thread: id, Head: head, Ended: head.Ended()}, steps), err)
+	}
+	if err != nil {
+		return err
 	}
 	prompt, err := cl.Reader().Prompt(a.ctx, head.Start)
 	if err != nil {
@@ -130,7 +132,7 @@ func clock(ms int64) string {
 	return time.UnixMilli(ms).Local().Format("2006-01-02 15:04:05")
 }
 
-// json writes the thread as the HTTP API shows it, and its last entries.
+// json writes the thread as the HTTP API shows it, and those of its last entries that can be read.
 func (c *threadShowCmd) json(a *app, cl *client.Client, th client.Thread, steps []threads.Step) error {
 	shown, err := view.NewReader(cl).Thread(a.ctx, th)
 	if err != nil {

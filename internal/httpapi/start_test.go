@@ -3,6 +3,7 @@ package httpapi_test
 import (
 	"context"
 	"encoding/json"
+	"net/http"
 	"net/http/httptest"
 	"slices"
 	"strings"
@@ -17,6 +18,7 @@ import (
 	"spool/internal/natsio"
 	"spool/internal/natstest"
 	"spool/internal/service"
+	"spool/internal/view"
 	"spool/pkg/client"
 	"spool/pkg/events"
 )
@@ -206,5 +208,34 @@ func TestDamagedThreadIsListed(t *testing.T) {
 		if !slices.Equal(names, want) {
 			t.Errorf("%s = %d %q, want %q", path, status, names, want)
 		}
+	}
+}
+
+// A fork whose source's sources cannot be read says where it comes from, as far as that is known, and what is wrong.
+func TestForkOfADamagedThread(t *testing.T) {
+	server := natstest.Server(t)
+	conn := natstest.Dial(t, server)
+	must.Do(t, conn.Ensure(t.Context(), natsio.Limits{EventsBytes: 1 << 30, ItemsBytes: 1 << 30}))
+	natstest.Run(t, service.NewPersister(conn, service.PersisterConfig{}, nil).Run)
+	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+	defer cancel()
+	cl := client.New(conn)
+	say(ctx, t, cl, events.Thread{Session: "s", Name: "main"}, "hello")
+	say(ctx, t, cl, events.Thread{Session: "s", Name: "main"}, "and more")
+	must.Do(t, cl.Fork(ctx, events.Thread{Session: "s", Name: "fork"}, events.Fork{Session: "s", Thread: "main", Index: 1}))
+	bucket := must.Get(conn.JetStream().ObjectStore(ctx, events.NodesBucket))(t)
+	head := must.Get(cl.Thread(ctx, events.Thread{Session: "s", Name: "main"}))(t)
+	for _, o := range must.Get(bucket.List(ctx))(t) {
+		if strings.HasPrefix(o.Name, head.Head().Pack.String()) {
+			must.Do(t, bucket.Delete(ctx, o.Name))
+		}
+	}
+	srv := httptest.NewServer(httpapi.For(natstest.Dial(t, server), httpapi.Config{})) // it has read nothing yet
+	t.Cleanup(srv.Close)
+	status, _, body := get(t, srv.URL, "/v1/sessions/s/threads/fork")
+	var got view.Thread
+	must.Do(t, json.Unmarshal([]byte(body), &got))
+	if status != http.StatusOK || got.ForkOf == nil || len(got.Parents) != 1 || !strings.Contains(got.Damage, "s/main") {
+		t.Errorf("the fork = %d %s, want its source, and that of that no more is known", status, body)
 	}
 }

@@ -95,9 +95,8 @@ func (r *Reader) Threads(ctx context.Context, all []client.Thread) ([]Thread, er
 			out[i] = OfThread(t)
 		} else if out[i], err = r.thread(ctx, t); err != nil && apply.Passing(err) {
 			return nil, err
-		} else if err != nil {
-			out[i].Damage = err.Error()
 		}
+		out[i] = damaged(out[i], err)
 	}
 	return out, nil
 }
@@ -108,7 +107,18 @@ func (r *Reader) Thread(ctx context.Context, t client.Thread) (Thread, error) {
 	if err == nil {
 		out.Start.Prompt, err = r.cl.Reader().Prompt(ctx, t.Head.Start)
 	}
-	return out, err
+	if err != nil && apply.Passing(err) {
+		return out, err
+	}
+	return damaged(out, err), nil
+}
+
+// damaged is a thread that leads to what cannot be read, unless the error is nil: the rest is what its head says.
+func damaged(t Thread, err error) Thread {
+	if err != nil {
+		t.Damage = err.Error()
+	}
+	return t
 }
 
 // thread is what the head of a thread says, its start, and where it comes from.
@@ -142,10 +152,10 @@ func (r *Reader) parents(ctx context.Context, fork *Fork) ([]Fork, error) {
 			break
 		}
 		if err != nil {
-			return nil, err
+			return out, fmt.Errorf("the sources of %s: %w", t, err)
 		}
 		if fork, err = r.ForkOf(ctx, client.Thread{Thread: t, Head: head}); err != nil {
-			return nil, err
+			return out, fmt.Errorf("the sources of %s: %w", t, err)
 		}
 	}
 	return out, nil
