@@ -14,6 +14,7 @@ import (
 	"spool/pkg/artifacts"
 	"spool/pkg/dialect"
 	"spool/pkg/events"
+	"spool/pkg/sessions"
 	"spool/pkg/threads"
 	"spool/pkg/truncate/output"
 )
@@ -205,6 +206,7 @@ func (d *draft) closeOutput(ctx context.Context, o *Output) error {
 	if err := d.step(ctx, addition{dialect: lang, operation: true}); err != nil {
 		return err
 	}
+	d.endCommand()
 	if was.Status == threads.StatusCompleted {
 		d.stayEnded(&was)
 	}
@@ -213,6 +215,22 @@ func (d *draft) closeOutput(ctx context.Context, o *Output) error {
 		end.Artifact.Node = end.End.Node
 	}
 	return nil
+}
+
+// endCommand says how a command ended that is nobody's answer: in a session in which no user asked for anything, nothing is
+// to come behind its result. Where somebody asked, the agent is to answer.
+func (d *draft) endCommand() {
+	info := &d.st.Session.Info
+	if d.Info != nil {
+		info = d.Info
+	}
+	if d.e.Chunk.Op != events.ChunkEnd || d.st.Key.Name != events.MainThread || d.Head.Dialect != itemDialect || info.Prompt != "" {
+		return
+	}
+	d.Head.Standing = uint8(sessions.StatusComplete)
+	if d.e.Chunk.End.IsError {
+		d.Head.Standing = uint8(sessions.StatusError)
+	}
 }
 
 // stayEnded leaves a thread that has a step behind its end as the end left it: completed, then and so.

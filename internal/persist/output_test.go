@@ -22,6 +22,7 @@ import (
 	"spool/pkg/artifacts"
 	"spool/pkg/client"
 	"spool/pkg/events"
+	"spool/pkg/sessions"
 	"spool/pkg/truncate/output"
 )
 
@@ -166,6 +167,32 @@ func TestOutput(t *testing.T) {
 	if s := p.Stats(); s.Dead != 0 || s.Outputs != 1 || s.OutputBytes != 21 {
 		t.Errorf("Stats = %+v", s)
 	}
+}
+
+// TestCommandEnds: a command in a session in which nobody asked for anything ends it, well or not; where somebody asked, the
+// agent is to answer.
+func TestCommandEnds(t *testing.T) {
+	r := newRig(t)
+	p := r.start(nil)
+	call := client.OutputConfig{Tool: "make", Input: []byte(`{"command":"make"}`)}
+	status := func(th events.Thread) sessions.Status { return sessions.Status(r.head(th).Standing) }
+	for _, end := range []client.OutputEnd{{}, {ExitCode: 3, IsError: true}, {}} {
+		want := sessions.StatusComplete
+		if end.IsError {
+			want = sessions.StatusError
+		}
+		r.finish(r.begin(thread(0), call), end)
+		must.Same(t, status(thread(0)), want, "after the command the session is %v, want %v")
+	}
+	must.Do(t, r.Publisher(client.PublisherConfig{}).Publish(t.Context(), client.Entry{Thread: thread(1), Dialect: "item",
+		Body: []byte(`{"content":[{"type":"text","text":"Build it"}]}`)}))
+	r.finish(r.begin(thread(1), call), client.OutputEnd{})
+	must.Same(t, status(thread(1)), sessions.StatusInterrupted, "before the answer the session is %v, want %v")
+	o := r.begin(thread(2), call)
+	must.Do(t, o.Abort("its agent died"))
+	must.Do(t, o.Wait(t.Context()))
+	must.Same(t, status(thread(2)), sessions.StatusInterrupted, "after an abort the session is %v, want %v")
+	must.Do(t, p.stop())
 }
 
 // TestOutputSpills: a long output becomes an artifact with every byte of it, numbered in its session, and its result shows
