@@ -136,13 +136,13 @@ func picture(i Image) string {
 }
 
 // escape is a text that is no markup, and has no characters that a page must not have or that turn its direction.
-func escape(s string) string {
-	if !strings.ContainsAny(s, "\n") {
-		return html.EscapeString(text.Printable(s))
-	}
+func escape(s string) string { return html.EscapeString(printable(s)) }
+
+// printable is a text of which each line is.
+func printable(s string) string {
 	all := strings.Split(s, "\n")
 	for i := range all {
-		all[i] = html.EscapeString(text.Printable(all[i]))
+		all[i] = text.Printable(strings.TrimSuffix(all[i], "\r"))
 	}
 	return strings.Join(all, "\n")
 }

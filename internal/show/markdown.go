@@ -10,7 +10,7 @@ import (
 	"spool/pkg/events"
 )
 
-// Markdown is the form of a Markdown file. What was said in Markdown stays as it is.
+// Markdown is the form of a Markdown file. What was said in Markdown stays as it is, but for what would move the cursor of a terminal.
 type Markdown struct {
 	Full bool // nothing is folded
 	Zone *time.Location
@@ -58,9 +58,9 @@ func (m *Markdown) Item(i Item) string {
 		out = "\n## " + who + " · " + place + "\n\n" + strings.TrimSpace(i.Text) + "\n"
 	}
 	for _, image := range i.Images {
-		out += "\n*[" + image.Name() + "]*\n"
+		out += "\n*[" + text.Line(image.Name()) + "]*\n"
 	}
-	return out
+	return printable(out)
 }
 
 // fenced is a block of code, folded, between fences that it does not have.
