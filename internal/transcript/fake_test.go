@@ -103,6 +103,12 @@ func (s *store) RawEntries(_ context.Context, head threads.Head) iter.Seq2[rehyd
 
 func (s *store) Await(context.Context, events.Thread, string, uint64, uint64) error { return nil }
 
+func (s *store) Unapplied(context.Context, events.Thread, threads.Head, string, uint64) ([]events.Linked, error) {
+	return nil, nil
+}
+
+func (s *store) Settled(context.Context, events.Thread) error { return nil }
+
 func (s *store) Retire(_ context.Context, t events.Thread, _ threads.Head) (events.Thread, error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()

@@ -65,7 +65,11 @@ func (im *Importer) file(ctx context.Context, f *file, c *claim) error {
 	if err == nil {
 		err = im.pass(ctx, f, c)
 	}
-	for try := 0; errors.Is(err, errOther) && try < mostRewrites; try++ {
+	for try := 0; (errors.Is(err, errOther) || errors.Is(err, errAhead)) && try < mostRewrites; try++ {
+		if errors.Is(err, errAhead) {
+			err = im.afresh(ctx, f, c)
+			continue
+		}
 		var goOn bool
 		if goOn, err = im.supersede(ctx, f, c); err != nil || !goOn {
 			return err
@@ -75,7 +79,7 @@ func (im *Importer) file(ctx context.Context, f *file, c *claim) error {
 	switch {
 	case errors.Is(err, errFormer):
 		return nil
-	case errors.Is(err, errOther):
+	case errors.Is(err, errOther), errors.Is(err, errAhead):
 		err = fmt.Errorf("%s: another import writes something else to %s: import it again", f.src.Path, c.thread)
 	}
 	if err != nil {
@@ -137,7 +141,7 @@ type pass struct {
 
 	applied  uint64 // what the thread has, when the pass begins
 	met      bool   // the line that it has last stands where it stood
-	asked    bool   // whether the file is a former generation
+	asked    bool   // whether the file is a former generation, and what is ahead
 	batch    []*events.Event
 	bytes    int   // in batch
 	lines    int   // not in the progress yet
@@ -146,7 +150,8 @@ type pass struct {
 	tail     events.Tail
 	leaf     storedLeaf
 
-	has func() (rehydrate.Line, error, bool) // the next line that the thread has; nil: it has none
+	ahead []events.Linked                      // lines of an earlier import behind this one, which the thread does not have yet
+	has   func() (rehydrate.Line, error, bool) // the next line that the thread has; nil: it has none
 }
 
 // pass publishes what the thread does not have. errOther: nothing was published.
@@ -230,8 +235,11 @@ func (p *pass) take(ctx context.Context, r record) error {
 	if seq <= p.applied {
 		return nil
 	}
-	if err := p.refuseFormer(ctx); err != nil {
-		return err
+	if !p.asked {
+		p.asked = true
+		if err := errors.Join(p.refuseFormer(ctx), p.lookAhead(ctx)); err != nil {
+			return err
+		}
 	}
 	e := &events.Event{Kind: events.KindEntry, Dialect: p.f.id.Dialect, Seq: seq, Time: p.at, Body: r.body}
 	if err := p.im.fetch(ctx, p.f, r); err != nil {
@@ -247,6 +255,9 @@ func (p *pass) take(ctx context.Context, r record) error {
 		e.Dialect = partDialect
 	case !r.json:
 		e.Dialect = rawDialect
+	}
+	if !p.follows(e) {
+		return errAhead
 	}
 	if len(p.batch) == batchLines || len(p.batch) > 0 && p.bytes+len(e.Body) > batchBytes {
 		if err := p.flush(ctx); err != nil {

@@ -96,10 +96,9 @@ func (f *file) isFormer(c *claim, old events.Thread) error {
 // and was replaced since the file was written: the thread is a beginning of that generation, to which its source went back; or it is not
 // there, while another import replaces it. A file that was written later goes on, also where its import stopped half way.
 func (p *pass) refuseFormer(ctx context.Context) error {
-	if p.asked || p.c.replaced {
+	if p.c.replaced {
 		return nil
 	}
-	p.asked = true
 	old, replaced, _, err := p.im.former(ctx, p.f, p.c)
 	if err != nil || old.Name == "" || !p.f.isOlder(p.c, replaced) {
 		return err

@@ -34,6 +34,11 @@ type Threads interface {
 	SessionLines(ctx context.Context, head threads.Head) (lines []rehydrate.Line, ok bool, err error)
 	// Await returns when a thread has what a producer published.
 	Await(ctx context.Context, t events.Thread, producer string, epoch, seq uint64) error
+	// Unapplied is what a producer published to a thread that the thread may lack yet, in the order in which it is stored. head is what the
+	// caller knows of the thread.
+	Unapplied(ctx context.Context, t events.Thread, head threads.Head, producer string, epoch uint64) ([]events.Linked, error)
+	// Settled returns when what was published to a thread before is in it, or refused. An error means that nobody came to it in time.
+	Settled(ctx context.Context, t events.Thread) error
 	// Retire gives all that a thread holds the name of a former one, which it returns, and frees the thread's own. head is what
 	// the caller knows of the thread; those who retire it from one head do it once. After an error it can be done again.
 	Retire(ctx context.Context, t events.Thread, head threads.Head) (former events.Thread, err error)

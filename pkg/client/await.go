@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"time"
 
+	"spool/internal/apply"
 	"spool/internal/natsio"
 	"spool/internal/record"
 	"spool/internal/retry"
@@ -71,6 +72,35 @@ func (c *Client) Settled(ctx context.Context, t events.Thread) error {
 		return err
 	}
 	return nil
+}
+
+// Unapplied is what a producer has published to a thread and no persister may have come to yet, in the order in which it is stored: all that
+// head, which was read before, lacks, and perhaps some that it has. Who may not ask what was published is told nothing.
+func (c *Client) Unapplied(ctx context.Context, t events.Thread, head threads.Head, producer string, epoch uint64) ([]events.Linked, error) {
+	newest, err := c.events.NewestEvent(ctx, t)
+	from := head.Applied // a commit may take only the first ones of its message
+	switch {
+	case errors.Is(err, record.ErrDenied), err == nil && (newest.Seq == 0 || newest.Seq < from):
+		return nil, nil
+	case err != nil:
+		return nil, err
+	}
+	switch done, err := c.events.Acked(ctx, newest.Partition, newest.Seq); {
+	case done, errors.Is(err, record.ErrDenied):
+		return nil, nil
+	case err != nil && !errors.Is(err, record.ErrNotFound): // no persister was ever there
+		return nil, err
+	}
+	if left, err := apply.ReadLeft(ctx, c.records, t); err != nil {
+		return nil, err
+	} else if left != nil { // what an earlier thread of the name had
+		from = max(from, left.Head.Applied+1)
+	}
+	past, err := c.events.Past(ctx, t, producer, epoch, from, newest.Seq+1, 0)
+	if errors.Is(err, record.ErrDenied) {
+		return nil, nil
+	}
+	return past.Links, err
 }
 
 // isNone tells that there is no thread, and that none has taken its name away.
