@@ -231,8 +231,18 @@ func (p *pass) take(ctx context.Context, r record) error {
 		p.f.res.Heads = append(append(p.f.res.Heads, r.body...), '\n')
 	}
 	p.leaf.see(r)
-	p.count(r, seq <= p.applied)
-	if seq <= p.applied {
+	had := seq <= p.applied
+	if !had && p.c.shared && p.has != nil { // what others wrote stands in an export behind what the source has
+		var err error
+		if had, err = p.c.stands(r, p.has); err != nil {
+			return err
+		}
+		if !had {
+			p.has = nil
+		}
+	}
+	p.count(r, had)
+	if had {
 		return nil
 	}
 	if !p.asked {

@@ -358,10 +358,14 @@ func (c *Client) exportHead(
 	}
 	src := c.Source()
 	src.Warn = warn
-	if t.Name != events.MainThread {
-		return src.Export(ctx, head, form, w)
+	out := &sessions.HeaderWriter{W: w}
+	if t.Name == events.MainThread {
+		out.Info = info
+	} else if ofFork, err := c.isOfFork(ctx, t, head, info); err != nil {
+		return 0, err
+	} else if ofFork {
+		out.ID = t.Session
 	}
-	out := &sessions.HeaderWriter{W: w, Info: info}
 	entries, err = src.Export(ctx, head, form, out)
 	return entries, errors.Join(err, out.Flush())
 }

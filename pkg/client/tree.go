@@ -91,6 +91,23 @@ func (c *Client) exportFork(ctx context.Context, t events.Thread, head threads.H
 	return len(tree.Entries()), true, err
 }
 
+// isOfFork reports whether a thread was forked from the main one of a session which was forked itself: it begins with the header of the
+// session that this one comes from.
+func (c *Client) isOfFork(ctx context.Context, t events.Thread, head threads.Head, info sessions.Info) (bool, error) {
+	if info.Parent == "" || head.Dialect != "omp" {
+		return false, nil
+	}
+	main, err := c.Thread(ctx, events.Thread{Session: t.Session, Name: events.MainThread})
+	if err == nil && main.Start.Ref == head.Start.Ref {
+		return true, nil
+	}
+	if err != nil && !errors.Is(err, threads.ErrNoThread) {
+		return false, err
+	}
+	own, err := c.Source().ForkHeader(ctx, head, t.Session)
+	return own != nil, err
+}
+
 // ErrNoContext: the thread holds no session of omp entries. Of entries of the dialect step StepContext makes one.
 var ErrNoContext = errors.New("no context")
 
