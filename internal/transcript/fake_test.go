@@ -24,7 +24,8 @@ import (
 // disk is the operating system's files under their own names.
 type disk struct{}
 
-func (disk) Open(name string) (fs.File, error) { return os.Open(name) }
+func (disk) Open(name string) (fs.File, error)     { return os.Open(name) }
+func (disk) Stat(name string) (fs.FileInfo, error) { return os.Stat(name) }
 
 // store plays EVENTS, a persister without delay, and the export. fail, if not nil, is asked before every batch.
 type store struct {

@@ -115,13 +115,12 @@ func (s Source) size() int64 {
 
 // open gives the file's bytes, uncompressed. progress, if not nil, is told how many bytes were read from the disk.
 func (s Source) open(progress func(n int)) (*lines, func(), error) {
+	if info, err := fs.Stat(s.FS, s.Path); err == nil && !info.Mode().IsRegular() { // to open a pipe may take for ever
+		return nil, nil, fmt.Errorf("%s: not a regular file", s.Path)
+	}
 	f, err := s.FS.Open(s.Path)
 	if err != nil {
 		return nil, nil, err
-	}
-	if info, err := f.Stat(); err == nil && !info.Mode().IsRegular() {
-		_ = f.Close()
-		return nil, nil, fmt.Errorf("%s: not a regular file", s.Path)
 	}
 	r, done, err := Decompress(s.Path, &counting{f, progress})
 	if err != nil {

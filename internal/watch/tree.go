@@ -3,6 +3,7 @@ package watch
 import (
 	"cmp"
 	"errors"
+	"fmt"
 	"io/fs"
 	"os"
 	"path/filepath"
@@ -72,6 +73,9 @@ func (t *Tree) Walk(inside func(dir string)) error {
 
 func (t *Tree) walk(root string, inside func(dir string), seen map[string]bool) error {
 	if info, err := os.Stat(root); err == nil && !info.IsDir() {
+		if !info.Mode().IsRegular() {
+			return fmt.Errorf("%s is no file and no directory", root)
+		}
 		seen[root] = true
 		if inside != nil {
 			inside(filepath.Dir(root))
@@ -115,8 +119,11 @@ func (t *Tree) Note(path string, inside func(dir string)) error {
 	if !named && !slices.ContainsFunc(t.roots, below) { // beside a file that is a root
 		return nil
 	}
+	matches := named || t.match(filepath.Base(path))
 	info, err := os.Stat(path)
-	switch {
+	switch link, e := os.Lstat(path); {
+	case !named && e == nil && link.Mode()&fs.ModeSymlink != 0 && (!matches || err == nil && info.IsDir()): // as a walk
+		return nil
 	case errors.Is(err, fs.ErrNotExist):
 		t.forget(path)
 		return nil
@@ -124,7 +131,7 @@ func (t *Tree) Note(path string, inside func(dir string)) error {
 		return err
 	case info.IsDir():
 		return t.walk(path, inside, map[string]bool{})
-	case info.Mode().IsRegular() && (named || t.match(filepath.Base(path))):
+	case info.Mode().IsRegular() && matches:
 		return t.look(path, info, true)
 	}
 	return nil
@@ -222,6 +229,9 @@ func (t *Tree) Take(files int, bytes int64, all bool) (changes []Change, err err
 // change is what is to be captured of a file now.
 func (t *Tree) change(path string, rest bool) (c Change, err error) {
 	info, err := os.Stat(path)
+	if err == nil && !info.Mode().IsRegular() { // it took the place of a file, and to open it may take for ever
+		err = fs.ErrNotExist
+	}
 	if err != nil {
 		return c, err
 	}

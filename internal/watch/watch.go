@@ -93,8 +93,12 @@ func (w *Watch) Once(ctx context.Context) error {
 	if _, err := w.ask(ctx); err != nil {
 		return err
 	}
-	errs := []error{w.tree.Walk(nil)}
+	var errs []error
 	for ctx.Err() == nil {
+		if w.walked.IsZero() { // at the beginning, and in another store
+			w.walked = time.Now()
+			errs = append(errs, w.tree.Walk(nil))
+		}
 		changes, err := w.tree.Take(batchFiles, batchBytes, true)
 		if len(changes) == 0 { // what cannot be looked at stays
 			errs = append(errs, err)
