@@ -167,7 +167,7 @@ type checker struct {
 	artifacts []artifact
 	misnamed  []misnamed
 	headers   headerCache
-	bad       map[casstore.Ref]*cause          // nodes that are there and not good
+	bad       map[nodeIn]*cause                // nodes that are there and not good
 	unread    map[casstore.Ref]int             // nodes whose bytes are not good, and the index of their pack
 	users     map[casstore.PackID]uint64       // packs that are gone or lost: the lowest order of a pack that refers to them
 	absent    map[casstore.Ref]casstore.PackID // nodes that are not in the pack that is named for them
@@ -199,7 +199,7 @@ type checker struct {
 func newChecker(s Store, cfg Config) *checker {
 	return &checker{
 		s: s, cfg: cfg, report: &Report{Findings: []Finding{}}, at: map[casstore.PackID]int{}, moved: map[casstore.PackID]casstore.PackID{},
-		blobs: map[[32]byte]*blob{}, bad: map[casstore.Ref]*cause{}, unread: map[casstore.Ref]int{}, users: map[casstore.PackID]uint64{}, absent: map[casstore.Ref]casstore.PackID{}, starts: map[casstore.Ref]int{},
+		blobs: map[[32]byte]*blob{}, bad: map[nodeIn]*cause{}, unread: map[casstore.Ref]int{}, users: map[casstore.PackID]uint64{}, absent: map[casstore.Ref]casstore.PackID{}, starts: map[casstore.Ref]int{},
 		states: map[casstore.Ref]*state{}, sessions: map[string]bool{}, newest: map[string]artifact{},
 		sought: map[casstore.Located]bool{}, wantBlobs: map[[32]byte]bool{}, pointers: map[artifacts.ID]threads.Artifact{},
 	}

@@ -103,7 +103,7 @@ func (c *checker) head(ctx context.Context, h *head) (wrong []wrongHead, err err
 	}
 	if there, err := c.there(ctx, h.Start); err != nil {
 		return nil, err
-	} else if !there || c.bad[h.Start.Ref] != nil {
+	} else if !there || c.bad[nodeIn{h.Start.Ref, c.packAt(h.Start.Pack)}] != nil {
 		c.wants(h, h.Start)
 		wrong = append(wrong, wrongHead{cause{Missing, fmt.Sprintf("its start %s is not there or not good", h.Start)}, casstore.Located{}})
 	}

@@ -13,6 +13,13 @@ import (
 	"spool/pkg/threads"
 )
 
+// nodeIn is a node in one of the packs that have it: threads that begin alike have equal starts, each in a pack of its own, and that
+// one of them is not good says nothing of the others.
+type nodeIn struct {
+	ref  casstore.Ref
+	pack int // index in packs
+}
+
 // cause is why something is not good.
 type cause struct{ kind, detail string }
 
@@ -54,11 +61,11 @@ func (c *checker) index(ctx context.Context, i int, p *casstore.Pack) error {
 		c.report.Nodes++
 		n, err := p.Node(ref)
 		if err != nil {
-			c.bad[ref] = &cause{Corrupt, err.Error()}
+			c.bad[nodeIn{ref, i}] = &cause{Corrupt, err.Error()}
 			c.unread[ref] = i
 			continue
 		}
-		r := resolver{c: c, ctx: ctx, pack: p}
+		r := resolver{c: c, ctx: ctx, pack: p, in: i}
 		switch n.Type {
 		case threads.TypeState:
 			err = c.state(&r, i, k, n)
@@ -90,7 +97,7 @@ func (c *checker) index(ctx context.Context, i int, p *casstore.Pack) error {
 			r.blame(Inconsistent, ref, err.Error())
 		}
 		if r.wrong != nil && n.Type != threads.TypeState {
-			c.bad[ref] = r.wrong
+			c.bad[nodeIn{ref, i}] = r.wrong
 		}
 	}
 	return nil
@@ -102,7 +109,7 @@ func (c *checker) state(r *resolver, i, node int, n casstore.Node) error {
 	ref := r.pack.Ref(node)
 	st, err := threads.ParseState(n)
 	if err != nil {
-		c.bad[ref] = &cause{Inconsistent, err.Error()}
+		c.bad[nodeIn{ref, i}] = &cause{Inconsistent, err.Error()}
 		return nil
 	}
 	s := &state{
@@ -112,7 +119,8 @@ func (c *checker) state(r *resolver, i, node int, n casstore.Node) error {
 	if c.cfg.Lost != "" {
 		s.entry = idOf(&st)
 	}
-	if before := c.states[ref]; before == nil || before.wrong != nil { // equal states may be in several packs
+	// Equal states may be in several packs. One that leads to bytes which are not good stays, so that they are told of its threads.
+	if before := c.states[ref]; before == nil || before.wrong != nil && before.wrong.kind != Corrupt {
 		c.states[ref] = s
 	}
 	r.nodes([]casstore.Ref{st.Content, st.Start})
@@ -187,6 +195,7 @@ type resolver struct {
 	c      *checker
 	ctx    context.Context
 	pack   *casstore.Pack
+	in     int // index of the pack
 	wrong  *cause
 	failed error // nobody could look
 }
@@ -218,7 +227,7 @@ func (r *resolver) nodes(refs []casstore.Ref) {
 }
 
 func (r *resolver) node(ref casstore.Ref) {
-	if bad := r.c.bad[ref]; bad != nil {
+	if bad := r.c.bad[nodeIn{ref, r.packOf(ref)}]; bad != nil {
 		r.blame(bad.kind, ref, bad.detail)
 		return
 	}
@@ -227,6 +236,23 @@ func (r *resolver) node(ref casstore.Ref) {
 		return
 	}
 	r.placed(ref)
+}
+
+// packOf is the index of the pack that this one names for a node; -1: there is none.
+func (r *resolver) packOf(ref casstore.Ref) int {
+	if r.pack.Has(ref) {
+		return r.in
+	}
+	id, _ := r.pack.Locate(ref)
+	return r.c.packAt(id)
+}
+
+// packAt is the index of a pack, or of what it was moved to; -1: it is not there.
+func (c *checker) packAt(id casstore.PackID) int {
+	if i, ok := c.at[c.final(id)]; ok {
+		return i
+	}
+	return -1
 }
 
 // placed checks that a node is in the pack that this one names for it: readers go there, and an equal one elsewhere is of no use.
