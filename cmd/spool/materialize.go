@@ -25,7 +25,7 @@ type sessionMaterializeCmd struct {
 }
 
 func (c *sessionMaterializeCmd) Help() string {
-	return "Writes the files of a session of Claude Code, Codex or oh-my-pi, byte for byte as they were imported, where the program finds them, and " +
+	return "Writes the files of a session of Claude Code, Codex, oh-my-pi or pi, byte for byte as they were imported, where the program finds them, and " +
 		"those of the sessions that it does not open without. A file that is there is left alone if it is the same, goes on if it is a beginning, and " +
 		"is kept and named otherwise; then nothing is written. Databases of the program are never written."
 }
@@ -84,12 +84,12 @@ func (a *app) materializing(name, cwd string) (*materializing, error) {
 		return nil, err
 	}
 	var known bool
-	if m.Harness, known = interchange.HarnessOf(m.row.Harness); !known {
+	if m.Harness, known = interchange.HarnessOf(m.row.Info); !known {
 		return nil, fmt.Errorf("%s is of no harness that opens files of it; read it with: spool show %s, or spool export %s",
 			m.row.ID, m.row.ID, m.row.ID)
 	}
 	if cwd != "" {
-		if m.Harness.Name == "omp" {
+		if m.Harness.Dialect == "omp" {
 			return nil, service.UsageError{Err: fmt.Errorf("--cwd: the directory of a session of %s is in its file; change it with: spool session move %s DIR",
 				m.Harness.Title, m.row.ID)}
 		}

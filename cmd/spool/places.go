@@ -6,6 +6,7 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 
 	"spool/internal/interchange"
@@ -32,7 +33,9 @@ func knownPlaces() (dirs []string, err error) {
 			return nil, err
 		}
 		for _, below := range h.Folders {
-			dirs = append(dirs, filepath.Join(dir, below))
+			if !slices.Contains(dirs, dir) { // else all that is below it is looked through
+				dirs = append(dirs, filepath.Join(dir, below))
+			}
 		}
 	}
 	return dirs, nil

@@ -7,6 +7,7 @@ import (
 	"os"
 	"os/exec"
 	"os/signal"
+	"path/filepath"
 	"strings"
 
 	"spool/internal/interchange"
@@ -45,7 +46,7 @@ func (c *resumeCmd) Run(a *app) error {
 		return err
 	}
 	leaveHere(m.row.ID)
-	r := resumed{Materialized: done, Outcome: done.Outcome(), Command: m.Harness.Resume(m.row.ID), Cwd: cmp.Or(m.Cwd, m.row.Cwd)}
+	r := resumed{Materialized: done, Outcome: done.Outcome(), Command: m.Harness.Resume(m.row.ID, filepath.Join(m.Path, filepath.FromSlash(done.File))), Cwd: cmp.Or(m.Cwd, m.row.Cwd)}
 	missing := ""
 	if info, err := os.Stat(r.Cwd); r.Cwd != "" && (err != nil || !info.IsDir()) {
 		missing, r.Cwd = r.Cwd, ""

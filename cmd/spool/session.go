@@ -25,7 +25,7 @@ type sessionCmd struct {
 	Latest sessionLatestCmd `cmd:"" help:"Find the session that this terminal resumed last, or the newest of this directory."`
 	Export sessionExportCmd `cmd:"" help:"Write a session into a directory that oh-my-pi opens."`
 
-	Materialize sessionMaterializeCmd `cmd:"" help:"Write a session where Claude Code, Codex or oh-my-pi finds it."`
+	Materialize sessionMaterializeCmd `cmd:"" help:"Write a session where its harness finds it."`
 
 	Tree    sessionTreeCmd    `cmd:"" help:"Show the entries of a session as they go on from each other."`
 	Context sessionContextCmd `cmd:"" help:"Show what the model is sent at the leaf, or at another entry."`
@@ -221,7 +221,7 @@ func (a *app) resume(cl *client.Client, r sessions.Row, asJSON bool) error {
 
 // goOn is the command that continues a session in its harness, on any machine; without one, that which shows it.
 func goOn(r sessions.Row) string {
-	if _, ok := interchange.HarnessOf(r.Harness); ok {
+	if _, ok := interchange.HarnessOf(r.Info); ok {
 		return "spool resume " + r.ID
 	}
 	return "spool tail --all " + r.ID

@@ -53,8 +53,8 @@ func TestGoOn(t *testing.T) {
 		{"codex", "/srv/old mill's", `cd '/srv/old mill'\''s' && codex resume s1`},
 		{"omp", "", "omp --resume s1"},
 	} {
-		h, _ := interchange.HarnessOf(tt.harness)
-		if got := (resumed{Command: h.Resume("s1"), Cwd: tt.cwd}).line(); got != tt.want {
+		h, _ := interchange.HarnessOf(sessions.Info{Harness: tt.harness})
+		if got := (resumed{Command: h.Resume("s1", ""), Cwd: tt.cwd}).line(); got != tt.want {
 			t.Errorf("the command of %s in %q = %s, want %s", tt.harness, tt.cwd, got, tt.want)
 		}
 	}

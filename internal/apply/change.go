@@ -313,6 +313,9 @@ func (d *draft) learn(e *dialect.Entry) {
 	if main && d.e.Host != "" {
 		info.Host = d.e.Host
 	}
+	if main && d.e.File != "" && len(d.e.File) <= sessions.MaxFile {
+		info.File = d.e.File
+	}
 	if _, known := dialect.Lookup(d.e.Dialect); known && dialect.IsJSON(d.e.Dialect) {
 		info.Harness = dialect.Lead(info.Harness, d.e.Dialect)
 	}

@@ -2,12 +2,19 @@ package interchange
 
 import (
 	"cmp"
+	"errors"
 	"fmt"
 	"path"
+	"path/filepath"
+	"slices"
 	"strconv"
 	"strings"
 	"time"
+	"unicode"
 	"unicode/utf16"
+
+	"spool/internal/transcript"
+	"spool/pkg/sessions"
 )
 
 // Harness is a program whose transcripts are known, and where it keeps them: below a folder of the home directory, which a variable
@@ -15,6 +22,7 @@ import (
 type Harness struct {
 	Name    string // claude, codex, omp or pi
 	Title   string // what people call it
+	Dialect string // of its entries
 	Env     string
 	Home    string   // below the home directory
 	Folders []string // of transcripts and what lies beside them
@@ -22,49 +30,96 @@ type Harness struct {
 
 // Harnesses are all of them.
 var Harnesses = []Harness{
-	{"claude", "Claude Code", "CLAUDE_CONFIG_DIR", ".claude", []string{"projects"}},
-	{"codex", "Codex", "CODEX_HOME", ".codex", []string{"sessions", "archived_sessions"}},
-	{"omp", "oh-my-pi", "PI_CODING_AGENT_DIR", ".omp/agent", []string{"."}},
+	{"claude", "Claude Code", "claude", "CLAUDE_CONFIG_DIR", ".claude", []string{"projects"}},
+	{"codex", "Codex", "codex", "CODEX_HOME", ".codex", []string{"sessions", "archived_sessions"}},
+	{"omp", "oh-my-pi", ompDialect, "PI_CODING_AGENT_DIR", ".omp/agent", []string{"."}},
+	{"pi", "pi", ompDialect, "PI_CODING_AGENT_DIR", ".pi/agent", []string{"sessions"}},
 }
 
-// HarnessOf finds a harness by its name.
-func HarnessOf(name string) (Harness, bool) {
-	for _, h := range Harnesses {
-		if h.Name == name {
+// HarnessOf finds the harness of a session; false where there is none that opens files of it.
+func HarnessOf(info sessions.Info) (Harness, bool) {
+	kind, _, _ := strings.Cut(info.File, ":")
+	for _, h := range slices.Backward(Harnesses) {
+		if h.Dialect == info.Harness && (h.Name == info.Harness || h.Name == kind) {
 			return h, true
 		}
 	}
 	return Harness{}, false
 }
 
-// Resume is the command with which the harness goes on with a session.
-func (h Harness) Resume(session string) []string {
+// Resume is the command with which the harness goes on with a session, whose file has that name.
+func (h Harness) Resume(session, file string) []string {
 	switch h.Name {
 	case "claude":
 		return []string{"claude", "--resume", session}
 	case "codex":
 		return []string{"codex", "resume", session}
+	case "pi":
+		return []string{"pi", "--session", file}
 	}
 	return []string{"omp", "--resume", session}
 }
 
-// fileOf is the file of a session's main thread in the harness's directory, as the program would call it.
-func (h Harness) fileOf(session, cwd string, created time.Time) string {
-	if h.Name == "codex" {
-		at := created.UTC() // the program takes the local time of the machine that it ran on
-		return fmt.Sprintf("sessions/%s/rollout-%s-%s%s", at.Format("2006/01/02"), at.Format("2006-01-02T15-04-05"), session, sessionExt)
+// fileOf is the file of a session's main thread in the harness's directory, as the program would call it, or did where that is known. A
+// name that is stored and none of such a file is an error.
+func (h Harness) fileOf(info sessions.Info, cwd string) (string, error) {
+	kind, kept, ok := strings.Cut(info.File, ":")
+	if ok && kind == h.Name && !h.isFileOf(kept, info.ID) {
+		return "", fmt.Errorf("%s: the file that it was imported from is called %.200q: %w", info.ID, kept, errPlace)
 	}
-	return path.Join("projects", projectKey(cwd), session+sessionExt)
+	at := time.UnixMilli(info.Created).UTC() // the programs take the local time of the machine that they ran on
+	switch h.Name {
+	case "codex":
+		if ok {
+			return path.Join(path.Dir(kept), stemOf(kept)+sessionExt), nil
+		}
+		return fmt.Sprintf("sessions/%s/rollout-%s-%s%s", at.Format("2006/01/02"), at.Format("2006-01-02T15-04-05"), info.ID, sessionExt), nil
+	case "pi": // it looks in the folder of the directory where it runs
+		return path.Join("sessions", sessions.DirName(info.Cwd, "", ""), stemOf(kept)+sessionExt), nil
+	}
+	if ok && cwd == "" {
+		return kept, nil
+	}
+	return path.Join("projects", projectKey(cmp.Or(cwd, info.Cwd)), info.ID+sessionExt), nil
 }
 
-// isFileOf tells whether a file is that of a session's main thread, whatever its folder.
+var errPlace = errors.New("no place of a session's file")
+
+// isFileOf tells whether a file below the harness's directory is that of a session's main thread, whatever its folder.
 func (h Harness) isFileOf(file, session string) bool {
+	folder, rest, _ := strings.Cut(file, "/")
 	stem := stemOf(file)
-	if h.Name == "codex" {
-		_, behind, ok := strings.Cut(stem, "-"+session)
-		return ok && strings.HasPrefix(stem, "rollout-") && (behind == "" || behind[0] == '_') // _: another rollout of the thread
+	if !filepath.IsLocal(file) || path.Clean(file) != file || strings.ContainsFunc(file, unicode.IsControl) ||
+		!transcript.IsTranscript(path.Base(file)) {
+		return false
 	}
-	return stem == session && strings.Count(file, "/") == 2
+	switch h.Name {
+	case "codex":
+		_, behind, ok := strings.Cut(stem, "-"+session)
+		another := strings.HasPrefix(behind, "_") // rollout of the thread
+		return slices.Contains(h.Folders, folder) && ok && strings.HasPrefix(stem, "rollout-") && (behind == "" || another)
+	case "pi":
+		return folder == "sessions" && strings.HasSuffix(stem, "_"+session) && strings.Count(rest, "/") == 1
+	}
+	return folder == "projects" && stem == session && strings.Count(rest, "/") == 1
+}
+
+// placeOf is the place of a session's file, by its name: the harness, a colon, and the name below the harness's directory. "": it lies
+// in none.
+func placeOf(dialect, session, name string) string {
+	name = "/" + filepath.ToSlash(name)
+	for _, h := range Harnesses {
+		if h.Dialect != dialect || h.Name == ompDialect || h.Name == "pi" && !strings.Contains(name, "/"+h.Home+"/") {
+			continue // that of oh-my-pi follows from the session
+		}
+		for _, folder := range h.Folders {
+			at := strings.LastIndex(name, "/"+folder+"/") + 1
+			if at > 0 && len(h.Name)+len(name)-at < sessions.MaxFile && h.isFileOf(name[at:], session) {
+				return h.Name + ":" + name[at:]
+			}
+		}
+	}
+	return ""
 }
 
 // stemOf is a transcript's name without folder and ending.

@@ -33,6 +33,7 @@ func Import(
 			told.add(err)
 		}
 	}
+	cfg.Place = placeOf
 	cfg.Blobs = &Blobs{Store: conn.Store(0)}
 	written := writtenBefore(ctx, conn, restored, cfg.Dialect)
 	cl := client.New(conn)

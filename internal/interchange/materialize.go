@@ -15,7 +15,6 @@ import (
 	"slices"
 	"strconv"
 	"strings"
-	"time"
 	"unicode"
 
 	"spool/internal/jsonscan"
@@ -199,7 +198,7 @@ func (w *materialize) has(name string, size int64) bool {
 // main is the thread that the harness's file of a session is in: main, or one beside what an agent wrote there itself.
 func (w *materialize) main(all []client.Thread) (main client.Thread, ok bool) {
 	for _, t := range all {
-		switch of := t.Head.Dialect == w.Harness.Name && events.FormerOf(t.Thread) == ""; {
+		switch of := t.Head.Dialect == w.Harness.Dialect && events.FormerOf(t.Thread) == ""; {
 		case of && t.Name == events.MainThread:
 			return t, true
 		case of && strings.HasPrefix(t.Name, events.MainThread+"-"):
@@ -220,7 +219,7 @@ func (w *materialize) name(ctx context.Context, id string) (string, error) {
 			return name, err
 		}
 	}
-	return w.Harness.fileOf(id, cmp.Or(w.Cwd, info.Cwd), time.UnixMilli(info.Created)), nil
+	return w.Harness.fileOf(info, w.Cwd)
 }
 
 // thread stages the file of a thread.
@@ -288,7 +287,7 @@ func (w *materialize) beside(ctx context.Context, all []client.Thread, main stri
 	}
 	session := strings.TrimSuffix(main, sessionExt)
 	for _, t := range all {
-		if !strings.HasPrefix(t.Name, "agent-") || events.FormerOf(t.Thread) != "" || t.Head.Dialect != w.Harness.Name {
+		if !strings.HasPrefix(t.Name, "agent-") || events.FormerOf(t.Thread) != "" || t.Head.Dialect != w.Harness.Dialect {
 			continue
 		}
 		name := w.find(func(name string) bool {

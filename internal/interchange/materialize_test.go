@@ -18,6 +18,7 @@ import (
 	"spool/internal/must"
 	"spool/internal/natsio"
 	"spool/pkg/client"
+	"spool/pkg/events"
 )
 
 const (
@@ -52,13 +53,9 @@ type rig struct {
 	conn *natsio.Conn
 }
 
-func newRig(t *testing.T, harness string) *rig {
+func newRig(t *testing.T) *rig {
 	r := &rig{T: t, conn: system(t)}
-	h, ok := interchange.HarnessOf(harness)
-	if !ok {
-		t.Fatalf("no harness %s", harness)
-	}
-	r.Materializer = interchange.Materializer{Client: client.New(r.conn), Artifacts: artifactstore.Of(r.conn, 0), Harness: h, Home: "/home/u", Tmp: "/tmp"}
+	r.Materializer = interchange.Materializer{Client: client.New(r.conn), Artifacts: artifactstore.Of(r.conn, 0), Home: "/home/u", Tmp: "/tmp"}
 	r.elsewhere()
 	return r
 }
@@ -71,6 +68,11 @@ func (r *rig) elsewhere() {
 }
 
 func (r *rig) write(session string) (interchange.Materialized, error) {
+	r.Helper()
+	var ok bool
+	if r.Harness, ok = interchange.HarnessOf(must.Get(r.Client.Info(r.Context(), session))(r.T)); !ok {
+		r.Fatalf("%s has no harness", session)
+	}
 	return r.Materializer.Session(r.Context(), session)
 }
 
@@ -85,7 +87,7 @@ func (r *rig) holds(want map[string]string) {
 // What was recorded on one machine is there, byte for byte, where its harness looks for it on another one, and importing that adds nothing.
 func TestMaterialize(t *testing.T) {
 	agent := "projects/-home-dev-my-app/" + claudeID + "/subagents/agent-a1b2c3d4.jsonl"
-	for harness, tree := range map[string]map[string]string{
+	for name, tree := range map[string]map[string]string{
 		"claude": {
 			"projects/-home-dev-my-app/" + claudeID + ".jsonl": claudeLine(1, "") + claudeLine(2, "") + `{"torn`,
 			agent: strings.Replace(claudeLine(3, `"agentId":"a1b2c3d4",`), `"isSidechain":false`, `"isSidechain":true`, 1),
@@ -96,11 +98,16 @@ func TestMaterialize(t *testing.T) {
 		"omp": {
 			"sessions/--w--/2026-01-01T00-00-00-000Z_s.jsonl": header("s", 3) + "\n" + message("a", "null", "one") + "\n",
 		},
+		"claude, from a folder of another directory": {"projects/-home-dev/" + claudeID + ".jsonl": claudeLine(1, "")},
+		"codex, as the program called it": {
+			"archived_sessions/rollout-2026-11-20T21-30-00-" + codexID + "_" + forkID + ".jsonl": codexMeta(codexID, "") + codexSaid(1),
+		},
+		"pi": {"sessions/--w--/2026-01-01T00-00-01-000Z_s.jsonl": header("s", 3) + "\n" + message("a", "null", "one") + "\n"},
 	} {
-		t.Run(harness, func(t *testing.T) {
-			r, here := newRig(t, harness), t.TempDir()
-			for name, text := range tree {
-				write(t, filepath.Join(here, name), []byte(text))
+		t.Run(name, func(t *testing.T) {
+			r, here := newRig(t), t.TempDir()
+			for file, text := range tree {
+				write(t, filepath.Join(here, "."+name, "agent", file), []byte(text))
 			}
 			id := load(t, r.conn, here).Files[0].Session
 			done, err := r.write(id)
@@ -124,7 +131,7 @@ func TestMaterialize(t *testing.T) {
 
 // A file that is a beginning goes on; every other is kept, and named.
 func TestMaterializeKeepsWhatIsThere(t *testing.T) {
-	r, here := newRig(t, "claude"), t.TempDir()
+	r, here := newRig(t), t.TempDir()
 	text := claudeLine(1, "") + claudeLine(2, "")
 	const name = "projects/-elsewhere/" + claudeID + ".jsonl" // a session has the file that it has
 	write(t, filepath.Join(here, name), []byte(text))
@@ -175,7 +182,7 @@ func TestMaterializeAncestors(t *testing.T) {
 	fork := codexMeta(forkID, fmt.Sprintf(`"forked_from_id":%q,"history_base":{"thread_id":%q,"end_ordinal_exclusive":2,"end_byte_offset":%d},`, codexID, codexID, needs)) + codexSaid(2)
 	parentName := "sessions/2026/11/20/rollout-2026-11-20T12-00-00-" + codexID + ".jsonl"
 	forkName := "sessions/2026/11/20/rollout-2026-11-20T12-00-00-" + forkID + ".jsonl"
-	r, here := newRig(t, "codex"), t.TempDir()
+	r, here := newRig(t), t.TempDir()
 	write(t, filepath.Join(here, "a", "fork.jsonl"), []byte(fork))
 	load(t, r.conn, here)
 	if _, err := r.write(forkID); err == nil || !strings.Contains(err.Error(), codexID) {
@@ -206,7 +213,7 @@ func TestMaterializeAncestors(t *testing.T) {
 
 // What lay beside a file and is not kept is named.
 func TestMaterializeSaysWhatIsLost(t *testing.T) {
-	r, here := newRig(t, "claude"), t.TempDir()
+	r, here := newRig(t), t.TempDir()
 	text := strings.Replace(claudeLine(1, ""), "line 1", "Full output saved to: /home/dev/.claude/projects/x/"+claudeID+"/tool-results/toolu_1.txt", 1) +
 		`{"type":"file-history-snapshot","messageId":"m","snapshot":{}}` + "\n"
 	write(t, filepath.Join(here, claudeID+".jsonl"), []byte(text))
@@ -221,7 +228,7 @@ func TestMaterializeSaysWhatIsLost(t *testing.T) {
 
 // Whatever a session, a link or an index says, nothing is written outside of the harness's directory, nor where another home's index points.
 func TestMaterializeStaysInItsDirectory(t *testing.T) {
-	r, here, outside := newRig(t, "codex"), t.TempDir(), t.TempDir()
+	r, here, outside := newRig(t), t.TempDir(), t.TempDir()
 	write(t, filepath.Join(here, "s.jsonl"), []byte(codexMeta(codexID, "")+codexSaid(1)))
 	write(t, filepath.Join(here, "f.jsonl"), []byte(codexMeta(forkID, `"history_base":{"thread_id":"../../x","end_byte_offset":1},`)+codexSaid(1)))
 	load(t, r.conn, here)
@@ -262,7 +269,7 @@ func index(t *testing.T, dir, thread, file string) {
 
 // A rollout that its harness has compressed is ready when it is the same, and is never replaced.
 func TestMaterializeBesideACompressedFile(t *testing.T) {
-	r, here := newRig(t, "codex"), t.TempDir()
+	r, here := newRig(t), t.TempDir()
 	text := codexMeta(codexID, "") + codexSaid(1)
 	write(t, filepath.Join(here, "s.jsonl"), []byte(text))
 	load(t, r.conn, here)
@@ -277,5 +284,24 @@ func TestMaterializeBesideACompressedFile(t *testing.T) {
 			t.Errorf("over %d bytes of %d: %v, %+v, want %q", len(there), len(text), err, done, want)
 		}
 		r.holds(map[string]string{name: packed})
+	}
+}
+
+// A stored name that leads out of the harness's directory, or to something else in it, is refused.
+func TestMaterializeRefusesStoredNames(t *testing.T) {
+	for i, name := range []string{
+		"../../" + claudeID + ".jsonl", "/projects/x/" + claudeID + ".jsonl", "projects/../" + claudeID + ".jsonl",
+		"projects/x/../" + claudeID + ".jsonl", "projects/../../x/" + claudeID + ".jsonl", "projects/x/settings.json", "settings.json",
+		"projects/x/y/" + claudeID + ".jsonl", "projects/x\n/" + claudeID + ".jsonl", "projects/x/" + codexID + ".jsonl", "",
+	} {
+		r := newRig(t)
+		e := &events.Event{Producer: "p", Seq: 1, Kind: events.KindEntry, Dialect: "claude", Thread: events.Thread{Session: claudeID, Name: events.MainThread},
+			File: "claude:" + name, Body: []byte(strings.TrimSpace(claudeLine(1, "")))}
+		must.Do(t, r.conn.Events().PublishEvents(t.Context(), []*events.Event{e}))
+		must.Do(t, r.Client.Await(t.Context(), e.Thread, e.Producer, 0, 1))
+		if _, err := r.write(claudeID); err == nil || !strings.Contains(err.Error(), "no place of a session's file") {
+			t.Errorf("%d: a session of the file %q: %v, want a refusal", i, name, err)
+		}
+		r.holds(map[string]string{})
 	}
 }

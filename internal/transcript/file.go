@@ -36,8 +36,10 @@ type file struct {
 	src  Source
 	id   Identity
 	disk int64 // bytes, for the progress
-	res  FileResult
-	refs map[casstore.Ref]bool // blobs that were looked for
+
+	place string // where its harness keeps it
+	res   FileResult
+	refs  map[casstore.Ref]bool // blobs that were looked for
 }
 
 func (f *file) warn(text string) { f.res.Warnings = append(f.res.Warnings, text) }
@@ -349,7 +351,7 @@ func (p *pass) count(r record, had bool) {
 // stamp makes an event the source's.
 func (p *pass) stamp(e *events.Event, producer string) *events.Event {
 	e.Thread, e.Producer, e.Epoch = p.c.thread, producer, epoch
-	e.User, e.Host = p.im.cfg.User, p.im.cfg.Host
+	e.User, e.Host, e.File = p.im.cfg.User, p.im.cfg.Host, p.f.place
 	return e
 }
 

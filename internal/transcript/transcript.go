@@ -59,9 +59,11 @@ type Config struct {
 	Dialect string // of every file; empty: detected in each
 	User    string // user_id stamped on items (SPEC I6)
 	Host    string // machine the agents ran on
-	Blobs   Blobs  // of the files of oh-my-pi; nil: what they refer to is not looked for
-	Inbox   Inbox  // of lines that are too large for memory, more than 4 MiB; nil: they are held all the same
-	Files   int    // files at a time; 0 = 4. Each holds one batch in memory
+	// Place, if not nil, is where a harness keeps a session's file, by its name: <kind>:<path below its directory>, or "".
+	Place func(dialect, session, name string) string
+	Blobs Blobs // of the files of oh-my-pi; nil: what they refer to is not looked for
+	Inbox Inbox // of lines that are too large for memory, more than 4 MiB; nil: they are held all the same
+	Files int   // files at a time; 0 = 4. Each holds one batch in memory
 
 	// SessionExport, if not nil, writes a thread as an export of its session does: a file of that is no rewritten one.
 	SessionExport func(ctx context.Context, t events.Thread, w io.Writer) error
@@ -198,6 +200,9 @@ func (im *Importer) identify(ctx context.Context, f *file) bool {
 	default:
 		f.id, f.res.Harness = id, id.Dialect
 		f.name()
+		if im.cfg.Place != nil && id.Thread.Name == events.MainThread {
+			f.place = im.cfg.Place(id.Dialect, id.Thread.Session, f.src.Path)
+		}
 		return true
 	}
 	f.disk = 0

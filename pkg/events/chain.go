@@ -89,7 +89,7 @@ func (s *seqs) put(n uint64) {
 func (e *Event) joins(next *Event) bool {
 	return e.Kind == KindEntry && next.Kind == KindEntry && e.Ref == nil && next.Ref == nil && len(next.More) == 0 &&
 		e.chain() == next.chain() && e.Dialect == next.Dialect && e.Scope == next.Scope &&
-		e.User == next.User && e.Claimed == next.Claimed && e.Host == next.Host && e.Trace == next.Trace
+		e.User == next.User && e.Claimed == next.Claimed && e.Host == next.Host && e.File == next.File && e.Trace == next.Trace
 }
 
 func (e *Event) size() int {

@@ -16,10 +16,12 @@ import (
 // ErrEnvelope is wrapped by every envelope that cannot be read (SPEC B1).
 var ErrEnvelope = errors.New("bad envelope")
 
-// fields is how many members version 1 has, the version included; an event of several entries has one more, and one whose
-// publisher says to be another than it is two. Members behind those are ignored, so that a later addition does not stop an
-// older persister.
+// fields is how many members version 1 has, the version included. Members behind those that are known are ignored, so that a
+// later addition does not stop an older persister.
 const fields = 15
+
+// moreFields are those behind them, each only where it, or one behind it, says something: more, claimed, file.
+const moreFields = 3
 
 // Encode is the envelope as msgpack: an array that begins with the version (docs/format.md, "Envelope").
 func (e *Event) Encode() []byte {
@@ -36,6 +38,8 @@ func (e *Event) Encode() []byte {
 	// A bytes.Buffer does not fail, so neither do these.
 	members := fields
 	switch {
+	case e.File != "":
+		members += moreFields
 	case e.Claimed != "":
 		members += 2
 	case len(e.More) > 0:
@@ -73,8 +77,11 @@ func (e *Event) Encode() []byte {
 		_ = enc.EncodeInt(m.Time)
 		_ = enc.EncodeBytes(m.Body)
 	}
-	if e.Claimed != "" {
+	if members > fields+1 {
 		_ = enc.EncodeString(e.Claimed)
+	}
+	if members > fields+2 {
+		_ = enc.EncodeString(e.File)
 	}
 	return buf.Bytes()
 }
@@ -114,6 +121,9 @@ func Decode(b []byte) (Event, error) {
 	}
 	if n > fields+1 {
 		e.Claimed = r.string()
+	}
+	if n > fields+2 {
+		e.File = r.string()
 	}
 	if r.err != nil {
 		return Event{}, fmt.Errorf("%w: %w", ErrEnvelope, r.err)

@@ -25,7 +25,7 @@ func envelopes() *rapid.Generator[events.Event] {
 			Prev:    rapid.Uint64().Draw(t, "prev"),
 			Kind:    events.Kind(rapid.Byte().Draw(t, "kind")),
 			Dialect: text.Draw(t, "dialect"), Thread: events.Thread{Session: text.Draw(t, "session"), Name: text.Draw(t, "thread")},
-			Time: rapid.Int64().Draw(t, "time"), User: text.Draw(t, "user"), Claimed: text.Draw(t, "claimed"), Host: text.Draw(t, "host"), Trace: text.Draw(t, "trace"),
+			Time: rapid.Int64().Draw(t, "time"), User: text.Draw(t, "user"), Claimed: text.Draw(t, "claimed"), Host: text.Draw(t, "host"), File: text.Draw(t, "file"), Trace: text.Draw(t, "trace"),
 		}
 		if rapid.Bool().Draw(t, "claim check") {
 			e.Ref = &events.BodyRef{Object: text.Draw(t, "object"), Size: rapid.Int64Min(0).Draw(t, "size")}
@@ -97,11 +97,11 @@ func TestEnvelopeClaimGolden(t *testing.T) {
 
 // TestDecodeTakesMoreMembers: a later minor version appends members, and this one ignores them.
 func TestDecodeTakesMoreMembers(t *testing.T) {
-	b := append([]byte{0xdc, 0, 18}, goldenEvent.Encode()[1:]...) // an array of 18
-	b = append(b, 0x90, 0xa0, 0xa3, 'n', 'e', 'w')
+	b := append([]byte{0xdc, 0, 19}, goldenEvent.Encode()[1:]...) // an array of 19
+	b = append(b, 0x90, 0xa0, 0xa0, 0xa3, 'n', 'e', 'w')
 	got := must.Get(events.Decode(b))(t)
 	if diff := cmp.Diff(goldenEvent, got, same); diff != "" {
-		t.Errorf("Decode(18 members) differs (-want +got):\n%s", diff)
+		t.Errorf("Decode(19 members) differs (-want +got):\n%s", diff)
 	}
 }
 

@@ -65,6 +65,7 @@ type Event struct {
 	User    string // user_id stamped on items (SPEC I6)
 	Claimed string // who the publisher says to be, where User is another: who it is (SPEC P4)
 	Host    string // machine the agent runs on
+	File    string // of an imported entry of a main thread: where the harness keeps the file there, <kind>:<path below its directory>
 	Trace   string // W3C traceparent, if any
 	Scope   Scope  // which sessions the publisher may name: of the subject, not of the envelope
 

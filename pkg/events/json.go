@@ -66,6 +66,8 @@ func decodeJSON(b []byte) (e Event, err error) {
 			return text(v, &e.User)
 		case "host":
 			return text(v, &e.Host)
+		case "file":
+			return text(v, &e.File)
 		case "trace":
 			return text(v, &e.Trace)
 		case "body", "body_base64":

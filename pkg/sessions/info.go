@@ -26,6 +26,7 @@ type Info struct {
 	Parent  string `json:"parent,omitempty"`  // session this one was forked or continued from
 	Origins string `json:"origins,omitempty"` // sessions that its threads have entries of, the newest first, a space between: From
 	Host    string `json:"host,omitempty"`    // machine of the agent
+	File    string `json:"file,omitempty"`    // of its main thread there, as far as an import said it: <kind>:<path>
 	Created int64  `json:"created,omitempty"` // Unix milliseconds, of its first entry
 
 	// TitleSource is TitleUser if the user gave the title. Named and Moved: an operation gave the title, the directory,
@@ -45,6 +46,9 @@ type Info struct {
 	// User began it, as whoever let him in knows, or else as he said: it counts as his.
 	User string `json:"user,omitempty"`
 }
+
+// MaxFile bounds the name of a session's file, in bytes.
+const MaxFile = 1024
 
 // InfoVersion is the version this program writes.
 const InfoVersion = 1
@@ -114,7 +118,7 @@ const maxOrigins = 4096
 // Heir is the record that a session begins with which goes on from another one: what that one's says, but for what is its own.
 func (i *Info) Heir(id string, created int64) Info {
 	heir := *i
-	heir.ID, heir.Parent, heir.Origins, heir.Created, heir.User = id, "", "", created, ""
+	heir.ID, heir.Parent, heir.Origins, heir.Created, heir.User, heir.File = id, "", "", created, "", ""
 	heir.Threads, heir.Producers = 0, 0
 	return heir
 }
