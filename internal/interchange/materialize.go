@@ -25,7 +25,7 @@ import (
 )
 
 // Materializer writes a session where its harness finds it: its files, byte for byte as they were imported, and those of the
-// sessions that it is read together with.
+// sessions that it is read together with. Sessions of oh-my-pi are written as Exporter does, in the current version.
 type Materializer struct {
 	Client    *client.Client
 	Artifacts Registry
