@@ -234,6 +234,9 @@ func (v *historyView) write(a *app, found []history.Prompt) error {
 		return nil
 	}
 	t := a.table()
+	if cl, err := a.client(); err == nil && t.Columns > 0 {
+		t.Short = a.short(cl, nil)
+	}
 	fmt.Fprintln(t, "WHEN\tTHREAD\tDIRECTORY\tPROMPT")
 	for _, p := range found {
 		line := strings.Join(strings.Fields(p.Text), " ")

@@ -67,7 +67,7 @@ func (c *importCmd) Run(a *app) error {
 	for _, n := range notes {
 		fmt.Fprintln(a.err, n)
 	}
-	if err := c.print(a, res, took); err != nil {
+	if err := c.print(a, cl, res, took); err != nil {
 		return err
 	}
 	switch {
@@ -95,7 +95,7 @@ func (disk) Stat(name string) (fs.FileInfo, error)      { return os.Stat(name) }
 func (disk) ReadDir(name string) ([]fs.DirEntry, error) { return os.ReadDir(name) }
 
 // print writes the table, or the JSON, and what is to be said beside it.
-func (c *importCmd) print(a *app, res transcript.Result, took time.Duration) error {
+func (c *importCmd) print(a *app, cl *client.Client, res transcript.Result, took time.Duration) error {
 	for _, f := range res.Files {
 		if f.Malformed > 0 {
 			fmt.Fprintf(a.err, "%s: no JSON objects, kept as they are: on %s\n", f.File, lineList(f))
@@ -111,6 +111,7 @@ func (c *importCmd) print(a *app, res transcript.Result, took time.Duration) err
 		return jsonLines(a.out, res.Files, asIs)
 	}
 	t := a.table()
+	t.Short = a.short(cl, nil)
 	fmt.Fprintln(t, "FILE\tHARNESS\tTHREAD\tLINES\tNEW\tMALFORMED")
 	for _, f := range res.Files {
 		if f.Session != "" {

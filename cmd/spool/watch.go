@@ -6,6 +6,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"os"
 	"path/filepath"
 	"strings"
 	"time"
@@ -56,9 +57,23 @@ func (c *watchCmd) Run(a *app) error {
 		Memory: filepath.Join(state, watch.FileName(place, c.Dialect, roots)),
 	})
 	if c.Once {
-		return w.Once(a.ctx)
+		return errors.Join(w.Once(a.ctx), c.absent(roots))
+	}
+	if err := c.absent(roots); err != nil {
+		fmt.Fprintln(a.err, err)
 	}
 	return errors.Join(w.Run(a.ctx), into.err)
+}
+
+// absent names the paths that were given and are not there; nil: all are.
+func (c *watchCmd) absent(roots []string) error {
+	var errs []error
+	for _, root := range roots {
+		if _, err := os.Stat(root); len(c.Paths) > 0 && errors.Is(err, os.ErrNotExist) {
+			errs = append(errs, fmt.Errorf("%s is not there", text.Printable(root)))
+		}
+	}
+	return errors.Join(errs...)
 }
 
 func (c *watchCmd) roots() (roots []string, err error) {
