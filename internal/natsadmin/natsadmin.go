@@ -5,6 +5,7 @@
 package natsadmin
 
 import (
+	"context"
 	"time"
 
 	"github.com/nats-io/nats.go"
@@ -20,11 +21,15 @@ type Admin struct {
 	js      jetstream.JetStream
 	streams natsio.Streams
 	timeout time.Duration // of a request
+	usable  func(context.Context) error
 }
 
 // New makes the Admin of a connection.
 func New(conn *natsio.Conn) *Admin {
-	return &Admin{nc: conn.JetStream().Conn(), js: conn.JetStream(), streams: conn.Streams(), timeout: conn.Timeout()}
+	return &Admin{
+		nc: conn.JetStream().Conn(), js: conn.JetStream(), streams: conn.Streams(), timeout: conn.Timeout(),
+		usable: func(ctx context.Context) error { return natsio.Usable(ctx, conn) },
+	}
 }
 
 // System is all that checks read and repairs write (fsck.Store, fsck.Writer, scrub.Everything): records, objects,

@@ -36,6 +36,9 @@ func (a *Admin) Trim(ctx context.Context) (upTo uint64, err error) {
 	if upTo <= state.FirstSeq {
 		return 0, nil
 	}
+	if err := a.usable(ctx); err != nil {
+		return 0, fmt.Errorf("trim: %w", err)
+	}
 	if info.Config.Replicas > 1 {
 		m, err := s.GetMsg(ctx, upTo)
 		if err != nil || state.LastTime.Sub(m.Time) < replicaLag {

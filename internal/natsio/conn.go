@@ -68,7 +68,7 @@ type Conn struct {
 	sealed    atomic.Pointer[knownSeal] // of the record bucket; nil: not asked yet
 	told      atomic.Int64              // when a foreign record was logged, Unix seconds
 	terms     atomic.Uint64             // that were begun: Delivery.Term
-	looked    atomic.Uint64             // the connection, from 1 on, over which the store was found usable
+	looked    atomic.Pointer[look]      // when the store was found usable last
 	secret    []byte                    // of this user, see userSecret; nil: everybody is let in
 	scope     events.Scope
 

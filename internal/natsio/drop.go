@@ -49,6 +49,9 @@ func (obs Objects) purgeChunks(ctx context.Context, o record.Object) error {
 
 // purge removes what an object's bucket holds on a subject.
 func (obs Objects) purge(ctx context.Context, o record.Object, subject string) error {
+	if err := Usable(ctx, obs.c); err != nil {
+		return fmt.Errorf("drop %s/%s: %w", o.Bucket, o.Name, err)
+	}
 	s, err := MessagesOf(ctx, obs.c.Streams(), events.ObjectStream(o.Bucket))
 	if err == nil {
 		err = s.Purge(ctx, jetstream.WithPurgeSubject(subject))

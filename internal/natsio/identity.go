@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"maps"
 	"strconv"
+	"time"
 
 	"github.com/nats-io/nats.go/jetstream"
 
@@ -58,11 +59,20 @@ func (c *Conn) unusable(cfg jetstream.StreamConfig) error {
 	return nil
 }
 
-// usable is an ErrTopology where a store is not to be written. It asks once for each connection to a server; who may not
-// ask is not told.
-func (c *Conn) usable(ctx context.Context) error {
-	link := c.nc.Stats().Reconnects + 1
-	if c.looked.Load() == link {
+// look is when, and over which connection, a store was found usable.
+type look struct {
+	link uint64
+	at   time.Time
+}
+
+// lookEvery is for how long a store that was found usable counts as usable: a later version may start on it at any time.
+const lookEvery = 5 * time.Second
+
+// Usable is an ErrTopology where a store is not to be written. Whoever writes records, or removes what is stored, asks before; the
+// server is asked once for each connection, and again once lookEvery is over. Who may not ask it is not told.
+func Usable(ctx context.Context, c *Conn) error {
+	now := look{c.nc.Stats().Reconnects, time.Now()}
+	if was := c.looked.Load(); was != nil && was.link == now.link && now.at.Sub(was.at) < lookEvery {
 		return nil
 	}
 	s, err := c.js.Stream(ctx, events.RecordsStream)
@@ -70,7 +80,7 @@ func (c *Conn) usable(ctx context.Context) error {
 	case errors.Is(err, jetstream.ErrStreamNotFound):
 		return nil
 	case errors.Is(err, record.ErrDenied):
-		c.looked.Store(link)
+		c.looked.Store(&now)
 		return nil
 	case err != nil:
 		return fmt.Errorf("look which format the store has: %w", err)
@@ -79,8 +89,17 @@ func (c *Conn) usable(ctx context.Context) error {
 		return err
 	}
 	c.sealed.Store(sealOf(s.CachedInfo().Config)) // it may be another store than that of the connection before
-	c.looked.Store(link)
+	c.looked.Store(&now)
 	return nil
+}
+
+// StoreIDOf is the store that the record bucket says it is of; empty where nobody has marked it.
+func StoreIDOf(ctx context.Context, c *Conn) (string, error) {
+	s, err := c.js.Stream(ctx, events.RecordsStream)
+	if err != nil {
+		return "", fmt.Errorf("look which store it is: %w", WrapErr(err))
+	}
+	return StoreOf(s.CachedInfo().Config), nil
 }
 
 // checkStore refuses another store than the one that was here, or none. Where only some of its streams are gone, checkGone names them.
@@ -88,15 +107,14 @@ func (c *Conn) checkStore(ctx context.Context, was string) error {
 	if was == "" {
 		return nil
 	}
-	s, err := c.js.Stream(ctx, events.RecordsStream)
-	if errors.Is(err, jetstream.ErrStreamNotFound) {
+	now, err := StoreIDOf(ctx, c)
+	switch {
+	case errors.Is(err, jetstream.ErrStreamNotFound):
 		return fmt.Errorf("%w: store %s was here, and the server does not find its %s. Nothing was written, since a new store in its "+
 			"place would pass for the truth; see \"A stream that is gone\" in docs/operations.md", ErrGone, was, events.RecordsStream)
-	}
-	if err != nil {
-		return fmt.Errorf("look which store it is: %w", WrapErr(err))
-	}
-	if now := StoreOf(s.CachedInfo().Config); now != "" && now != was {
+	case err != nil:
+		return err
+	case now != "" && now != was:
 		return fmt.Errorf("%w: store %s was here, and this is store %s; nothing was written. See \"A stream that is gone\" in docs/operations.md",
 			ErrTopology, was, now)
 	}

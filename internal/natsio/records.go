@@ -66,7 +66,7 @@ func putMsg(p record.Put) *nats.Msg {
 
 // Fence reads the fence of a lane. It must be read before a commit uploads its first byte.
 func (recs Records) Fence(ctx context.Context, lane int) (record.Fence, error) {
-	if err := recs.c.usable(ctx); err != nil {
+	if err := Usable(ctx, recs.c); err != nil {
 		return record.Fence{}, err
 	}
 	r, err := recs.Records(ctx, events.FenceKey(lane))
@@ -83,6 +83,9 @@ func (recs Records) Fence(ctx context.Context, lane int) (record.Fence, error) {
 // record.ErrConflict: nothing was stored, something moved; or, in a cluster, another server refused what its leader took (see
 // record.ErrConflict). record.ErrUnknown: it was stored or not.
 func (recs Records) Commit(ctx context.Context, f record.Fence, puts []record.Put) (first uint64, err error) {
+	if err := Usable(ctx, recs.c); err != nil {
+		return 0, fmt.Errorf("commit %d records: %w", len(puts), err)
+	}
 	msgs, err := recs.putMsgs(ctx, puts...)
 	if err != nil {
 		return 0, fmt.Errorf("commit %d records: %w", len(puts), err)
@@ -104,7 +107,7 @@ func fenceMsg(f record.Fence) *nats.Msg {
 
 // Write puts one record outside of a commit: fences and tools. It returns the record's sequence.
 func (recs Records) Write(ctx context.Context, p record.Put) (uint64, error) {
-	if err := recs.c.usable(ctx); err != nil {
+	if err := Usable(ctx, recs.c); err != nil {
 		return 0, err
 	}
 	msgs, err := recs.putMsgs(ctx, p)

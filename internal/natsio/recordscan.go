@@ -16,7 +16,7 @@ import (
 // Fences moves the fence of every lane in one batch and returns the sequence of the first; that of lane n is n above it.
 // A commit that was prepared before is refused from here on (DESIGN 9, step 1).
 func (recs Records) Fences(ctx context.Context) (first uint64, err error) {
-	if err := recs.c.usable(ctx); err != nil {
+	if err := Usable(ctx, recs.c); err != nil {
 		return 0, err
 	}
 	puts := make([]record.Put, events.Lanes)

@@ -112,7 +112,7 @@ func (c *Conn) Ensure(ctx context.Context, l Limits) error {
 	if err := retry.Do(ctx, nil, func() (err error) { l, err = c.fit(ctx, l); return err }); err != nil {
 		return err
 	}
-	if err := retry.Do(ctx, nil, func() error { return errors.Join(c.usable(ctx), c.wasHere(ctx, l.Store)) }); err != nil {
+	if err := retry.Do(ctx, nil, func() error { return errors.Join(Usable(ctx, c), c.wasHere(ctx, l.Store)) }); err != nil {
 		return err
 	}
 	var errs []error
@@ -214,7 +214,7 @@ func (c *Conn) gone(ctx context.Context) (gone, used []string, err error) {
 
 // Verify compares every stream with the topology and changes nothing. A missing one is record.ErrNotFound.
 func (c *Conn) Verify(ctx context.Context) error {
-	errs := []error{c.usable(ctx)}
+	errs := []error{Usable(ctx, c)}
 	for _, want := range Topology(Limits{EventsBytes: 1, ItemsBytes: 1}) {
 		s, err := c.js.Stream(ctx, want.Name)
 		if err != nil {

@@ -21,7 +21,6 @@ import (
 	"spool/internal/natsio"
 	"spool/internal/persist"
 	"spool/internal/web"
-	"spool/pkg/events"
 )
 
 // UpConfig is everything in one process.
@@ -150,11 +149,11 @@ func (cfg UpConfig) ensure(ctx context.Context, conn *natsio.Conn, own bool) err
 	if err := conn.Ensure(ctx, cfg.Limits); err != nil {
 		return err
 	}
-	s, err := conn.JetStream().Stream(ctx, events.RecordsStream)
+	store, err := natsio.StoreIDOf(ctx, conn)
 	if err != nil {
-		return fmt.Errorf("look which store it is: %w", natsio.WrapErr(err))
+		return err
 	}
-	return noteStore(cfg.Data, cfg.Guard.Inbox, natsio.StoreOf(s.CachedInfo().Config))
+	return noteStore(cfg.Data, cfg.Guard.Inbox, store)
 }
 
 func (cfg UpConfig) connect(ctx context.Context, up *Up) (*natsio.Conn, error) {
