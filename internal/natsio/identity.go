@@ -68,8 +68,9 @@ type look struct {
 // lookEvery is for how long a store that was found usable counts as usable: a later version may start on it at any time.
 const lookEvery = 5 * time.Second
 
-// Usable is an ErrTopology where a store is not to be written. Whoever writes records, or removes what is stored, asks before; the
-// server is asked once for each connection, and again once lookEvery is over. Who may not ask it is not told.
+// Usable is an ErrTopology where a store is not to be written. Whoever writes records, or removes what is stored,
+// asks before; the server is asked once for each connection, and again once lookEvery is over. Who may not ask it is
+// not told.
 func Usable(ctx context.Context, c *Conn) error {
 	now := look{c.nc.Stats().Reconnects, time.Now()}
 	if was := c.looked.Load(); was != nil && was.link == now.link && now.at.Sub(was.at) < lookEvery {

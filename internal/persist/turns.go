@@ -9,9 +9,10 @@ import (
 	"spool/pkg/events"
 )
 
-// origin is where an event comes from: its session, and the user that published it, "" where nobody knows. An agent's account
-// and whoever serves HTTP say in the event's scope that they let its publisher in; what an event without one says is not
-// believed. Where everybody is let in, a user is who the event says: then it has fewer turns than its sessions, never more.
+// origin is where an event comes from: its session, and the user that published it, "" where nobody knows. An
+// agent's account and whoever serves HTTP say in the event's scope that they let its publisher in; what an event
+// without one says is not believed. Where everybody is let in, a user is who the event says: then it has fewer turns
+// than its sessions, never more.
 type origin struct{ session, user string }
 
 func originOf(e *events.Event) origin {
@@ -46,10 +47,10 @@ type account struct {
 	until  time.Time     // when what it owes is written off
 }
 
-// charge takes what events took beyond the estimate. What they took less pays debts and nothing else: a turn that is under way
-// would never end. Others have as much time as that before it has its next turn: as work
-// of theirs in stage 1, or by the clock, whichever comes first. Stage 1 may stand still for one session, and is a small part
-// of what an event takes: where stages behind it are slow, others need many times as long for the same work.
+// charge takes what events took beyond the estimate. What they took less pays debts and nothing else: a turn that is
+// under way would never end. Others have as much time as that before it has its next turn: as work of theirs in
+// stage 1, or by the clock, whichever comes first. Stage 1 may stand still for one session, and is a small part of
+// what an event takes: where stages behind it are slow, others need many times as long for the same work.
 func (a *account) charge(more time.Duration, others int) {
 	if more <= 0 {
 		a.credit = max(a.credit, min(0, a.credit-more))

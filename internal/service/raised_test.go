@@ -20,9 +20,9 @@ import (
 	"spool/pkg/events"
 )
 
-// A later version starts on a store while processes of this one run, over connections that hold. Ten seconds later nothing
-// of this one writes a record or removes a byte: the persister has ended and says why, and a collector and who registers an
-// artifact are refused. Entries are still taken: the later version's persisters apply them.
+// A later version starts on a store while processes of this one run, over connections that hold. Ten seconds later
+// nothing of this one writes a record or removes a byte: the persister has ended and says why, and a collector and
+// who registers an artifact are refused. Entries are still taken: the later version's persisters apply them.
 func TestStoreIsRaisedWhileUsed(t *testing.T) {
 	must.Do(t, sim.Warm())
 	synctest.Test(t, storeIsRaised)

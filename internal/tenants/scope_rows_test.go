@@ -24,9 +24,19 @@ type names struct {
 	path   string                         // the same over HTTP; "": there is no way to say it
 	body   func(*scoped) string           // of the request
 	status int                            // of its answer
+	also   []asked                        // other ways to say it over HTTP
 	check  func(*scoped, *testing.T)      // what else must be
 	ask    func(*scoped) (string, []byte) // in the place of an event: subject and bytes, which the server refuses
 }
+
+// asked is a request of another kind, and the status of its answer.
+type asked struct {
+	method, path, body string
+	header             [2]string
+	status             int
+}
+
+var plainText = [2]string{"Content-Type", "text/plain"}
 
 // foreign is every field of an event that can name what is another session's, with one try each; plain is every other
 // field. A field that is in neither fails TestEveryFieldHasARow; docs/security.md has a row for each of foreign.
@@ -37,6 +47,17 @@ var foreign = map[string]names{
 			return events.EventSubject(e.Thread, e.Kind), e.Encode()
 		},
 		path: "other/threads/main/entries?dialect=omp", body: said(`{"type":"message","id":"a"}`), status: 403,
+		also: []asked{
+			{http.MethodPost, "/v1/events",
+				`{"session":"other","thread":"main","dialect":"omp","body":{"type":"message","id":"a"}}`,
+				[2]string{"Content-Type", "application/x-ndjson"}, 403},
+			{http.MethodPost, "/v1/sessions/other/threads/main/append", `{"entry":{"type":"custom","customType":"x"}}`,
+				[2]string{}, 403},
+			{http.MethodPost, "/v1/sessions/other/threads/outputs/outputs?tool=x", "printed", plainText, 403},
+			{http.MethodPost, "/v1/sessions/other/artifacts?filename=x", "bytes", plainText, 403},
+			{http.MethodPost, "/v1/sessions/other/threads/asks/prompts/q1/answer", `{"answer":true}`, [2]string{}, 403},
+			{http.MethodPut, "/v1/stream/other/main", "{}", [2]string{}, 403},
+		},
 	},
 	"Event.Scope": {
 		ask: func(*scoped) (string, []byte) {
@@ -64,10 +85,16 @@ var foreign = map[string]names{
 			return fmt.Appendf(nil, `{"role":"user","content":"x","refs":["blob:sha256:%x"]}`, guess)
 		},
 		change: func(_ *scoped, e *events.Event) { e.Dialect, e.Thread.Name = "step", "steps" }, dead: "is not stored",
+		path: "mine/threads/steps/entries?dialect=step", body: func(*scoped) string {
+			guess := sha256.Sum256([]byte("a guess"))
+			return fmt.Sprintf(`{"role":"user","content":"x","refs":["blob:sha256:%x"]}`, guess)
+		}, status: 400,
 	},
 	"Control.Fork.Session": {
 		op: whole("other"), dead: "beyond the publisher's sessions",
 		path: "other/threads/main/fork", body: said(`{"to":"mine/stolen"}`), status: 403,
+		also: []asked{{http.MethodPut, "/v1/stream/mine/stolen", "",
+			[2]string{"Stream-Forked-From", "/v1/stream/other/main"}, 403}},
 	},
 	"Control.Fork.Thread": {
 		op: func(*scoped) any {
@@ -172,6 +199,8 @@ var foreign = map[string]names{
 			start := events.OutputStart{Tool: "x", Run: "r1", Agent: "other", Keep: true}
 			return events.Chunk{Op: events.ChunkStart, Output: "o2", Start: start}
 		}, change: in("outputs"),
+		also: []asked{{http.MethodPost, "/v1/sessions/mine/threads/outputs/outputs?tool=x&run=r1&keep=true", "printed",
+			plainText, 201}},
 		check: func(s *scoped, t *testing.T) { s.endsWithoutRun(t, "o2") },
 	},
 }

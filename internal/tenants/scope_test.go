@@ -156,6 +156,12 @@ func TestNamesOfOthers(t *testing.T) {
 			if row.path != "" {
 				s.overHTTP(t, row)
 			}
+			for _, a := range row.also {
+				if status, text := s.ask(t, a.method, a.path, scopedToken, a.body, a.header); status != a.status ||
+					strings.Contains(text, secret) {
+					t.Errorf("%s %s = %d %s, want %d", a.method, a.path, status, text, a.status)
+				}
+			}
 			s.settle()
 			if after := s.records("other"); !maps.Equal(after, before) {
 				t.Errorf("records of the other session = %v, want %v", after, before)
@@ -223,7 +229,8 @@ func (s *scoped) overHTTP(t *testing.T, row names) {
 	}
 }
 
-// endsWithoutRun ends an output of the agent that names a run of the session other: its artifact's record has no run.
+// endsWithoutRun ends an output of the agent that names a run of the session other: its artifact's record has no run, nor
+// has that of an output that a request named so.
 func (s *scoped) endsWithoutRun(t *testing.T, id string) {
 	t.Helper()
 	for _, piece := range []events.Chunk{
@@ -236,16 +243,21 @@ func (s *scoped) endsWithoutRun(t *testing.T, id string) {
 	}
 	s.settle()
 	all := must.Get(s.acme.Artifacts(t.Context(), "mine"))(t)
-	if len(all) != 1 || all[0].Run != "" {
-		t.Errorf("artifacts = %+v, dead letters %q, want one, of no run", all, s.letters("mine"))
+	if len(all) != 2 || all[0].Run+all[1].Run != "" {
+		t.Errorf("artifacts = %+v, dead letters %q, want two, of no run", all, s.letters("mine"))
 	}
 }
 
-func (s *scoped) ask(t *testing.T, method, path, token, body string) (status int, text string) {
+func (s *scoped) ask(t *testing.T, method, path, token, body string, header ...[2]string) (status int, text string) {
 	t.Helper()
 	req := must.Get(http.NewRequestWithContext(t.Context(), method, s.url+path, strings.NewReader(body)))(t)
 	req.Header.Set("Authorization", "Bearer "+token)
 	req.Header.Set("Content-Type", "application/json")
+	for _, h := range header {
+		if h[0] != "" {
+			req.Header.Set(h[0], h[1])
+		}
+	}
 	resp := must.Get(http.DefaultClient.Do(req))(t)
 	defer func() { _ = resp.Body.Close() }()
 	var b bytes.Buffer
