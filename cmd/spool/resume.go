@@ -18,7 +18,7 @@ type resumeCmd struct {
 	Session string `arg:"" help:"The session, or the beginning of its id."`
 	Cwd     string `placeholder:"DIR" help:"Working directory to go on in (default: the session's)."`
 	Exec    bool   `xor:"how" help:"Run the command."`
-	Force   bool   `short:"f" help:"Replace files that hold something else, and keep those beside them."`
+	Force   bool   `short:"f" help:"Do not mind files that hold something else: keep them beside those that replace them."`
 	JSON    bool   `xor:"how" help:"What was done as one line of JSON."`
 }
 
