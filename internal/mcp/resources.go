@@ -69,7 +69,7 @@ func (p *peer) addResources(s *sdk.Server) {
 				}
 				if err != nil { // a resource has no result that is an error: the protocol's says what is wrong
 					said := snippet(req.Params.URI+": "+err.Error(), mostError)
-					return nil, &jsonrpc.Error{Code: sdk.CodeResourceNotFound, Message: said}
+					return nil, &jsonrpc.Error{Code: jsonrpc.CodeInvalidParams, Message: said}
 				}
 				content := &sdk.ResourceContents{URI: req.Params.URI, MIMEType: kind, Text: string(b)}
 				return &sdk.ReadResourceResult{Contents: []*sdk.ResourceContents{content}}, nil

@@ -62,7 +62,7 @@ func (w world) Given(
 	n := s.len()
 	defer func() { w.l.rereads.n += s.len() - n }()
 	narrow := func() {
-		*s = stretch{former: s.former, recent: s.recent, before: of.from, bytes: s.bytes, given: events.GivenAround(seq, mostGiven)}
+		*s = stretch{former: s.former, recent: s.recent, before: of.from, bytes: s.bytes, over: s.bytes >= mostBytes, given: events.GivenAround(seq, mostGiven)}
 	}
 	if !s.given.Tells(seq) {
 		narrow()
