@@ -16,7 +16,7 @@ func (a *Artifacts) Adopt(ctx context.Context, r artifacts.Record, body io.Reade
 	if err := r.Validate(); err != nil {
 		return r, false, err
 	}
-	f, err := a.begin(ctx, r.Session)
+	f, err := a.begin(ctx, r)
 	if err != nil {
 		return r, false, err
 	}

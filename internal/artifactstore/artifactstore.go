@@ -73,9 +73,9 @@ type Artifacts struct {
 	// person's own tools; what serves others leaves it off.
 	Local bool
 
-	// Standing refuses a session that is not there. What is put, registered or counted for a session begins none then; nil:
-	// whoever puts begins it, as an import does.
-	Standing func(ctx context.Context, session string) error
+	// Standing refuses a session that is not there, and a run ("": none) that is not one of it. What is put, registered or
+	// counted for a session begins none then; nil: whoever puts begins it, as an import does.
+	Standing func(ctx context.Context, session, run string) error
 }
 
 // Of makes the registry of the system that a connection leads to. lane is the fence its commits are made behind.
@@ -94,7 +94,7 @@ type NewArtifact struct {
 
 // Put stores an artifact from its bytes (SPEC A3), however many.
 func (a *Artifacts) Put(ctx context.Context, n NewArtifact, body io.Reader) (artifacts.Record, error) {
-	f, err := a.begin(ctx, n.Session)
+	f, err := a.begin(ctx, n.Record)
 	if err != nil {
 		return artifacts.Record{}, err
 	}
@@ -111,7 +111,7 @@ func (a *Artifacts) Put(ctx context.Context, n NewArtifact, body io.Reader) (art
 // they are, and go with the last artifact that names them: an object that is being removed must not be registered
 // again. Its name gives file name and media type where n says neither them nor the tool.
 func (a *Artifacts) RegisterObject(ctx context.Context, n NewArtifact, object string) (artifacts.Record, error) {
-	f, err := a.begin(ctx, n.Session)
+	f, err := a.begin(ctx, n.Record)
 	if err != nil {
 		return artifacts.Record{}, err
 	}
@@ -191,12 +191,12 @@ func (a *Artifacts) complete(ctx context.Context, f *fence, n NewArtifact) (arti
 	return r, err
 }
 
-// checkSession refuses what belongs to a session that is not there.
-func (a *Artifacts) checkSession(ctx context.Context, session string) error {
+// check refuses what belongs to a session, or to a run of it, that is not there.
+func (a *Artifacts) check(ctx context.Context, session, run string) error {
 	if a.Standing == nil {
 		return nil
 	}
-	return a.Standing(ctx, session)
+	return a.Standing(ctx, session, run)
 }
 
 // fence is what a new record is made behind: no collector began since its bytes were uploaded, and its session was not deleted since
@@ -208,8 +208,8 @@ type fence struct {
 	deleted record.Record // of events.DeletedKey, as it was then
 }
 
-func (a *Artifacts) begin(ctx context.Context, session string) (*fence, error) {
-	if err := a.checkSession(ctx, session); err != nil {
+func (a *Artifacts) begin(ctx context.Context, r artifacts.Record) (*fence, error) {
+	if err := a.check(ctx, r.Session, r.Run); err != nil {
 		return nil, err
 	}
 	f, err := a.records.Fence(ctx, a.lane)
@@ -418,7 +418,7 @@ func busy(err error) error {
 
 // TakeNumber takes the session's next artifact number: for NewArtifact.Number of one artifact, or none (SPEC A1).
 func (a *Artifacts) TakeNumber(ctx context.Context, session string) (n artifacts.Seq, err error) {
-	if err := a.checkSession(ctx, session); err != nil {
+	if err := a.check(ctx, session, ""); err != nil {
 		return "", err
 	}
 	err = a.count(ctx, session, nil, func(c *record.Counter) { n = c.Take() })
@@ -427,7 +427,7 @@ func (a *Artifacts) TakeNumber(ctx context.Context, session string) (n artifacts
 
 // TakeAgent takes the id of the next agent that a parent ("" = the root) starts in a session (SPEC A9).
 func (a *Artifacts) TakeAgent(ctx context.Context, session, parent, requested string) (id string, err error) {
-	if err := a.checkSession(ctx, session); err != nil {
+	if err := a.check(ctx, session, ""); err != nil {
 		return "", err
 	}
 	err = a.count(ctx, session, nil, func(c *record.Counter) { id = c.TakeAgent(parent, requested) })
@@ -463,7 +463,7 @@ func (a *Artifacts) count(ctx context.Context, session string, f *fence, change 
 				return errDeleted
 			}
 			if f.deleted.Seq != rs[1].Seq || f.session == "" { // it may have gone since it was looked for
-				if err := a.checkSession(ctx, session); err != nil {
+				if err := a.check(ctx, session, ""); err != nil {
 					return err
 				}
 			}

@@ -16,7 +16,7 @@ func (a *Artifacts) WithObjects(wrap func(Objects) Objects) *Artifacts {
 
 // CreateAgain commits a record that is there, as after an answer that was lost.
 func (a *Artifacts) CreateAgain(ctx context.Context, r artifacts.Record) (artifacts.Record, error) {
-	f, err := a.begin(ctx, r.Session)
+	f, err := a.begin(ctx, r)
 	if err != nil {
 		return r, err
 	}

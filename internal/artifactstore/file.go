@@ -18,7 +18,7 @@ import (
 // RegisterFile makes an artifact of a file of this machine (SPEC A3). It stays where it is and its tool's: removing the
 // artifact does not remove it, and only this machine can read it. It is read whole, so that a change is seen later.
 func (a *Artifacts) RegisterFile(ctx context.Context, n NewArtifact, path string) (artifacts.Record, error) {
-	f, err := a.begin(ctx, n.Session)
+	f, err := a.begin(ctx, n.Record)
 	if err != nil {
 		return artifacts.Record{}, err
 	}

@@ -291,7 +291,7 @@ var served = []route{
 			{name: "tool", kind: "string", about: "which printed it"}, {name: "filename", kind: "string", about: "its name"},
 			{name: "number", kind: "string", about: "that was taken for it before; none: the next"},
 			{name: "agent", kind: "string", about: "whose output it is"},
-			{name: "run", kind: "string", about: "run it belongs to"}, {name: "tool_call", kind: "string", about: "call it belongs to"},
+			{name: "run", kind: "string", about: "run of the session it belongs to"}, {name: "tool_call", kind: "string", about: "call it belongs to"},
 			{name: "summary", kind: "string", about: "what it is"},
 			{name: "category", kind: "string", about: "provider_raw, hook_log, traceback, debug, …"},
 		},

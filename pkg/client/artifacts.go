@@ -43,33 +43,38 @@ func (c *Client) artifactStore() *artifactstore.Artifacts {
 }
 
 // standing refuses a session that is not there: what belongs to a session begins none, so that a misspelt name is told. Who may not
-// look for it is taken at their word, and so is who published to it what no persister comes to within five seconds.
-func (c *Client) standing(ctx context.Context, session string) error {
+// look for it is taken at their word, and so is who published to it what no persister comes to within five seconds. A run
+// is one of the session, whoever says so: its id would be shown as theirs.
+func (c *Client) standing(ctx context.Context, session, run string) error {
 	err := c.AwaitSession(ctx, session)
 	switch {
 	case errors.Is(err, record.ErrDenied), errors.Is(err, ErrBehind):
-		return nil
+		err = nil
 	case errors.Is(err, ErrSessionNotFound):
-		return fmt.Errorf("%w: nothing is stored: publish something to it first, or begin it", err)
+		err = fmt.Errorf("%w: nothing is stored: publish something to it first, or begin it", err)
 	}
+	if err != nil || run == "" {
+		return err
+	}
+	_, err = c.awaitRun(ctx, session, run)
 	return err
 }
 
 // PutArtifact stores the bytes of body as an artifact (SPEC A3). It reads body once, to its end, in bounded memory. The
 // artifact exists when it returns, or not at all. ErrSessionNotFound: there is no such session, and body was not read; NewSession,
-// StartThread and whatever is published begin one.
+// StartThread and whatever is published begin one. ErrNoRun: the session has no run of the id that a says.
 func (c *Client) PutArtifact(ctx context.Context, a NewArtifact, body io.Reader) (artifacts.Record, error) {
 	return c.artifactStore().Put(ctx, a, body)
 }
 
 // RegisterObject makes an artifact of an object that its tool put into the bucket spool_artifacts itself (SPEC A3).
-// ErrSessionNotFound: there is no such session.
+// ErrSessionNotFound, ErrNoRun: as PutArtifact.
 func (c *Client) RegisterObject(ctx context.Context, a NewArtifact, object string) (artifacts.Record, error) {
 	return c.artifactStore().RegisterObject(ctx, a, object)
 }
 
 // RegisterFile makes an artifact of a file of this machine, which stays where it is (SPEC A3).
-// ErrSessionNotFound: there is no such session.
+// ErrSessionNotFound, ErrNoRun: as PutArtifact.
 func (c *Client) RegisterFile(ctx context.Context, a NewArtifact, path string) (artifacts.Record, error) {
 	return c.artifactStore().RegisterFile(ctx, a, path)
 }
@@ -127,7 +132,7 @@ func (c *Client) DeleteArtifact(ctx context.Context, id artifacts.ID) error {
 // ErrSessionNotFound: there is no session of the name that how says.
 func (c *Client) CleanupArtifacts(ctx context.Context, how artifacts.Cleanup) (artifacts.Report, error) {
 	if how.Session != "" && !how.EverySession {
-		if err := c.standing(ctx, how.Session); err != nil {
+		if err := c.standing(ctx, how.Session, ""); err != nil {
 			return artifacts.Report{}, err
 		}
 	}

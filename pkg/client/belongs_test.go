@@ -74,3 +74,32 @@ func TestOfASessionThatIsOnItsWay(t *testing.T) {
 	_, err := r.PutArtifact(ctx, of, strings.NewReader("built"))
 	must.Is(t, err, client.ErrSessionNotFound, "PutArtifact of a session to which nothing was published")
 }
+
+// An artifact is of a run of its own session, or of none: also of one that was begun this moment, and of no other's.
+func TestOfARunThatIsNotThere(t *testing.T) {
+	r, ctx := newRig(t), t.Context()
+	must.Do(t, r.NewSession(ctx, "build", "/w", ""))
+	must.Do(t, r.NewSession(ctx, "other", "/w", ""))
+	theirs := must.Get(r.StartRun(ctx, thread("other"), client.RunConfig{ID: "theirs"}))(t)
+	must.Do(t, theirs.Wait(ctx))
+	file := filepath.Join(t.TempDir(), "log")
+	must.Do(t, os.WriteFile(file, []byte("built"), 0o600))
+	must.Get(r.conn.Objects().UploadFrom(ctx, events.ArtifactsBucket, "a/b", strings.NewReader("built")))(t)
+	put := func(run string) error {
+		of := client.NewArtifact{Tool: "make", Record: artifacts.Record{Session: "build", Run: run}}
+		_, err := r.PutArtifact(ctx, of, strings.NewReader("built"))
+		_, e := r.RegisterObject(ctx, of, "a/b")
+		_, e2 := r.RegisterFile(ctx, of, file)
+		if (err == nil) != (e == nil) || (err == nil) != (e2 == nil) {
+			t.Errorf("of the run %s, put, object and file: %v; %v; %v, want the same of each", run, err, e, e2)
+		}
+		return err
+	}
+	must.Is(t, put("theirs"), client.ErrNoRun, "an artifact of another session's run")
+	must.Get(r.StartRun(ctx, thread("build"), client.RunConfig{ID: "ours"}))(t)
+	must.Do(t, put("ours"))
+	must.Do(t, put(""))
+	if all := must.Get(r.Artifacts(ctx, "build"))(t); len(all) != 6 {
+		t.Errorf("%d artifacts, want 6", len(all))
+	}
+}

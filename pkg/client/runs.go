@@ -10,6 +10,7 @@ import (
 
 	"github.com/oklog/ulid/v2"
 
+	"spool/internal/natsio"
 	"spool/internal/record"
 	"spool/pkg/artifacts"
 	"spool/pkg/events"
@@ -219,6 +220,20 @@ func (c *Client) run(ctx context.Context, session, id string) (record.Run, error
 		return record.Run{}, fmt.Errorf("%w: %s in the session %s", ErrNoRun, id, session)
 	}
 	return record.DecodeRun(rs[0].Value)
+}
+
+// awaitRun is run, once persisters are done with all that was published to the session before.
+func (c *Client) awaitRun(ctx context.Context, session, id string) (r record.Run, err error) {
+	look := func() error {
+		r, err = c.run(ctx, session, id)
+		return err
+	}
+	if err := look(); !errors.Is(err, ErrNoRun) {
+		return r, err
+	}
+	every := events.Thread{Session: session, Name: events.EveryThread}
+	err = c.awaiting(ctx, every, look, func(_ natsio.Newest, err error) bool { return !errors.Is(err, ErrNoRun) })
+	return r, err
 }
 
 func endedAs(r record.Run) error { return fmt.Errorf("%w: %s is %s", ErrRunEnded, r.ID, r.Status) }
