@@ -25,15 +25,23 @@ type waited struct {
 	stored     bool // SPOOL_EVENTS has taken it, for certain
 }
 
-// Await returns when a thread has applied an event of a producer, or a later one. It asks again and again, at growing
+// Await returns when a thread has taken an event of a producer, or a later one. It asks again and again, at growing
 // intervals: up to a quarter of a second, or a twentieth of the time that it has waited; of a server that does not answer, too, until ctx
-// ends. *Renamed: the thread has another name now, and takes nothing under this one. ErrRefused: the event is a dead letter
-// that no thread notes: it was to begin one, or its session may have no more.
+// ends. *Renamed: the thread has another name now, and takes nothing under this one. ErrRefused: the event is a dead letter, or another
+// one that was published under its sequence is; who may not read dead letters, or asks once it is removed, is not told.
 func (c *Client) Await(ctx context.Context, t events.Thread, producer string, epoch, seq uint64) error {
-	return c.await(ctx, waited{t, producer, epoch, seq, false})
+	return c.taken(ctx, waited{t, producer, epoch, seq, false})
 }
 
-// awaitStored is Await for an event that SPOOL_EVENTS has taken. ErrRemoved: it has been removed since, so that no look will
+// taken is await for an event that may be refused.
+func (c *Client) taken(ctx context.Context, w waited) error {
+	if err := c.await(ctx, w); err != nil {
+		return err
+	}
+	return c.unrefused(ctx, w)
+}
+
+// awaitStored returns when a thread has taken an event that SPOOL_EVENTS has, and applied or refused it. ErrRemoved: it has been removed since, so that no look will
 // find it.
 func (c *Client) awaitStored(ctx context.Context, t events.Thread, producer string, epoch, seq uint64) error {
 	return c.await(ctx, waited{t, producer, epoch, seq, c.offline == nil})
@@ -251,16 +259,26 @@ func (c *Client) removal(ctx context.Context, w waited) error {
 
 // unrefused is an ErrRefused with the reason where a thread refused an event that it notes: it notes those too. The commit that refuses one
 // says so in a record, until its dead letter is out: so the record is read before the letters. nil also for whoever may read neither.
-func (c *Client) unrefused(ctx context.Context, w waited) error {
-	reason, found := "", false
-	err := retry.Do(ctx, nil, func() (err error) { reason, found, err = c.dead.Owed(ctx, w.thread, w.is); return err })
-	if err != nil && !errors.Is(err, record.ErrDenied) {
-		return fmt.Errorf("%s: whether it refused what it took in is not known: %w", w.thread, err)
+func (c *Client) unrefused(ctx context.Context, w waited) (refused error) {
+	for _, look := range []func(context.Context, waited) (error, error){c.owed, c.letter} {
+		err := retry.Do(ctx, nil, func() (err error) { refused, err = look(ctx, w); return err })
+		if refused != nil {
+			return refused
+		}
+		if err != nil && !errors.Is(err, record.ErrDenied) {
+			return fmt.Errorf("%s: whether it refused what it took in is not known: %w", w.thread, err)
+		}
 	}
+	return nil
+}
+
+// owed is the reason why an event was refused whose letter may not be out yet, as an ErrRefused; nil if there is none.
+func (c *Client) owed(ctx context.Context, w waited) (refused, err error) {
+	reason, found, err := c.dead.Owed(ctx, w.thread, w.is)
 	if found {
-		return fmt.Errorf("%w: %s: %s", ErrRefused, w.thread, reason)
+		refused = fmt.Errorf("%w: %s: %s", ErrRefused, w.thread, reason)
 	}
-	return c.refusal(ctx, w)
+	return refused, err
 }
 
 // is reports whether that is the event.
@@ -268,20 +286,26 @@ func (w waited) is(e events.Event) bool {
 	return e.Thread == w.thread && e.Producer == w.producer && e.Epoch == w.epoch && e.Seq == w.seq
 }
 
-// refusal is the reason of an event's dead letter, as an ErrRefused; nil if it has none.
+// refusal is letter for whoever asks again where nobody could look.
 func (c *Client) refusal(ctx context.Context, w waited) error {
+	refused, _ := c.letter(ctx, w)
+	return refused
+}
+
+// letter is the reason of an event's dead letter, as an ErrRefused; nil if it has none.
+func (c *Client) letter(ctx context.Context, w waited) (refused, err error) {
 	letters, err := c.DeadLetters(ctx, w.thread.Session)
-	if err != nil {
-		return nil //nolint:nilerr // the caller asks again
-	}
 	for _, d := range letters {
-		if d.Thread != w.thread || d.Data == nil {
+		if d.Thread != w.thread {
 			continue
 		}
-		e, err := events.Open(d.Subject, d.Data)
-		if err == nil && w.is(e) {
-			return fmt.Errorf("%w: %s: %s (dead letter %d)", ErrRefused, w.thread, d.Reason, d.At)
+		raw, gone := c.letterBytes(ctx, d)
+		if gone != nil && !errors.Is(gone, record.ErrNotFound) {
+			return nil, gone
+		}
+		if e, err := events.Open(d.Subject, raw); err == nil && w.is(e) {
+			return fmt.Errorf("%w: %s: %s (dead letter %d)", ErrRefused, w.thread, d.Reason, d.At), nil
 		}
 	}
-	return nil
+	return nil, err
 }

@@ -29,6 +29,19 @@ func (c *Client) OpenDeadLetter(ctx context.Context, d DeadLetter) (io.Reader, e
 	return c.dead.OpenLetter(ctx, d)
 }
 
+// letterBytes reads them all: an envelope, whose body is beside it when it is large.
+func (c *Client) letterBytes(ctx context.Context, d DeadLetter) ([]byte, error) {
+	r, err := c.dead.OpenLetter(ctx, d)
+	if err != nil {
+		return nil, err
+	}
+	raw, err := io.ReadAll(r)
+	if err != nil {
+		err = fmt.Errorf("dead letter %d: %w", d.At, err)
+	}
+	return raw, err
+}
+
 // RemoveDeadLetters removes dead letters for good. record.ErrNotFound: there is none at one of the numbers.
 func (c *Client) RemoveDeadLetters(ctx context.Context, at ...uint64) error {
 	return c.dead.DropLetters(ctx, at...)
@@ -44,13 +57,9 @@ func (c *Client) ReplayDeadLetter(ctx context.Context, at uint64) (had bool, err
 	if err != nil {
 		return false, err
 	}
-	r, err := c.dead.OpenLetter(ctx, d)
+	raw, err := c.letterBytes(ctx, d)
 	if err != nil {
 		return false, err
-	}
-	raw, err := io.ReadAll(r) // an envelope: its body is beside it when it is large
-	if err != nil {
-		return false, fmt.Errorf("dead letter %d: %w", at, err)
 	}
 	e, err := events.Open(d.Subject, raw)
 	if err != nil {

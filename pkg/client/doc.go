@@ -36,7 +36,7 @@
 //	ErrEnded          the thread is completed: it takes nothing more                      fork it
 //	ErrLatched        the thread's head cannot be read                                    spool fsck names what is wrong
 //	ErrTitled         the user gave the session its title; one that was made up is not taken
-//	ErrRefused        an operation was published and not applied                          its dead letter says why
+//	ErrRefused        an operation, or an event that was awaited, was not applied         its dead letter says why
 //	ErrRemoved        its thread or session was removed behind what was published
 //	ErrMissingRef     a step refers to what is not stored                                 store it first
 //	ErrNoContext      the thread holds no entries of which a context is made

@@ -2,6 +2,7 @@ package client_test
 
 import (
 	"errors"
+	"fmt"
 	"go/ast"
 	"go/parser"
 	"go/token"
@@ -81,5 +82,27 @@ func TestAwaitOfARefusedFork(t *testing.T) {
 	must.Do(t, p.Control(ctx, to, 1, events.Control{Op: events.OpFork, Fork: &events.Fork{Session: "s", Thread: "gone"}}))
 	if err := r.Await(ctx, to, p.Producer(), 0, 1); !errors.Is(err, client.ErrRefused) || !strings.Contains(err.Error(), "gone") {
 		t.Errorf("Await = %v, want ErrRefused, and why", err)
+	}
+}
+
+// Whoever waits for an event is told that it is a dead letter, also where its thread has noted it and gone on, however it was published
+// and however large it is; of the events around it nothing is told.
+func TestAwaitOfARefusedEntry(t *testing.T) {
+	r, ctx, th := newRig(t), limited(t), thread("s")
+	bad := func(size int) client.Entry {
+		return client.Entry{Thread: th, Dialect: "step", Body: fmt.Appendf(nil, `{"role":"a","content":%q,"refs":["node:sha256:%064d"]}`,
+			strings.Repeat("x", size), 1)}
+	}
+	good := client.Entry{Thread: th, Dialect: "step", Body: []byte(`{"role":"a","content":"b"}`)}
+	var evs []*events.Event
+	for i, e := range []client.Entry{good, bad(1), good, bad(1 << 20), good} {
+		evs = append(evs, &events.Event{Kind: events.KindEntry, Thread: th, Dialect: e.Dialect, Producer: "p", Seq: uint64(i + 1), Body: e.Body})
+	}
+	must.Do(t, r.conn.Events().PublishEvents(ctx, evs))
+	for seq := range uint64(len(evs)) {
+		err := r.Await(ctx, th, "p", 0, seq+1)
+		if refused := seq%2 == 1; errors.Is(err, client.ErrRefused) != refused || !refused && err != nil {
+			t.Errorf("Await(%d) = %v, refused: %v", seq+1, err, refused)
+		}
 	}
 }

@@ -17,8 +17,8 @@ import (
 	"spool/pkg/threads"
 )
 
-// ErrRefused: an operation was published and not applied. The dead letter of its thread says why.
-var ErrRefused = errors.New("the operation was refused: its dead letter says why")
+// ErrRefused: what was published was not applied. The dead letter of its thread says why.
+var ErrRefused = errors.New("it was refused: its dead letter says why")
 
 // LeafMoved tells a writer that another entry was the leaf when its own was to be (SPEC S13). Both are kept, as siblings, and
 // the other one stays the leaf.
@@ -129,11 +129,7 @@ func (c *Client) operate(ctx context.Context, t events.Thread, op events.Control
 	if err := p.Control(ctx, t, 1, op); err != nil {
 		return err
 	}
-	w := waited{thread: t, producer: p.Producer(), seq: 1, stored: c.offline == nil}
-	if err := c.await(ctx, w); err != nil {
-		return err
-	}
-	return c.unrefused(ctx, w)
+	return c.taken(ctx, waited{thread: t, producer: p.Producer(), seq: 1, stored: c.offline == nil})
 }
 
 // appended publishes an operation that appends an entry, and reads what became of it.
