@@ -3,6 +3,8 @@ package fsck_test
 import (
 	"fmt"
 	"io"
+	"maps"
+	"slices"
 	"testing"
 
 	"spool/internal/fsck"
@@ -59,5 +61,43 @@ func TestEqualStarts(t *testing.T) {
 	w.wantClean()
 	for _, id := range ids {
 		must.Get(client.New(w.conn).Export(t.Context(), id, io.Discard))(t)
+	}
+}
+
+// What is lost of one thread is told of it, and of no other that has equal states in packs of its own; a repair loses nothing of what is
+// there in those, also where the events are gone.
+func TestEqualThreads(t *testing.T) {
+	for _, at := range []int{0, 14, 23} { // the newest, one behind those that the head names, the oldest
+		for _, purged := range []bool{false, true} {
+			for _, cfg := range []fsck.Config{{}, {Cut: true}} {
+				t.Run(fmt.Sprintf("state %d, purged %v, cut %v", at, purged, cfg.Cut), func(t *testing.T) {
+					t.Parallel()
+					w := newWorld(t)
+					a, b := events.Thread{Session: "s", Name: "main"}, events.Thread{Session: "u", Name: "main"}
+					w.steps(a, 1, 25)
+					w.steps(b, 1, 25)
+					w.stop()
+					want := w.texts()
+					w.lose(events.PackKey(w.path(a)[at].Pack.String()))
+					if purged {
+						must.Do(t, must.Get(w.conn.JetStream().Stream(t.Context(), events.EventsStream))(t).Purge(t.Context()))
+					}
+					told := w.check().Findings
+					of := func(id events.Thread) bool {
+						return slices.ContainsFunc(told, func(f fsck.Finding) bool { return f.Record == events.HeadKey(id) })
+					}
+					if !of(a) || of(b) {
+						t.Errorf("findings %v, want some of %s and none of %s", told, a, b)
+					}
+					if done, ok := w.fix(a, cfg); !ok || done.To == "" || done.Lost != 0 {
+						t.Errorf("repair = %+v, %v", done, ok)
+					}
+					w.wantClean()
+					if got := w.texts(); !maps.Equal(got, want) {
+						t.Error("the exports are others")
+					}
+				})
+			}
+		}
 	}
 }

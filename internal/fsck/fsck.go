@@ -174,7 +174,8 @@ type checker struct {
 	sought    map[casstore.Located]bool        // the same, with every pack that is named for them
 	wantBlobs map[[32]byte]bool                // that nodes refer to, and that are not there or not good
 	starts    map[casstore.Ref]int             // and the index of a pack that holds it
-	states    map[casstore.Ref]*state
+	states    map[casstore.Ref]*state          // a good one, if there is one
+	equal     map[nodeIn]*state                // all of those that several packs have: threads that say the same at the same times
 	sessions  map[string]bool
 	noRecord  []string            // keys of the records of sessions that have threads and no record
 	newest    map[string]artifact // of each session: the one with the highest number
@@ -200,7 +201,7 @@ func newChecker(s Store, cfg Config) *checker {
 	return &checker{
 		s: s, cfg: cfg, report: &Report{Findings: []Finding{}}, at: map[casstore.PackID]int{}, moved: map[casstore.PackID]casstore.PackID{},
 		blobs: map[[32]byte]*blob{}, bad: map[nodeIn]*cause{}, unread: map[casstore.Ref]int{}, users: map[casstore.PackID]uint64{}, absent: map[casstore.Ref]casstore.PackID{}, starts: map[casstore.Ref]int{},
-		states: map[casstore.Ref]*state{}, sessions: map[string]bool{}, newest: map[string]artifact{},
+		states: map[casstore.Ref]*state{}, equal: map[nodeIn]*state{}, sessions: map[string]bool{}, newest: map[string]artifact{},
 		sought: map[casstore.Located]bool{}, wantBlobs: map[[32]byte]bool{}, pointers: map[artifacts.ID]threads.Artifact{},
 	}
 }

@@ -297,7 +297,7 @@ func TestFindsWhatDiffers(t *testing.T) {
 		"entries":        {key, change(func(h *threads.Head) { h.Entries++ }), key, fsck.Inconsistent},
 		"items":          {key, change(func(h *threads.Head) { h.N-- }), key, fsck.Inconsistent},
 		"recent":         {key, change(func(h *threads.Head) { h.Recent[1], h.Recent[2] = h.Recent[2], h.Recent[1] }), key, fsck.Inconsistent},
-		"locator":        {key, change(func(h *threads.Head) { h.Recent[0].Pack = h.Recent[5].Pack }), key, fsck.Inconsistent},
+		"locator":        {key, change(func(h *threads.Head) { h.Recent[0].Pack = h.Recent[5].Pack }), key, fsck.Missing},
 		"head":           {key, change(func(h *threads.Head) { h.Recent[0].Ref = casstore.NodeRef([32]byte{1}) }), key, fsck.Missing},
 		"tip":            {key, change(func(h *threads.Head) { h.Tips[0].Ref = casstore.NodeRef([32]byte{1}) }), key, fsck.Missing},
 		"lost tip":       {key, change(func(h *threads.Head) { h.MoveTo(h.Recent[1:]); h.Tips = nil }), key, fsck.Inconsistent},

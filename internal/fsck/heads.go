@@ -111,7 +111,7 @@ func (c *checker) head(ctx context.Context, h *head) (wrong []wrongHead, err err
 	roots := h.Newest()
 	var newest *state
 	for _, at := range roots {
-		s := c.states[at.Ref]
+		s := c.stateAt(at)
 		switch {
 		case s == nil:
 			c.wants(h, at)
@@ -128,7 +128,7 @@ func (c *checker) head(ctx context.Context, h *head) (wrong []wrongHead, err err
 	}
 	if len(wrong) > 0 {
 		for _, at := range h.Recent { // states behind one that is missing are named by the head alone
-			if c.states[at.Ref] == nil {
+			if c.stateAt(at) == nil {
 				c.wants(h, at)
 			}
 		}

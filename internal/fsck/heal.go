@@ -31,13 +31,13 @@ type gap struct {
 func (c *checker) gapOf(h *head) (g gap, ok bool) {
 	for _, root := range h.Newest() {
 		at := root.Ref
-		s := c.states[at]
+		s := c.stateAt(root)
 		if s == nil || s.wrong == nil {
 			continue
 		}
 		lowest := int64(0) // index of the last state that is there
-		for g = (gap{h: h}); s != nil && s.wrong != nil; s = c.states[at] {
-			parent := c.states[s.parent]
+		for g = (gap{h: h}); s != nil && s.wrong != nil; {
+			parent := c.parent(s)
 			lowest = s.index
 			switch at = s.parent; {
 			case g.above > 0:
@@ -46,6 +46,7 @@ func (c *checker) gapOf(h *head) (g gap, ok bool) {
 			case parent == nil || s.wrong != parent.wrong: // it is not that of a state before
 				g.above = s.index + 1
 			}
+			s = parent
 		}
 		if s != nil {
 			g.below = casstore.Located{Ref: at, Pack: c.packs[s.pack].id}

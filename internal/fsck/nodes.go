@@ -26,6 +26,7 @@ type cause struct{ kind, detail string }
 // state is what is known of a state that could be read.
 type state struct {
 	pack, node          int // index in packs, and in the pack
+	before              int // the pack that has its parent, by its index; -1: none
 	start, parent       casstore.Ref
 	index, first, count int64
 	end                 bool  // its role is that of an end
@@ -43,6 +44,26 @@ func (s *state) last() (n int64, ok bool) { return s.first + s.count - 1, s.firs
 func isResult(st *threads.State) bool {
 	return st.Entry.Dialect == "" && st.Entry.Type == events.TypeToolResult
 }
+
+// stateIn is a state in a pack, by its index, or where that has none, an equal one.
+func (c *checker) stateIn(ref casstore.Ref, pack int) *state {
+	if s := c.equal[nodeIn{ref, pack}]; s != nil {
+		return s
+	}
+	return c.states[ref]
+}
+
+// stateAt is the state in the pack that is named for it; nil: it is not there.
+func (c *checker) stateAt(l casstore.Located) *state {
+	i := c.packAt(l.Pack)
+	if s := c.stateIn(l.Ref, i); s != nil && s.pack == i {
+		return s
+	}
+	return nil
+}
+
+// parent is the one that a state names, or where that is not there, an equal one.
+func (c *checker) parent(s *state) *state { return c.stateIn(s.parent, s.before) }
 
 // ended reports whether a thread whose newest state that is has ended: outputs that were open then are closed behind it.
 func (c *checker) ended(at casstore.Ref) bool {
@@ -113,15 +134,19 @@ func (c *checker) state(r *resolver, i, node int, n casstore.Node) error {
 		return nil
 	}
 	s := &state{
-		pack: i, node: node, start: st.Start, parent: st.Parent, index: st.Entry.Index, first: st.Entry.First, count: st.Entry.Count, end: st.Role == threads.RoleEnd,
+		pack: i, node: node, before: r.packOf(st.Parent), start: st.Start, parent: st.Parent, index: st.Entry.Index, first: st.Entry.First, count: st.Entry.Count, end: st.Role == threads.RoleEnd,
 		result: isResult(&st), dialect: c.dialects.number(st.Entry.Dialect),
 	}
 	if c.cfg.Lost != "" {
 		s.entry = idOf(&st)
 	}
-	// Equal states may be in several packs. One that leads to bytes which are not good stays, so that they are told of its threads.
-	if before := c.states[ref]; before == nil || before.wrong != nil && before.wrong.kind != Corrupt {
+	if other := c.states[ref]; other == nil {
 		c.states[ref] = s
+	} else {
+		c.equal[nodeIn{ref, other.pack}], c.equal[nodeIn{ref, i}] = other, s
+		if other.wrong != nil {
+			c.states[ref] = s
+		}
 	}
 	r.nodes([]casstore.Ref{st.Content, st.Start})
 	if !st.Compact.IsZero() {
@@ -156,7 +181,7 @@ func (c *checker) kept(r *resolver, ref casstore.Ref, st *threads.State) {
 
 // link holds a state against its parent.
 func (c *checker) link(r *resolver, ref casstore.Ref, st *threads.State) {
-	parent := c.states[st.Parent]
+	parent := c.stateIn(st.Parent, r.packOf(st.Parent))
 	if parent == nil {
 		for _, ref := range append([]casstore.Ref{st.Parent}, st.Ancestors...) {
 			if id, ok := r.pack.Locate(ref); ok && c.states[ref] == nil {
@@ -173,7 +198,7 @@ func (c *checker) link(r *resolver, ref casstore.Ref, st *threads.State) {
 	var want []casstore.Ref
 	for at := parent; !at.parent.IsZero() && len(want) < threads.MaxAncestors; {
 		want = append(want, at.parent)
-		if at = c.states[at.parent]; at == nil {
+		if at = c.parent(at); at == nil {
 			break
 		}
 	}
@@ -231,7 +256,7 @@ func (r *resolver) node(ref casstore.Ref) {
 		r.blame(bad.kind, ref, bad.detail)
 		return
 	}
-	if s := r.c.states[ref]; s != nil && s.wrong != nil {
+	if s := r.c.stateIn(ref, r.packOf(ref)); s != nil && s.wrong != nil {
 		r.blame(s.wrong.kind, ref, s.wrong.detail)
 		return
 	}
@@ -280,7 +305,7 @@ func (c *checker) there(ctx context.Context, l casstore.Located) (bool, error) {
 	if !ok || c.packs[i].lost {
 		return false, nil
 	}
-	if s := c.states[l.Ref]; s != nil && s.pack == i {
+	if c.stateAt(l) != nil {
 		return true, nil
 	}
 	if in, read := c.starts[l.Ref]; read && in == i {

@@ -88,7 +88,7 @@ func Fix(ctx context.Context, s Store, w Writer, packs Packs, cfg Config) (*Repo
 		switch h := gaps[i].h; {
 		case done.To == "" && cfg.Cut && c.lostTip(h) && !c.lost(h):
 			err = f.giveUpRest(ctx, h)
-		case done.To == "" && (cfg.Cut || c.lost(h)):
+		case done.To == "" && (cfg.Cut || c.lost(h) || len(h.Recent) > 0 && c.good(h.Recent[0].Ref)):
 			err = f.repair(ctx, h, f.fix)
 		default:
 			c.report.Repairs = append(c.report.Repairs, done)
@@ -214,6 +214,13 @@ func (f *fixer) fix(ctx context.Context, h *head) (Repair, error) {
 	if err != nil {
 		return done, err
 	}
+	there, err := f.c.there(ctx, h.Start)
+	if i, equal := f.c.starts[h.Start.Ref]; !there && equal {
+		now.Start.Pack = f.c.packs[i].id
+	}
+	if err != nil {
+		return done, err
+	}
 	done.Lost = h.Entries - now.Entries
 	evs, why, err := f.lostEvents(ctx, h, step, done.Lost)
 	if err != nil {
@@ -232,7 +239,9 @@ func (f *fixer) fix(ctx context.Context, h *head) (Repair, error) {
 	if _, err := f.w.Commit(ctx, fence, puts); err != nil {
 		return done, err
 	}
-	done.To, done.Detail = at.Ref.String(), why
+	if done.To, done.Detail = at.Ref.String(), why; done.To == done.From {
+		done.Detail = "it has lost nothing: another thread has states that are equal to those that are lost, and it stands on these"
+	}
 	for _, e := range evs {
 		if e.lost && !e.refused {
 			f.publish([]*events.Event{e.again()})
@@ -251,19 +260,23 @@ func (f *fixer) fix(ctx context.Context, h *head) (Repair, error) {
 	return done, nil
 }
 
-// ancestor finds the newest state before a thread's head that is good. The head names eleven; when all are gone with one
-// pack, it is the newest state of the same start that no other thread stands on the way to.
+// good reports whether a state is there in one pack at least, with all that it leads to.
+func (c *checker) good(ref casstore.Ref) bool {
+	return c.states[ref] != nil && c.states[ref].wrong == nil
+}
+
+// ancestor finds the newest state that is good of those at a thread's head, which another thread may have as well, and before it. The
+// head names eleven; when all are gone with one pack, it is the newest state of the same start that no other thread stands on the way to.
 func (c *checker) ancestor(h *head) (at casstore.Located, why string) {
-	good := func(ref casstore.Ref) bool { return c.states[ref] != nil && c.states[ref].wrong == nil }
-	for _, l := range h.Recent[1:] {
-		if good(l.Ref) {
+	for _, l := range h.Recent {
+		if c.good(l.Ref) {
 			return casstore.Located{Ref: l.Ref, Pack: c.packs[c.states[l.Ref].pack].id}, ""
 		}
 	}
 	others := c.others(nil)
 	var found []casstore.Ref
 	for ref, s := range c.states {
-		if s.start != h.Start.Ref || !good(ref) || others[ref] || s.index > h.Entries {
+		if s.start != h.Start.Ref || !c.good(ref) || others[ref] || s.index > h.Entries {
 			continue
 		}
 		if len(found) > 0 && s.index > c.states[found[0]].index {

@@ -50,7 +50,7 @@ func (h *head) lostProducers() bool { return len(h.rest) > 0 && (len(h.rest) > 1
 
 // lostTip reports whether a head has a tip that is not known, or is not there.
 func (c *checker) lostTip(h *head) bool {
-	return h.lostTips() || slices.ContainsFunc(h.Tips, func(l casstore.Located) bool { return c.states[l.Ref] == nil })
+	return h.lostTips() || slices.ContainsFunc(h.Tips, func(l casstore.Located) bool { return c.stateAt(l) == nil })
 }
 
 // giveUpRest makes a head do without the nodes and the tips that cannot be read: those branches are the thread's no
