@@ -10,6 +10,7 @@ import (
 	sdk "github.com/modelcontextprotocol/go-sdk/mcp"
 	"golang.org/x/term"
 
+	"spool/internal/access"
 	"spool/internal/history"
 	"spool/internal/mcp"
 	"spool/internal/service"
@@ -64,7 +65,7 @@ func (c *mcpCmd) Run(a *app) error {
 		fmt.Fprintln(a.err, "spool: a program speaks to this, not a person: claude mcp add spool -- spool mcp")
 	}
 	stdio := &sdk.IOTransport{Reader: io.NopCloser(a.in), Writer: unclosed{a.out}}
-	err = mcp.New(cfg).Run(a.ctx, mcp.Patient{Transport: stdio})
+	err = mcp.New(cfg).Run(access.With(a.ctx, access.All()), mcp.Patient{Transport: stdio})
 	if a.ctx.Err() != nil { // a signal ended it
 		return nil
 	}

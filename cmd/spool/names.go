@@ -8,6 +8,7 @@ import (
 	"strings"
 	"sync"
 
+	"spool/internal/access"
 	"spool/internal/service"
 	"spool/internal/shortid"
 	"spool/internal/view"
@@ -66,7 +67,7 @@ func (a *app) find(cl *client.Client, name string, one finderOfOne) (string, err
 	if err := checkNames(name, ""); err != nil {
 		return "", service.UsageError{Err: err}
 	}
-	id, err := view.FindSession(a.ctx, cl, name)
+	id, err := view.FindSession(a.ctx, cl, name, access.All().Session)
 	switch {
 	case errors.Is(err, client.ErrSessionNotFound) && view.IsAbsent(err):
 		return "", fmt.Errorf("%w\nspool session ls --all --unanswered lists the sessions that there are", err)

@@ -105,12 +105,12 @@ var rules = []rule{
 	{adapt, []string{"internal/httpapi"},
 		slices.Concat(layer0, layer1, []string{
 			"internal/access", "internal/reload", "internal/natsio", "internal/natsadmin", "internal/offline", "internal/web", "internal/history",
-			"internal/dstreams", "internal/view", "pkg/client",
+			"internal/dstreams", "internal/mcp", "internal/view", "pkg/client",
 		}), []string{any_}},
 
 	{adapt, []string{"internal/view"}, slices.Concat(layer0, layer1, []string{"internal/history", "pkg/client"}), []string{any_}},
 
-	{adapt, []string{"internal/mcp"}, slices.Concat(layer0, layer1, []string{"internal/history", "internal/view", "pkg/client"}), []string{any_}},
+	{adapt, []string{"internal/mcp"}, slices.Concat(layer0, layer1, []string{"internal/access", "internal/history", "internal/view", "pkg/client"}), []string{any_}},
 
 	{adapt, []string{"internal/history"}, slices.Concat(layer0, layer1, []string{"internal/natsio", "pkg/client"}), []string{any_}},
 

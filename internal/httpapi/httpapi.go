@@ -29,6 +29,7 @@ import (
 	"spool/internal/access"
 	"spool/internal/apply"
 	"spool/internal/ingest"
+	"spool/internal/mcp"
 	"spool/internal/natsadmin"
 	"spool/internal/natsio"
 	"spool/internal/quota"
@@ -52,6 +53,9 @@ type Config struct {
 	Page    http.Handler // what people see, at / and all that is not the API's; nil = nothing is there
 	Streams http.Handler // Durable Streams, at /v1/stream/; nil = none
 	Metrics http.Handler // at /metrics; nil = none
+
+	MCPAnswers bool   // agents answer prompts at /mcp, too, with a token that has the scope for it
+	Version    string // of this program
 
 	// Tokens are what requests must carry as "Authorization: Bearer"; nil: none, and then only requests that name this machine
 	// as their host are answered, so that no web page reaches the API by a name of its own.
@@ -96,7 +100,8 @@ type api struct {
 	looks     chan struct{}           // looks behind entries that are under way
 	hub       *hub
 	views     *view.Reader
-	document  []byte // OpenAPI
+	tools     http.Handler // of agents: the Model Context Protocol
+	document  []byte       // OpenAPI
 }
 
 // New makes the handler.
@@ -123,6 +128,9 @@ func New(cfg Config) http.Handler {
 		a.rooms[lane] = newRoom(int64(places), cfg.Tokens)
 	}
 	a.memory = newRoom(cfg.Memory, cfg.Tokens)
+	if cfg.Client != nil {
+		a.tools = mcp.Handler(a.peers())
+	}
 	a.document = a.describe()
 	return a.guard(a.mux())
 }
@@ -185,7 +193,8 @@ func (a *api) shared(w http.ResponseWriter, r *http.Request) (done bool) {
 		}
 		h.Set("Access-Control-Allow-Methods", "GET, HEAD, POST, PUT, DELETE")
 		h.Set("Access-Control-Allow-Headers",
-			strings.Join([]string{"Authorization", "Content-Type", "Last-Event-ID", "Range", "If-None-Match", headerProducer, headerEpoch, headerSeq}, ", "))
+			strings.Join([]string{"Authorization", "Content-Type", "Last-Event-ID", "Range", "If-None-Match", "Mcp-Protocol-Version", "Mcp-Method", "Mcp-Name",
+				headerProducer, headerEpoch, headerSeq}, ", "))
 		h.Set("Access-Control-Max-Age", "600")
 		w.WriteHeader(http.StatusNoContent)
 		return true

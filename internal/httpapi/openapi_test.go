@@ -272,6 +272,7 @@ func furnish(t *testing.T, ctx context.Context, cl *client.Client) map[string][]
 		"GET /v1/artifacts/{id}":                      {{path: "/v1/artifacts/" + string(art.ID)}},
 		"GET /v1/blobs/{sha256}":                      {{path: "/v1/blobs/" + blob.Hex()}},
 		"GET /v1/read":                                {{path: "/v1/read?session=items&url=artifact://0"}},
+		"POST /mcp":                                   {{path: "/mcp", kind: js, body: `{"jsonrpc":"2.0","id":1,"method":"tools/list"}`, header: []string{"Accept", js + ", text/event-stream"}}},
 		"POST /v1/blobs":                              {{path: "/v1/blobs", kind: "application/octet-stream", body: "for a step"}},
 		"POST " + threadPath + "/runs":                post(other+"/runs", `{"run":"r9","agent":"coder","lease_ms":2000}`),
 		"POST " + sessionPath + "/runs/{run}/end":     post("/v1/sessions/items/runs/r8/end", `{"state":"completed"}`),

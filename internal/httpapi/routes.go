@@ -314,4 +314,9 @@ var served = []route{
 			{name: "session", kind: "string", about: "whose numbers are meant"}}, pLines...),
 		gives: []body{{typeBytes, ""}}, also: []int{416}, do: (*api).resolve,
 	},
+	{
+		method: "POST", path: "/mcp", need: access.Read, in: reading,
+		about: "A message of the Model Context Protocol: tools and resources that read what the token may read.",
+		takes: object("mcp"), gives: object("mcp"), also: []int{413, 415}, do: (*api).serveMCP,
+	},
 }

@@ -2,6 +2,7 @@ package httpapi
 
 import (
 	"cmp"
+	"context"
 	"encoding/base64"
 	"fmt"
 	"net/http"
@@ -265,19 +266,8 @@ func (a *api) history(w http.ResponseWriter, r *http.Request) error {
 	if err != nil {
 		return err
 	}
-	if a.cfg.History == "" {
-		return fmt.Errorf("%w: this process keeps no prompt history; spool up does", errNothing)
-	}
 	q, f := r.URL.Query(), history.Filter{Session: session, Cwd: r.URL.Query().Get("cwd"), Within: access.From(r.Context()).Sessions}
-	var found []history.Prompt
-	err = history.With(a.cfg.History, func(db *history.DB) (err error) {
-		if q.Get("q") == "" {
-			found, err = db.Recent(r.Context(), f, int(most))
-		} else {
-			found, err = db.Search(r.Context(), q.Get("q"), f, int(most))
-		}
-		return err
-	})
+	found, err := a.prompted(r.Context(), q.Get("q"), f, int(most))
 	if err != nil {
 		return err
 	}
@@ -286,4 +276,20 @@ func (a *api) history(w http.ResponseWriter, r *http.Request) error {
 		out[i] = view.OfPrompt(p)
 	}
 	return list(w, r, "prompts", out, "")
+}
+
+// prompted is what people asked for: what a query finds, or all if it is empty.
+func (a *api) prompted(ctx context.Context, query string, f history.Filter, most int) (found []history.Prompt, err error) {
+	if a.cfg.History == "" {
+		return nil, fmt.Errorf("%w: this process keeps no prompt history; spool up does", errNothing)
+	}
+	err = history.With(a.cfg.History, func(db *history.DB) (err error) {
+		if query == "" {
+			found, err = db.Recent(ctx, f, most)
+		} else {
+			found, err = db.Search(ctx, query, f, most)
+		}
+		return err
+	})
+	return found, err
 }

@@ -11,6 +11,7 @@ import (
 	"slices"
 	"strings"
 
+	"spool/internal/access"
 	"spool/internal/project"
 	"spool/internal/text"
 	"spool/pkg/artifacts"
@@ -164,6 +165,9 @@ func skip(body io.Reader, to int64) error {
 func (p *peer) openArtifact(ctx context.Context, session, name string) (io.ReadCloser, artifact, error) {
 	if strings.HasPrefix(name, artifacts.IDPrefix) {
 		r, err := p.Client.Artifact(ctx, artifacts.ID(name))
+		if err == nil && !access.From(ctx).Session(r.Session) {
+			err = fmt.Errorf("artifact %w: %s", artifacts.ErrNotFound, name)
+		}
 		if err != nil {
 			return nil, artifact{}, err
 		}

@@ -1,7 +1,9 @@
 // Package mcp is what a peer of the Model Context Protocol sees of a client: sessions, what people asked for in them,
 // items of threads, artifacts, and who waits for an answer. It reads; with Config.Answerer it also answers prompts.
 //
-//	peer ── tools, resources ──▶ New ──▶ pkg/client, the prompt history
+//	peer ── a transport, or Handler ──▶ New: tools, resources ──▶ pkg/client, the prompt history
+//
+// What a peer is told is of the sessions that its context grants (access.With): without a grant, none.
 //
 // Every result names its session, and its thread and item where it is of one. What agents and people wrote stands in
 // members of the results which say nothing else: it is data, whatever it asks for. Every result is bounded (bound.go): a
@@ -18,6 +20,7 @@ import (
 
 	sdk "github.com/modelcontextprotocol/go-sdk/mcp"
 
+	"spool/internal/access"
 	"spool/internal/history"
 	"spool/internal/view"
 	"spool/pkg/client"
@@ -30,8 +33,10 @@ type Config struct {
 	// Asked gives what people asked for, newest first, limit prompts at most: what a query finds, or all if it is empty.
 	Asked    func(ctx context.Context, query string, f history.Filter, limit int) ([]history.Prompt, error)
 	Answerer string // who answers prompts, as their resolutions say it; "": the peer can answer none
-	Version  string // of this program
-	Log      *slog.Logger
+	// Charge refuses an answer in a session to whoever is beyond a quota; nil: nobody is.
+	Charge  func(ctx context.Context, session string) error
+	Version string // of this program
+	Log     *slog.Logger
 }
 
 // instructions are what a peer tells its model of this server.
@@ -50,7 +55,9 @@ type peer struct {
 func New(cfg Config) *sdk.Server {
 	p := &peer{cfg, view.NewReader(cfg.Client)}
 	s := sdk.NewServer(&sdk.Implementation{Name: "spool", Title: "Spool", Version: cfg.Version},
-		&sdk.ServerOptions{Instructions: instructions, Logger: cfg.Log, Capabilities: &sdk.ServerCapabilities{},
+		&sdk.ServerOptions{Instructions: instructions, Logger: cfg.Log,
+			// What there is does not change while it runs: nobody needs to be told.
+			Capabilities: &sdk.ServerCapabilities{Tools: &sdk.ToolCapabilities{}, Resources: &sdk.ResourceCapabilities{}},
 			// Nobody between the peer and this server may give to others what this one may read.
 			SetCacheable: func(_ context.Context, _ sdk.Request, c *sdk.Cacheable) { c.CacheScope = "private" }})
 	reads(s, "list_sessions", "List sessions, newest first: what each is about, whether it works, and its threads.",
@@ -98,7 +105,7 @@ func (p *peer) session(ctx context.Context, name string) (string, error) {
 	if err := events.CheckToken("session", name); err != nil {
 		return "", err
 	}
-	id, err := view.FindSession(ctx, p.Client, name)
+	id, err := view.FindSession(ctx, p.Client, name, access.From(ctx).Session)
 	if errors.Is(err, client.ErrSessionNotFound) {
 		err = fmt.Errorf("%w; list_sessions lists those that there are", err)
 	}

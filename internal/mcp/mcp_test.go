@@ -13,6 +13,7 @@ import (
 
 	sdk "github.com/modelcontextprotocol/go-sdk/mcp"
 
+	"spool/internal/access"
 	"spool/internal/history"
 	"spool/internal/mcp"
 	"spool/internal/must"
@@ -50,7 +51,7 @@ func newWorld(t *testing.T, answerer string) *world {
 			return db.Search(ctx, query, f, limit)
 		}}
 	here, there := sdk.NewInMemoryTransports()
-	server := must.Get(mcp.New(cfg).Connect(ctx, there, nil))(t)
+	server := must.Get(mcp.New(cfg).Connect(access.With(ctx, access.All()), there, nil))(t)
 	peer := must.Get(sdk.NewClient(&sdk.Implementation{Name: "test", Version: "1"}, nil).Connect(ctx, here, nil))(t)
 	t.Cleanup(func() {
 		_ = peer.Close()

@@ -14,9 +14,6 @@ import (
 // leave is how long a peer that says nothing more is still answered.
 const leave = time.Minute
 
-// listens is the method of a call that is answered when its peer has gone.
-const listens = "subscriptions/listen"
-
 // Patient is a transport whose end comes when all calls before it are answered, so that a script may write its calls and
 // close its output. Without it, the end of the input takes back the calls that are still served.
 type Patient struct{ sdk.Transport }
@@ -51,7 +48,7 @@ func (c *patient) change(do func()) {
 // Read implements sdk.Connection.
 func (c *patient) Read(ctx context.Context) (jsonrpc.Message, error) {
 	msg, err := c.Connection.Read(ctx)
-	if call, ok := msg.(*jsonrpc.Request); ok && call.IsCall() && call.Method != listens {
+	if call, ok := msg.(*jsonrpc.Request); ok && call.IsCall() {
 		c.change(func() { c.open[call.ID.Raw()] = true })
 	}
 	if errors.Is(err, io.EOF) {

@@ -10,6 +10,7 @@ import (
 	"strings"
 	"time"
 
+	"spool/internal/access"
 	"spool/internal/history"
 	"spool/internal/text"
 	"spool/internal/view"
@@ -75,10 +76,10 @@ func (p *peer) listSessions(ctx context.Context, in sessionsIn) (out sessionsOut
 	if err != nil {
 		return out, err
 	}
-	forms, rows := map[string]view.ListedSession{}, []sessions.Row{}
+	grant, forms, rows := access.From(ctx), map[string]view.ListedSession{}, []sessions.Row{}
 	for _, s := range all {
 		begins := len(s.ID) >= len(in.Prefix) && strings.EqualFold(s.ID[:len(in.Prefix)], in.Prefix)
-		if begins && (in.State == "" || in.State == s.View.Live || in.State == "waiting" && s.View.Prompts > 0) {
+		if begins && grant.Session(s.ID) && (in.State == "" || in.State == s.View.Live || in.State == "waiting" && s.View.Prompts > 0) {
 			forms[s.ID], rows = s, append(rows, s.Row())
 		}
 	}
@@ -139,7 +140,7 @@ func (p *peer) searchHistory(ctx context.Context, in historyIn) (out historyOut,
 	if err != nil {
 		return out, err
 	}
-	f := history.Filter{}
+	f := history.Filter{Within: access.From(ctx).Sessions}
 	if in.Session != "" {
 		if f.Session, err = p.session(ctx, in.Session); err != nil {
 			return out, err
@@ -196,7 +197,8 @@ func (p *peer) listWaiting(ctx context.Context, in waitingIn) (out waitingOut, e
 	if err != nil {
 		return out, err
 	}
-	now := time.Now()
+	grant, now := access.From(ctx), time.Now()
+	all = slices.DeleteFunc(all, func(one client.Prompt) bool { return !grant.Session(one.Thread.Session) })
 	out.Prompts = fit(all, most, func(one client.Prompt) waiting {
 		w := waiting{placeOf(one.Thread, one.Item), one.ID, one.Kind, snippet(one.Text, 2*mostSnippet), nil,
 			events.Stamp(one.Asked), events.Stamp(one.Deadline), one.Overdue(now), one.Answerable, one.Life}
@@ -234,6 +236,12 @@ func (p *peer) answerPrompt(ctx context.Context, in answerIn) (out answerOut, er
 		return out, err
 	}
 	answer, err := json.Marshal(in.Answer)
+	if err != nil {
+		return out, err
+	}
+	if p.Charge != nil {
+		err = p.Charge(ctx, t.Session)
+	}
 	if err != nil {
 		return out, err
 	}

@@ -237,12 +237,14 @@ type Door struct {
 	TokenFile string `type:"existingfile" placeholder:"FILE" help:"File with the bearer tokens that HTTP requests must carry; needed to listen beyond loopback."`
 	HTTPCert  string `name:"http-cert" type:"existingfile" placeholder:"FILE" help:"Certificate of the HTTP side: clients then must use TLS."`
 	HTTPKey   string `name:"http-key" type:"existingfile" placeholder:"FILE" help:"Its key."`
+	MCPAnswer bool   `name:"mcp-answer" help:"Let agents answer prompts at /mcp, too, with a token that has the scope answer."`
 	Rates
 }
 
 // API is what the flags say of the HTTP API.
 func (d Door) API(log *slog.Logger) (cfg httpapi.Config, err error) {
-	cfg.Log, cfg.Cert, cfg.Key = log, d.HTTPCert, d.HTTPKey
+	cfg.Log, cfg.Cert, cfg.Key, cfg.MCPAnswers = log, d.HTTPCert, d.HTTPKey, d.MCPAnswer
+	cfg.Version, _ = Version()
 	if _, _, err := net.SplitHostPort(d.HTTP); err != nil && d.HTTP != "" {
 		return cfg, UsageError{Err: fmt.Errorf("HTTP address: %w", err)}
 	}

@@ -11,23 +11,27 @@ import (
 	"spool/pkg/threads"
 )
 
-// FindSession is the id of the session that a name means: the name itself, or the only id that begins so, letter case aside.
-// To who may not look, it is the name. Errors wrap client.ErrSessionNotFound, or are a *sessions.AmbiguousError, or a
+// FindSession is the id of the session that a name means: the name itself, or the only id that begins so, letter case aside,
+// of those that sees reports. To who may not look, it is the name. Errors wrap client.ErrSessionNotFound, or are a *sessions.AmbiguousError, or a
 // *client.Renamed.
-func FindSession(ctx context.Context, cl *client.Client, name string) (string, error) {
-	switch err := cl.AwaitSession(ctx, name); {
-	case errors.Is(err, record.ErrDenied):
-		return name, nil
-	case !IsAbsent(err):
-		return name, err
+func FindSession(ctx context.Context, cl *client.Client, name string, sees func(session string) bool) (string, error) {
+	if sees(name) {
+		switch err := cl.AwaitSession(ctx, name); {
+		case errors.Is(err, record.ErrDenied):
+			return name, nil
+		case !IsAbsent(err):
+			return name, err
+		}
 	}
 	all, err := cl.Sessions(ctx, "")
 	if err != nil {
 		return "", err
 	}
-	rows := make([]sessions.Row, len(all))
-	for i, s := range all {
-		rows[i] = s.Row()
+	var rows []sessions.Row
+	for _, s := range all {
+		if sees(s.ID) {
+			rows = append(rows, s.Row())
+		}
 	}
 	row, err := sessions.Resume(rows, "", name)
 	if errors.Is(err, sessions.ErrNoSession) {
