@@ -41,8 +41,8 @@ func (c *Client) taken(ctx context.Context, w waited) error {
 	return c.unrefused(ctx, w)
 }
 
-// awaitStored returns when a thread has taken an event that SPOOL_EVENTS has, and applied or refused it. ErrRemoved: it has been removed since, so that no look will
-// find it.
+// awaitStored returns when a thread has taken an event that SPOOL_EVENTS has, and applied or refused it. ErrRemoved: it has been
+// removed since, so that no look will find it.
 func (c *Client) awaitStored(ctx context.Context, t events.Thread, producer string, epoch, seq uint64) error {
 	return c.await(ctx, waited{t, producer, epoch, seq, c.offline == nil})
 }
@@ -205,7 +205,7 @@ func (c *Client) await(ctx context.Context, w waited) error {
 		}
 		if unknown == nil && time.Since(begun) >= look {
 			// A name that an event failed to take says nothing of it, nor does a thread that may have no other producer.
-			if err := c.refusal(ctx, w); err != nil {
+			if err := c.refusal(ctx, w); errors.Is(err, ErrRefused) {
 				return err
 			}
 			if w.stored {
@@ -247,8 +247,10 @@ func (c *Client) removal(ctx context.Context, w waited) error {
 			return nil //nolint:nilerr // the caller asks again
 		}
 	}
-	if err := c.refusal(ctx, w); err != nil {
+	if err := c.refusal(ctx, w); errors.Is(err, ErrRefused) {
 		return err
+	} else if err != nil {
+		return nil //nolint:nilerr // the caller asks again
 	}
 	applied, err := c.applied(ctx, w) // an event is acked behind its commit
 	if applied || err != nil {
@@ -259,26 +261,21 @@ func (c *Client) removal(ctx context.Context, w waited) error {
 
 // unrefused is an ErrRefused with the reason where a thread refused an event that it notes: it notes those too. The commit that refuses one
 // says so in a record, until its dead letter is out: so the record is read before the letters. nil also for whoever may read neither.
-func (c *Client) unrefused(ctx context.Context, w waited) (refused error) {
-	for _, look := range []func(context.Context, waited) (error, error){c.owed, c.letter} {
-		err := retry.Do(ctx, nil, func() (err error) { refused, err = look(ctx, w); return err })
-		if refused != nil {
-			return refused
+func (c *Client) unrefused(ctx context.Context, w waited) error {
+	err := retry.Do(ctx, nil, func() error {
+		reason, found, err := c.dead.Owed(ctx, w.thread, w.is)
+		if found {
+			return fmt.Errorf("%w: %s: %s", ErrRefused, w.thread, reason)
 		}
 		if err != nil && !errors.Is(err, record.ErrDenied) {
-			return fmt.Errorf("%s: whether it refused what it took in is not known: %w", w.thread, err)
+			return err
 		}
+		return c.refusal(ctx, w)
+	})
+	if err != nil && !errors.Is(err, ErrRefused) {
+		return fmt.Errorf("%s: whether it refused what it took in is not known: %w", w.thread, err)
 	}
-	return nil
-}
-
-// owed is the reason why an event was refused whose letter may not be out yet, as an ErrRefused; nil if there is none.
-func (c *Client) owed(ctx context.Context, w waited) (refused, err error) {
-	reason, found, err := c.dead.Owed(ctx, w.thread, w.is)
-	if found {
-		refused = fmt.Errorf("%w: %s: %s", ErrRefused, w.thread, reason)
-	}
-	return refused, err
+	return err
 }
 
 // is reports whether that is the event.
@@ -286,26 +283,27 @@ func (w waited) is(e events.Event) bool {
 	return e.Thread == w.thread && e.Producer == w.producer && e.Epoch == w.epoch && e.Seq == w.seq
 }
 
-// refusal is letter for whoever asks again where nobody could look.
+// refusal is the reason of an event's dead letter, as an ErrRefused; nil if it has none, or to who may not read letters. Any other error
+// says nothing of the event.
 func (c *Client) refusal(ctx context.Context, w waited) error {
-	refused, _ := c.letter(ctx, w)
-	return refused
-}
-
-// letter is the reason of an event's dead letter, as an ErrRefused; nil if it has none.
-func (c *Client) letter(ctx context.Context, w waited) (refused, err error) {
-	letters, err := c.DeadLetters(ctx, w.thread.Session)
-	for _, d := range letters {
+	err := c.dead.EachLetter(ctx, w.thread.Session, func(d DeadLetter) error {
 		if d.Thread != w.thread {
-			continue
+			return nil
 		}
-		raw, gone := c.letterBytes(ctx, d)
-		if gone != nil && !errors.Is(gone, record.ErrNotFound) {
-			return nil, gone
+		raw, err := c.letterBytes(ctx, d)
+		if errors.Is(err, record.ErrNotFound) { // nobody can tell any more whose it is
+			return nil
+		}
+		if err != nil {
+			return err
 		}
 		if e, err := events.Open(d.Subject, raw); err == nil && w.is(e) {
-			return fmt.Errorf("%w: %s: %s (dead letter %d)", ErrRefused, w.thread, d.Reason, d.At), nil
+			return fmt.Errorf("%w: %s: %s (dead letter %d)", ErrRefused, w.thread, d.Reason, d.At)
 		}
+		return nil
+	})
+	if errors.Is(err, record.ErrDenied) {
+		return nil
 	}
-	return nil, err
+	return err
 }
