@@ -37,9 +37,21 @@ func indexed(dir *os.Root, at, thread string) (name string, err error) {
 	case err != nil:
 		return "", fmt.Errorf("%s: which file Codex has of the session %s: %w", index, thread, err)
 	}
-	rel, err := filepath.Rel(at, file)
-	if err != nil || !filepath.IsLocal(rel) || filepath.Ext(rel) != sessionExt {
-		return "", fmt.Errorf("%s: %w: it says that the session %s is in %s, where Codex would go on with it", index, ErrThere, thread, file)
+	// Where a link leads to the directory, the index has its name before or behind the link.
+	for _, of := range [][2]string{{at, file}, {behindLinks(at), file}, {behindLinks(at), behindLinks(file)}} {
+		rel, err := filepath.Rel(of[0], of[1])
+		if err == nil && filepath.IsLocal(rel) && filepath.Ext(rel) == sessionExt {
+			return filepath.ToSlash(rel), nil
+		}
 	}
-	return filepath.ToSlash(rel), nil
+	return "", fmt.Errorf("%s: %w: it says that the session %s is in %s, where Codex would go on with it", index, ErrThere, thread, file)
+}
+
+// behindLinks is a name without links, as far as it is there.
+func behindLinks(name string) string {
+	there, err := filepath.EvalSymlinks(name)
+	if folder := filepath.Dir(name); err != nil && folder != name {
+		return filepath.Join(behindLinks(folder), filepath.Base(name))
+	}
+	return there
 }

@@ -256,6 +256,18 @@ func TestMaterializeStaysInItsDirectory(t *testing.T) {
 	if done, err := r.write(codexID); err != nil || done.File != "sessions/rollout-x-"+codexID+".jsonl" {
 		t.Errorf("an index that names a file of the directory: %v, %s", err, done.File)
 	}
+	link, file := filepath.Join(t.TempDir(), "link"), filepath.Join("sessions", "rollout-x-"+codexID+".jsonl")
+	must.Do(t, os.Symlink(r.Path, link))
+	must.Do(t, os.Symlink(r.Path, link+"2"))
+	behind := r.Path
+	for _, named := range []string{behind, link + "2"} { // Codex resolves a link of its directory, or another one led there
+		must.Do(t, errors.Join(os.Remove(filepath.Join(behind, "state_5.sqlite")), os.Remove(filepath.Join(behind, file))))
+		index(t, behind, codexID, filepath.Join(named, file))
+		r.Path = link
+		if done, err := r.write(codexID); err != nil || done.File != filepath.ToSlash(file) {
+			t.Errorf("an index that names it in %s, through a link: %v, %s", named, err, done.File)
+		}
+	}
 }
 
 // index makes the index of a directory of Codex.
