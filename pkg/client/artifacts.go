@@ -44,7 +44,7 @@ func (c *Client) artifactStore() *artifactstore.Artifacts {
 
 // standing refuses a session that is not there: what belongs to a session begins none, so that a misspelt name is told. Who may not
 // look for it is taken at their word, and so is who published to it what no persister comes to within five seconds. A run
-// is one of the session, whoever says so: its id would be shown as theirs.
+// is one of the session, too, or ErrNoRun; of one that is on its way, with ErrBehind.
 func (c *Client) standing(ctx context.Context, session, run string) error {
 	err := c.AwaitSession(ctx, session)
 	switch {
@@ -56,7 +56,9 @@ func (c *Client) standing(ctx context.Context, session, run string) error {
 	if err != nil || run == "" {
 		return err
 	}
-	_, err = c.awaitRun(ctx, session, run)
+	if _, err = c.awaitRun(ctx, session, run); errors.Is(err, record.ErrDenied) {
+		return nil
+	}
 	return err
 }
 
