@@ -286,8 +286,9 @@ func (w waited) is(e events.Event) bool {
 // refusal is the reason of an event's dead letter, as an ErrRefused; nil if it has none, or to who may not read letters. Any other error
 // says nothing of the event.
 func (c *Client) refusal(ctx context.Context, w waited) error {
+	var refused error
 	err := c.dead.EachLetter(ctx, w.thread.Session, func(d DeadLetter) error {
-		if d.Thread != w.thread {
+		if d.Thread != w.thread || refused != nil {
 			return nil
 		}
 		raw, err := c.letterBytes(ctx, d)
@@ -298,12 +299,12 @@ func (c *Client) refusal(ctx context.Context, w waited) error {
 			return err
 		}
 		if e, err := events.Open(d.Subject, raw); err == nil && w.is(e) {
-			return fmt.Errorf("%w: %s: %s (dead letter %d)", ErrRefused, w.thread, d.Reason, d.At)
+			refused = fmt.Errorf("%w: %s: %s (dead letter %d)", ErrRefused, w.thread, d.Reason, d.At)
 		}
 		return nil
 	})
-	if errors.Is(err, record.ErrDenied) {
-		return nil
+	if refused != nil || errors.Is(err, record.ErrDenied) {
+		return refused
 	}
 	return err
 }
