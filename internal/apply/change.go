@@ -310,7 +310,7 @@ func (d *draft) learn(e *dialect.Entry) {
 	info := *before
 	main := d.st.Key.Name == events.MainThread || !s.Stored
 	project.Learn(&info, e, main, d.Head.Entries <= 1)
-	if main && d.e.Host != "" {
+	if main && d.e.Host != "" && len(d.e.Host) <= sessions.MaxFile {
 		info.Host = d.e.Host
 	}
 	if main && d.e.File != "" && len(d.e.File) <= sessions.MaxFile {

@@ -313,6 +313,15 @@ func TestBounds(t *testing.T) {
 	}
 	must.Same(t, seen, 252, "read_thread in pages gave %d items, want %d")
 
+	far := must.Get(events.ParseThread("far"))(t)
+	pub := w.cl.Publisher(client.PublisherConfig{Host: strings.Repeat("\x1b", 1_000_000)}) // who publishes says where that is
+	must.Do(t, pub.Publish(w.ctx, client.Entry{Thread: far, Dialect: "item", Body: []byte(item("", "from far away"))}))
+	must.Do(t, w.cl.Await(w.ctx, far, pub.Producer(), 0, 1))
+	must.Same(t, len(all(w.call("search_history", object{"query": "away"}), "prompts")), 1, "search_history gives %d prompts, want %d")
+	if host := all(w.call("list_sessions", object{"prefix": "far"}), "sessions")[0]["host"]; host != nil {
+		t.Errorf("a session on a machine whose name has 1 MB = %.40q, want none", host)
+	}
+
 	w.say("wide", item("text", strings.Repeat("<\x01", 20_000))) // each takes six bytes as JSON
 	w.call("read_item", object{"session": "wide", "n": 1, "limit": 24576})
 

@@ -155,7 +155,7 @@ func (p *peer) searchHistory(ctx context.Context, in historyIn) (out historyOut,
 	}
 	out.Prompts = fit(all, most, func(h history.Prompt) asked {
 		return asked{placeOf(h.Thread, h.N), events.Stamp(h.Time), snippet(h.Text, mostSnippet), snippet(h.Cwd, mostSnippet),
-			h.Host, h.Harness}
+			snippet(text.Line(h.Host), mostSnippet/2), h.Harness}
 	})
 	out.More = len(out.Prompts) < len(all)
 	return out, nil

@@ -47,7 +47,7 @@ type Info struct {
 	User string `json:"user,omitempty"`
 }
 
-// MaxFile bounds the name of a session's file, in bytes.
+// MaxFile bounds the names of a session's file and of its machine, in bytes: every listing has them.
 const MaxFile = 1024
 
 // InfoVersion is the version this program writes.
