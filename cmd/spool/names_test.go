@@ -24,15 +24,17 @@ import (
 // whole runs all of Spool on a directory of its own, and gives its address and a client.
 func whole(t *testing.T) (url string, cl *client.Client) {
 	t.Helper()
+	data := t.TempDir() // before the clean-up that stops Spool, so that it is removed after that
 	ctx, cancel := context.WithCancel(t.Context())
 	up, done := make(chan *service.Up, 1), make(chan error, 1)
 	go func() {
-		done <- service.RunUp(ctx, service.UpConfig{Data: t.TempDir(), Listen: "127.0.0.1:0", Sync: time.Minute,
+		done <- service.RunUp(ctx, service.UpConfig{Data: data, Listen: "127.0.0.1:0", Sync: time.Minute,
 			Log: slog.New(slog.DiscardHandler), Persist: service.PersisterConfig{Config: persist.Config{Lane: -1}}, Ready: func(u *service.Up) { up <- u }})
 	}()
 	t.Cleanup(func() {
 		cancel()
 		must.Do(t, <-done)
+		must.Get(os.Stat(data))(t)
 	})
 	select {
 	case u := <-up:
