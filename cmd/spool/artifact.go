@@ -45,11 +45,15 @@ func (c *artifactLsCmd) Run(a *app) error {
 		json:   func(r artifacts.Record) any { return client.ArtifactJSON(r) },
 		none:   "no artifacts",
 		ids:    a.artifactIDs,
-		header: "ARTIFACT\tSESSION\tSEQ\tSIZE\tTYPE\tCATEGORY\tNAME",
+		header: "ARTIFACT\tSESSION\tSEQ\tSIZE\tTYPE\tNAME",
 		row: func(r artifacts.Record) string {
 			kind, _, _ := strings.Cut(r.MIME, ";")
-			return fmt.Sprintf("%s\t%s\t%s\t%s\t%s\t%s\t%s", r.ID, r.Session, cmp.Or(string(r.Seq), "-"), sizeOf(r),
-				cmp.Or(text.Printable(kind), "-"), r.Category, text.Printable(r.Filename))
+			name := text.Printable(r.Filename)
+			if r.Category != artifacts.Normal {
+				name = fmt.Sprintf("(%s) %s", r.Category, name)
+			}
+			return fmt.Sprintf("%s\t%s\t%s\t%s\t%s\t%s", r.ID, r.Session, cmp.Or(string(r.Seq), "-"), sizeOf(r),
+				cmp.Or(text.Printable(kind), "-"), name)
 		},
 	})
 }

@@ -204,8 +204,8 @@ func (a *app) withOthers(cl *client.Client, t events.Thread, err error) error {
 }
 
 // short gives the function by which a table shortens ids: to what is enough of them for every command that takes such a
-// beginning. own gives ids beside those of sessions.
-func (a *app) short(cl *client.Client, own func(*client.Client) ([]string, error)) func(cell string) string {
+// beginning. What a person named is an id that has no shorter form. own gives ids beside those of sessions.
+func (a *app) short(cl *client.Client, own func(*client.Client) ([]string, error)) func(cell string) (string, bool) {
 	load := sync.OnceValue(func() map[string]string {
 		rows, err := a.rows(cl)
 		var ids []string
@@ -218,13 +218,18 @@ func (a *app) short(cl *client.Client, own func(*client.Client) ([]string, error
 		for _, r := range rows {
 			ids = append(ids, r.ID)
 		}
-		return shortid.Shorten(ids)
-	})
-	return func(cell string) string {
-		if !strings.Contains(cell, "/") {
-			return cmp.Or(load()[cell], cell)
+		short := shortid.Shorten(ids)
+		for _, id := range ids {
+			short[id] = cmp.Or(short[id], id)
 		}
-		session, thread, _ := strings.Cut(cell, "/")
-		return cmp.Or(load()[session], session) + "/" + thread
+		return short
+	})
+	return func(cell string) (string, bool) {
+		session, thread, of := strings.Cut(cell, "/")
+		form, id := load()[session]
+		if of && id {
+			form += "/" + thread
+		}
+		return form, id
 	}
 }

@@ -169,18 +169,14 @@ func itemLine(i *client.Item) string {
 	if r := []rune(brief); len(r) > 160 {
 		brief = string(r[:160]) + "…"
 	}
-	return fmt.Sprintf("%s %s  %s", itemPlace(i), i.Type(), brief)
+	return fmt.Sprintf("%s %s  %s", itemPlace(i, i.Session), i.Type(), brief)
 }
 
-// itemPlace is when and where an item is.
-func itemPlace(i *client.Item) string {
+// itemPlace is when and where an item is, in a session that is shown so.
+func itemPlace(i *client.Item, session string) string {
 	at := i.CreatedAt
 	if t, err := time.Parse(time.RFC3339, at); err == nil {
 		at = t.Local().Format("15:04:05")
-	}
-	session := i.Session
-	if len(session) > 12 {
-		session = session[:12] + "…"
 	}
 	return fmt.Sprintf("%s %s/%s %d", at, session, i.Thread, i.N)
 }

@@ -48,6 +48,14 @@ func TestTailFolds(t *testing.T) {
 	} {
 		must.Same(t, got[i], want, "line %d = %q, want %q", i)
 	}
+	made := tailItem(10, 9, "", "", "hello", false)
+	made.Session = "019aa0d2-1780-7f03-b6c1-2e94d0a7f358"
+	if l := v.line(made); !strings.Contains(l, " 019aa0d2/main 10 ") {
+		t.Errorf("line of a made up id = %q, want its beginning", l)
+	}
+	if l := itemLine(made); !strings.Contains(l, " "+made.Session+"/main 10 ") {
+		t.Errorf("line in a pipe = %q, want the whole id", l)
+	}
 	v.colour = true
 	if l := v.line(tailItem(9, 9, "", "", "hello", false)); !strings.Contains(l, "\x1b[") || lipgloss.Width(l) > 60 {
 		t.Errorf("with colours: %q", l)

@@ -7,18 +7,20 @@ import (
 
 	"charm.land/lipgloss/v2"
 
+	"spool/internal/shortid"
 	"spool/internal/show"
 	"spool/internal/text"
 	"spool/pkg/client"
 	"spool/pkg/events"
 )
 
-// tailView is how items look on a terminal: a line each, as wide as it at most, and a result under its call with the time
-// it took.
+// tailView is how items look on a terminal: a line each, as wide as it at most, a result under its call with the time it
+// took, and of a session's id what no other one that was shown begins with.
 type tailView struct {
 	width  func() int // columns
 	colour bool
 	calls  show.Calls
+	seen   shortid.Seen // sessions
 }
 
 // newTailView is nil when the output is no terminal.
@@ -33,16 +35,17 @@ func newTailView(a *app) *tailView {
 func (v *tailView) line(i *client.Item) string {
 	it := show.Read(i.Raw)
 	r, known := v.calls.Next(it)
+	place := itemPlace(i, v.seen.Short(i.Session))
 	switch {
 	case known:
 		return v.result(it, r)
 	case it.Kind == events.TypeToolCall:
-		return v.show(itemPlace(i)+"  ", it.Brief, lipgloss.Cyan)
+		return v.show(place+"  ", it.Brief, lipgloss.Cyan)
 	}
 	colours := map[string]color.Color{
 		events.TypeMessage: lipgloss.Green, events.TypeThinking: lipgloss.BrightBlack, events.TypePendingPrompt: lipgloss.Yellow,
 	}
-	return v.show(itemPlace(i)+" "+it.Kind+"  ", it.Brief, colours[it.Kind])
+	return v.show(place+" "+it.Kind+"  ", it.Brief, colours[it.Kind])
 }
 
 // result is a line under its call; one that other lines came before says again what was called.

@@ -70,25 +70,46 @@ func Find(what string, ids []string, name string) (string, error) {
 // or more.
 func Shorten(ids []string) map[string]string {
 	ids = slices.Clone(ids)
-	slices.SortFunc(ids, func(a, b string) int {
-		return cmp.Or(strings.Compare(strings.ToLower(a), strings.ToLower(b)), strings.Compare(a, b))
-	})
+	slices.SortFunc(ids, order)
 	ids = slices.Compact(ids)
 	short := make(map[string]string, len(ids))
 	for i, id := range ids {
-		if !Made(id) {
-			continue
+		if Made(id) {
+			short[id] = among(ids, i)
 		}
-		n := Least
-		if i > 0 {
-			n = max(n, common(id, ids[i-1])+1)
-		}
-		if i+1 < len(ids) {
-			n = max(n, common(id, ids[i+1])+1)
-		}
-		short[id] = id[:min(n, len(id))]
 	}
 	return short
+}
+
+// Seen shortens ids that come one after the other. The zero value has seen none.
+type Seen struct{ ids []string } // those that programs made up, in order
+
+// Short is an id as it is shown: of one that a program made up the shortest beginning that none has which came before.
+func (s *Seen) Short(id string) string {
+	if !Made(id) {
+		return id
+	}
+	i, there := slices.BinarySearchFunc(s.ids, id, order)
+	if !there {
+		s.ids = slices.Insert(s.ids, i, id)
+	}
+	return among(s.ids, i)
+}
+
+func order(a, b string) int {
+	return cmp.Or(strings.Compare(strings.ToLower(a), strings.ToLower(b)), strings.Compare(a, b))
+}
+
+// among is the shortest beginning of an id that its neighbours do not have.
+func among(ids []string, i int) string {
+	id, n := ids[i], Least
+	if i > 0 {
+		n = max(n, common(id, ids[i-1])+1)
+	}
+	if i+1 < len(ids) {
+		n = max(n, common(id, ids[i+1])+1)
+	}
+	return id[:min(n, len(id))]
 }
 
 // common is how many bytes of two ids are the same at their beginning, letter case aside.

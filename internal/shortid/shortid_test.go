@@ -52,3 +52,15 @@ func TestFind(t *testing.T) {
 		t.Errorf("Find of what many begin with = %v", err)
 	}
 }
+
+// Of what is seen one after the other each id is as long as it must be among those before it; what a person named is whole.
+func TestSeen(t *testing.T) {
+	var seen shortid.Seen
+	for _, x := range [][2]string{
+		{"019aa0d2-1780-7f03-b6c1-2e94d0a7f358", "019aa0d2"}, {"019aa0d2-1790-7f03-b6c1-2e94d0a7f358", "019aa0d2-179"},
+		{"019aa0d2-1780-7f03-b6c1-2e94d0a7f358", "019aa0d2-178"}, {"build-42-of-the-orchard", "build-42-of-the-orchard"},
+		{"7b3e1c52-9d4a-4f61-8a20-5c1de0f4a9b3", "7b3e1c52"},
+	} {
+		must.Same(t, seen.Short(x[0]), x[1], "Short = %q, want %q")
+	}
+}

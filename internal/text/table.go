@@ -33,8 +33,9 @@ const gap = 2
 type Table struct {
 	Columns int // of the terminal, in which the lines with the most cells are to fit: their widest cells are cut; 0 = nothing is
 
-	// Short is a cell as it may stand where the lines are too long otherwise; such a form is never cut. nil = none has one.
-	Short func(cell string) string
+	// Short is an id as it may stand where the lines are too long otherwise; neither it nor that form is cut. false: the cell is no id,
+	// or one that nobody knows. nil = none is.
+	Short func(cell string) (form string, id bool)
 
 	out  io.Writer
 	text bytes.Buffer
@@ -51,29 +52,20 @@ func (t *Table) Flush() error {
 	lines := strings.SplitAfter(t.text.String(), "\n")
 	t.text.Reset()
 	widths, rest := measure(lines)
-	whole := map[string]bool{} // cells that are not cut
-	if t.Short != nil && t.Columns > 0 && sum(widths)+gap*len(widths)+min(rest, roomy) > t.Columns {
-		t.shorten(lines, whole)
+	ids := make([]int, len(widths)) // the widest id of each column
+	if taken := sum(widths) + gap*len(widths); t.Short != nil && t.Columns > 0 && taken+rest > t.Columns {
+		ids = t.shorten(lines, len(widths), taken+min(rest, roomy) > t.Columns)
 		widths, rest = measure(lines)
 	}
-	first, most := t.most(append(slices.Clone(widths), rest))
+	room := t.fit(append(slices.Clone(widths), rest), append(ids, 0))
 	for _, line := range lines {
 		all, last := cells(line), lastCell(line)
 		if len(all) == len(widths) && len(all) > 0 {
-			last = Cut(last, most)
+			last = Cut(last, room[len(all)])
 		}
 		for i, cell := range all {
-			most := most
-			if i == 0 {
-				most = first
-			}
-			if !whole[cell] {
-				cell = Cut(cell, most)
-			}
-			t.text.WriteString(cell)
-			for range min(widths[i], most) - Width(cell) + gap {
-				t.text.WriteByte(' ')
-			}
+			t.text.WriteString(Fit(cell, room[i]))
+			t.text.WriteString("  ")
 		}
 		t.text.WriteString(last)
 		if strings.HasSuffix(line, "\n") {
@@ -106,17 +98,23 @@ func measure(lines []string) (widths []int, rest int) {
 // roomy is how much of the rest of its lines a table wants to show before it takes short forms.
 const roomy = 20
 
-// shorten puts short forms into lines, and into short.
-func (t *Table) shorten(lines []string, short map[string]bool) {
+// shorten puts the forms of ids into lines, if it must, and gives the widest of each column.
+func (t *Table) shorten(lines []string, columns int, must bool) (widest []int) {
+	widest = make([]int, columns)
 	for i, line := range lines {
 		all := cells(line)
 		for k, cell := range all {
-			if s := t.Short(cell); s != cell {
-				all[k], short[s] = s, true
+			form, id := t.Short(cell)
+			if must && id {
+				all[k] = form
+			}
+			if id {
+				widest[k] = max(widest[k], Width(all[k]))
 			}
 		}
 		lines[i] = strings.Join(append(all, line[strings.LastIndexByte(line, '\t')+1:]), "\t")
 	}
+	return widest
 }
 
 func sum(widths []int) (n int) {
@@ -129,31 +127,36 @@ func sum(widths []int) (n int) {
 // narrowest is the least to which a cell is cut: where that is not enough, lines are longer than the terminal.
 const narrowest = 8
 
-// most is how wide the first cell, and each other one, may be so that lines of cells of these widths fit. The first one names what the
-// line is about: it is cut only where the others would not fit beside it.
-func (t *Table) most(widths []int) (first, others int) {
+// fit is how wide each cell may be so that lines of cells of these widths fit, if none is narrower than the ids in it. The first one names
+// what the line is about: it is cut only where the others would not fit beside it.
+func (t *Table) fit(widths, ids []int) []int {
 	if t.Columns <= 0 {
-		first = slices.Max(widths)
-		return first, first
+		return widths
 	}
 	room := t.Columns - gap*(len(widths)-1)
-	if others = widest(widths[1:], room-widths[0]); others > 0 {
-		return widths[0], others
+	first := widths[0]
+	most := widest(widths[1:], ids[1:], room-first)
+	if most == 0 {
+		most = max(widest(widths, ids, room), narrowest)
+		first = min(first, most)
 	}
-	first = max(widest(widths, room), narrowest)
-	return first, first
+	for i, w := range widths {
+		widths[i] = max(min(w, most), ids[i])
+	}
+	widths[0] = max(first, ids[0])
+	return widths
 }
 
-// widest is how wide cells of these widths may be in a room; 0: it would be less than narrowest.
-func widest(widths []int, room int) int {
+// widest is how wide cells of these widths may be in a room, beside ids; 0: it would be less than narrowest.
+func widest(widths, ids []int, room int) int {
 	most := narrowest
 	for _, w := range widths {
 		most = max(most, w)
 	}
 	for ; most >= narrowest; most-- {
 		taken := 0
-		for _, w := range widths {
-			taken += min(w, most)
+		for i, w := range widths {
+			taken += max(min(w, most), ids[i])
 		}
 		if taken <= room {
 			return most

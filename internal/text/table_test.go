@@ -74,6 +74,31 @@ func TestTableFits(t *testing.T) {
 	}
 }
 
+// What is an id is never cut, at any width, and a column is as wide as its widest one; cells around it are.
+func TestTableCutsNoID(t *testing.T) {
+	ids := map[string]string{"art_20261120_090916_19AQ1AYPAVM3ZN4E": "art_20261120_09", "second-try-of-the-orchard": "second-try-of-the-orchard"}
+	for columns := 10; columns < 160; columns++ {
+		var out strings.Builder
+		table := text.NewTable(&out)
+		table.Columns = columns
+		table.Short = func(cell string) (string, bool) { form, id := ids[cell]; return form, id }
+		fmt.Fprint(table, "ARTIFACT\tSESSION\tTYPE\tNAME\n")
+		for _, name := range []string{"make.log", strings.Repeat("a long name ", 20)} {
+			fmt.Fprintf(table, "art_20261120_090916_19AQ1AYPAVM3ZN4E\tsecond-try-of-the-orchard\ttext/plain and more\t%s\n", name)
+		}
+		must.Do(t, table.Flush())
+		for i, line := range strings.Split(strings.TrimSpace(out.String()), "\n")[1:] {
+			if fields := strings.Fields(line); !strings.HasPrefix(fields[0], "art_20261120_09") || strings.Contains(fields[0], "…") ||
+				fields[1] != "second-try-of-the-orchard" {
+				t.Errorf("%d columns: %q cuts an id", columns, line)
+			}
+			if w := text.Width(line); columns >= 64 && w > columns {
+				t.Errorf("line %d has %d columns, want %d at most: %q", i, w, columns, line)
+			}
+		}
+	}
+}
+
 // Lines without columns are whole also where there are no others.
 func TestTableWithoutColumns(t *testing.T) {
 	must.Same(t, fitted(t, 80, "nothing is here yet\n"), "nothing is here yet\n", "table = %q, want %q")
