@@ -233,6 +233,10 @@ func (v *historyView) write(a *app, found []history.Prompt) error {
 		}
 		return nil
 	}
+	if len(found) == 0 {
+		fmt.Fprintln(a.err, "no prompts found")
+		return nil
+	}
 	t := a.table()
 	if cl, err := a.client(); err == nil && t.Columns > 0 {
 		t.Short = a.short(cl, nil)

@@ -58,7 +58,7 @@ var beginsOne = map[string]string{
 
 // alsoSaid is what a command needs beside its arguments.
 var alsoSaid = map[string][]string{
-	"tail": {"--all", "-T"}, "output follow": {"--no-wait"}, "session rm": {"--yes"}, "thread rm": {"--yes"}, "prompts answer": {"--approve"},
+	"tail": {"--all", "-T"}, "session rm": {"--yes"}, "thread rm": {"--yes"}, "prompts answer": {"--approve"},
 	"artifact cleanup": {"--apply", "--yes"}, "dead rm": {"--yes"}, "read": {}, "session reset": {},
 }
 
@@ -339,5 +339,69 @@ func TestErrorsSayWhatToDo(t *testing.T) {
 	out, removed := spool(t, "--nats", url, "artifact", "rm", "--yes", strings.TrimSpace(id))
 	if code != 0 || removed != 0 || out != "removed artifact "+id {
 		t.Errorf("artifact rm = %d %q, want 0 and what was removed", removed, out)
+	}
+}
+
+// TestFollowOfABeginning: an output that is open is found by the beginning of its id; one that is not there is waited for only if asked.
+func TestFollowOfABeginning(t *testing.T) {
+	url, cl := whole(t)
+	th := events.Thread{Session: "s", Name: events.MainThread}
+	must.Do(t, cl.NewSession(t.Context(), "s", "/w", ""))
+	for _, name := range []string{"nosuch", "mak"} {
+		if out, code := spool(t, "output", "follow", "s", name, "--nats", url); code != service.ExitFailure || !strings.Contains(out, "spool output ls s") ||
+			!strings.Contains(out, "--wait") {
+			t.Errorf("output follow of %s = %d %q, want 1, what lists outputs, and --wait", name, code, out)
+		}
+	}
+	open := map[string]*client.Output{}
+	for _, id := range []string{"make-1", "make-2", "test-1"} {
+		open[id] = must.Get(cl.Output(t.Context(), th, client.OutputConfig{ID: id, Tool: "make"}))(t)
+		must.Get(open[id].Write([]byte("42 passed\n")))(t)
+	}
+	if out, code := spool(t, "output", "follow", "s", "make", "--nats", url); code != service.ExitFailure || !strings.Contains(out, "make-1\n  make-2") {
+		t.Errorf("output follow = %d %q, want 1 and both that begin so", code, out)
+	}
+	var out, said bytes.Buffer
+	told := writer(func(b []byte) (int, error) { // the output ends once it is found
+		if strings.Contains(string(b), "test is the output test-1") {
+			must.Do(t, open["test-1"].Close(client.OutputEnd{}))
+		}
+		return said.Write(b)
+	})
+	code := run([]string{"output", "follow", "s", "test", "--nats", url}, strings.NewReader(""), &out, told)
+	if code != 0 || out.String() != "42 passed\n" {
+		t.Errorf("output follow = %d %q %q, want 0 and the output", code, &out, &said)
+	}
+	for _, id := range []string{"make-1", "make-2"} {
+		must.Do(t, open[id].Close(client.OutputEnd{}))
+	}
+}
+
+// TestAskInterrupted: who stops waiting for an answer is told that the question stays, and how to wait on.
+func TestAskInterrupted(t *testing.T) {
+	url, cl := whole(t)
+	ctx, stop := context.WithCancel(t.Context())
+	var out bytes.Buffer
+	a := &app{ctx: ctx, nats: &service.NATS{Server: url}, log: slog.New(slog.DiscardHandler), out: &out, err: &out}
+	defer a.close()
+	go func() {
+		defer stop()
+		for t.Context().Err() == nil {
+			if all, err := cl.Prompts(t.Context(), "s"); err != nil || len(all) == 1 {
+				return
+			}
+			time.Sleep(10 * time.Millisecond)
+		}
+	}()
+	err := (&promptsAskCmd{Thread: "s", Text: "Ship it?", Kind: "approval", ID: "ship"}).Run(a)
+	if err == nil || strings.Contains(err.Error(), "canceled") || !strings.Contains(err.Error(), "spool prompts ls s") ||
+		!strings.Contains(err.Error(), "--id ship") {
+		t.Errorf("prompts ask = %v, want that the question waits, and how to wait on", err)
+	}
+	if said, code := spool(t, "prompts", "answer", "s", "ship", "--approve", "--nats", url); code != 0 {
+		t.Errorf("prompts answer = %d %q", code, said)
+	}
+	if said, code := spool(t, "prompts", "ask", "s", "Ship it?", "--kind", "approval", "--id", "ship", "--nats", url); code != 0 || !strings.Contains(said, "approved") {
+		t.Errorf("prompts ask --id = %d %q, want the answer", code, said)
 	}
 }

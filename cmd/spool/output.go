@@ -5,6 +5,8 @@ import (
 	"fmt"
 	"time"
 
+	"spool/internal/service"
+	"spool/internal/shortid"
 	"spool/internal/text"
 	"spool/internal/view"
 	"spool/pkg/client"
@@ -30,6 +32,7 @@ func (c *outputLsCmd) Run(a *app) error {
 			}{o.Session, o.Name, view.OfOutput(o, o.Tail), events.Stamp(o.Last.UnixMilli())}
 		},
 		none:   "no output is open",
+		ids:    func(cl *client.Client) ([]string, error) { return a.outputIDs(cl, c.Session, "") },
 		header: "THREAD\tOUTPUT\tTOOL\tBYTES\tBEGUN\tLAST",
 		row: func(o client.OpenOutput) string {
 			return fmt.Sprintf("%s\t%s\t%s\t%d\t%s\t%s", o.Thread, text.Printable(o.ID), text.Printable(o.Tool), o.Bytes,
@@ -40,22 +43,25 @@ func (c *outputLsCmd) Run(a *app) error {
 
 type outputFollowCmd struct {
 	Thread string `arg:"" name:"session[/thread]" help:"The thread; main unless named."`
-	Output string `arg:"" help:"Id of the output."`
-	NoWait bool   `name:"no-wait" help:"Fail where there is no such output, instead of waiting for it to begin."`
+	Output string `arg:"" help:"Id of the output, or the beginning of one that is open."`
+	Wait   bool   `help:"Where there is no such output, wait for it to begin."`
 }
 
 func (c *outputFollowCmd) Run(a *app) error {
+	if err := events.CheckToken("output", c.Output); err != nil {
+		return service.UsageError{Err: err}
+	}
 	return a.readThread(c.Thread, func(cl *client.Client, t events.Thread) error {
-		if err := c.mayCome(a, cl, t); err != nil {
+		if err := c.find(a, cl, t); err != nil {
 			return err
 		}
 		return c.follow(a, cl, t)
 	})
 }
 
-// mayCome reports why there is no such output: it is not there, and is not waited for or can begin no more.
-func (c *outputFollowCmd) mayCome(a *app, cl *client.Client, t events.Thread) error {
-	if c.NoWait { // what was published before is to be there
+// find finds the output, or the only one that is open and begins so; it reports why there is none. One that is waited for has its whole id.
+func (c *outputFollowCmd) find(a *app, cl *client.Client, t events.Thread) error {
+	if !c.Wait { // what was published before is to be there
 		if err := cl.Settled(a.ctx, t); err != nil {
 			return err
 		}
@@ -65,13 +71,37 @@ func (c *outputFollowCmd) mayCome(a *app, cl *client.Client, t events.Thread) er
 		return nil
 	case errors.Is(err, client.ErrEnded), errors.Is(err, client.ErrLatched):
 		return fmt.Errorf("%s has no output %s, and none can begin: %w", t, c.Output, err)
-	case !c.NoWait || errors.Is(err, events.ErrToken):
+	case c.Wait:
 		return err
 	}
 	if _, err := cl.AwaitThread(a.ctx, t); err != nil {
 		return err
 	}
-	return fmt.Errorf("%s has no output %s: spool output ls %s lists those that are open", t, c.Output, t.Session)
+	ids, err := a.outputIDs(cl, t.Session, t.Name)
+	if err != nil {
+		return err
+	}
+	switch id, err := shortid.Find("open outputs", ids, c.Output); {
+	case errors.Is(err, shortid.ErrNone):
+		return fmt.Errorf("%s has no output %s: spool output ls %s lists those that are open; --wait waits for one to begin", t, c.Output, t.Session)
+	case err != nil:
+		return fmt.Errorf("%s has no output %s\n%w", t, c.Output, err)
+	case id != c.Output:
+		fmt.Fprintf(a.err, "spool: %s is the output %s\n", c.Output, id)
+		c.Output = id
+	}
+	return nil
+}
+
+// outputIDs are those of open outputs, of every thread unless one is named.
+func (a *app) outputIDs(cl *client.Client, session, thread string) (ids []string, err error) {
+	all, err := cl.Outputs(a.ctx, session)
+	for _, o := range all {
+		if thread == "" || o.Name == thread {
+			ids = append(ids, o.ID)
+		}
+	}
+	return ids, err
 }
 
 func (c *outputFollowCmd) follow(a *app, cl *client.Client, t events.Thread) error {

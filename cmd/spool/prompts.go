@@ -1,12 +1,15 @@
 package main
 
 import (
+	"cmp"
 	"encoding/json"
 	"errors"
 	"fmt"
 	"os/user"
 	"strings"
 	"time"
+
+	"github.com/oklog/ulid/v2"
 
 	"spool/internal/service"
 	"spool/internal/shortid"
@@ -170,7 +173,12 @@ func (c *promptsAskCmd) Run(a *app) error {
 	if err != nil {
 		return err
 	}
+	p.ID = cmp.Or(p.ID, ulid.Make().String())
 	r, err := cl.Ask(a.ctx, t, p)
+	if err != nil && a.ctx.Err() != nil {
+		return fmt.Errorf("interrupted; where the question was stored it still waits: spool prompts ls %s lists it, and asking again with --id %s "+
+			"waits on", t.Session, shellQuote(p.ID))
+	}
 	if err != nil {
 		return err
 	}

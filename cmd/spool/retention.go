@@ -22,12 +22,11 @@ func (c *retentionCmd) Help() string {
 		"those that they see for the first time. A session in which somebody works, or that waits for a person, is never removed."
 }
 
+var errNoPolicies = errors.New(`no policies: the configuration file has no table [[retention]]; see docs/operations.md, "Deletion and retention"`)
+
 // retention connects.
 func (a *app) retention() (r service.Retention, err error) {
 	policies, err := service.OpenPolicies(a.config)
-	if err == nil && len(policies) == 0 {
-		err = service.UsageError{Err: errors.New("no policies: the configuration file has no table [[retention]]; see docs/operations.md, \"Deletion and retention\"")}
-	}
 	if err != nil {
 		return r, err
 	}
@@ -64,6 +63,9 @@ type retentionApplyCmd struct {
 
 func (c *retentionApplyCmd) Run(a *app) error {
 	r, err := a.retention()
+	if err == nil && len(r.Policies) == 0 {
+		err = service.UsageError{Err: errNoPolicies}
+	}
 	if err != nil {
 		return err
 	}
@@ -85,8 +87,14 @@ func (c *retentionApplyCmd) Run(a *app) error {
 }
 
 func writeRetention(a *app, rep service.RetentionReport, asJSON bool) error {
-	if asJSON {
+	switch {
+	case asJSON:
 		return json.NewEncoder(a.out).Encode(rep)
+	case rep.At == "": // there is none: why is said already
+		return nil
+	case len(rep.Policies) == 0:
+		_, err := fmt.Fprintln(a.err, errNoPolicies)
+		return err
 	}
 	t := a.table()
 	fmt.Fprintln(t, "SESSION\tMODIFIED\tSIZE\tPOLICY\tWHY")

@@ -74,6 +74,10 @@ func (c *sessionLsCmd) Run(a *app) error {
 	if c.JSON {
 		return jsonLines(a.out, rows, func(r sessions.Row) view.Session { return forms[r.ID] })
 	}
+	if len(rows) == 0 {
+		fmt.Fprintln(a.err, "no sessions found")
+		return nil
+	}
 	t := a.table()
 	t.Short = a.short(cl, nil)
 	fmt.Fprintln(t, "SESSION\tHARNESS\tSTATUS\tMESSAGES\tSIZE\tMODIFIED\tNAME")
