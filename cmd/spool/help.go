@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"io"
 	"slices"
+	"strings"
 
 	"github.com/alecthomas/kong"
 )
@@ -20,6 +21,32 @@ func asHelp(args []string) []string {
 		return append(slices.Clone(args[1:]), "--help")
 	}
 	return args
+}
+
+// elsewhere is the error of a command line whose first word is no command, but is one below others: it names those.
+func elsewhere(model *kong.Application, args []string, err error) error {
+	if slices.ContainsFunc(model.Children, func(n *kong.Node) bool { return n.Name == args[0] }) {
+		return err
+	}
+	var there []string
+	for _, leaf := range model.Leaves(true) {
+		if leaf.Name == args[0] {
+			there = append(there, "spool "+commandOf(leaf))
+		}
+	}
+	if there == nil {
+		return err
+	}
+	return fmt.Errorf("%s is no command by itself; there is %s", args[0], strings.Join(there, ", "))
+}
+
+// commandOf is the words of a command.
+func commandOf(leaf *kong.Node) string {
+	var words []string
+	for at := leaf; at.Type != kong.ApplicationNode; at = at.Parent {
+		words = append([]string{at.Name}, words...)
+	}
+	return strings.Join(words, " ")
 }
 
 // help writes the help of a command: what it does and its own flags. Those that every command takes are in the help of the

@@ -104,7 +104,7 @@ func run(args []string, in io.Reader, out, errw io.Writer) int {
 	args = asHelp(args)
 	kctx, err := parser.Parse(args)
 	if err != nil {
-		usage := service.UsageError{Err: err}
+		usage := service.UsageError{Err: elsewhere(parser.Model, args, err)}
 		errors.As(err, &usage) // of the configuration file, without the flag that kong was at
 		return service.Exit("spool", usage, errw)
 	}

@@ -15,6 +15,7 @@ import (
 	"spool/pkg/client"
 	"spool/pkg/events"
 	"spool/pkg/sessions"
+	"spool/pkg/threads"
 )
 
 // What the arguments of commands mean that name a session or a thread which is to be there. Commands that begin one, or
@@ -181,6 +182,38 @@ func (a *app) noteAwaited(cl *client.Client, session, thread string) {
 		}
 	}
 	fmt.Fprintf(a.err, "spool: the session %s has nothing yet: waiting for it%s\n", session, others)
+}
+
+// leastOfEntry is how many characters of an entry's id a command wants.
+const leastOfEntry = 4
+
+// entry runs something on the entry of a thread that a name means: on the one that has it as its id, else on the only one
+// that begins so and whose id a program made up. Where there is no such entry, do fails before it has changed anything.
+func (a *app) entry(cl *client.Client, t events.Thread, name string, do func(id string) error) error {
+	err := do(name)
+	if name == "" || !errors.Is(err, sessions.ErrNotFound) && !errors.Is(err, threads.ErrNoPoint) {
+		return err
+	}
+	tree, e := cl.Tree(a.ctx, t)
+	if e != nil {
+		return err
+	}
+	var ids []string
+	for _, e := range tree.Entries() {
+		if shortid.Made(e.ID) {
+			ids = append(ids, e.ID)
+		}
+	}
+	id, e := shortid.Find("entries", ids, name)
+	switch {
+	case len(name) < leastOfEntry, errors.Is(e, shortid.ErrNone):
+		return fmt.Errorf("%w\nspool session tree %s lists the entries; %d characters of an id are enough where no other one "+
+			"begins so", err, t, leastOfEntry)
+	case e != nil:
+		return fmt.Errorf("%w\n%w", err, e)
+	}
+	fmt.Fprintf(a.err, "spool: %s is the entry %s\n", name, id)
+	return do(id)
 }
 
 // mostNamed is how many threads an error names.

@@ -146,15 +146,6 @@ func TestWrongNames(t *testing.T) {
 	}
 }
 
-// commandOf is the words of a command.
-func commandOf(leaf *kong.Node) string {
-	var words []string
-	for at := leaf; at.Type != kong.ApplicationNode; at = at.Parent {
-		words = append([]string{at.Name}, words...)
-	}
-	return strings.Join(words, " ")
-}
-
 // TestBeginningOfAnID: what reads takes the beginning of an id, and gives the same as for the whole of it.
 func TestBeginningOfAnID(t *testing.T) {
 	url, cl := whole(t)
@@ -317,6 +308,13 @@ func TestErrorsSayWhatToDo(t *testing.T) {
 		out, code := spool(t, line...)
 		if code != x.code || !strings.Contains(out, x.says) {
 			t.Errorf("spool %s = %d %q, want %d and %q", strings.Join(x.line, " "), code, out, x.code, x.says)
+		}
+	}
+	for word, says := range map[string]string{
+		"materialize": "there is spool session materialize", "search": "there is spool history search", "hsow": `did you mean "show"`,
+	} {
+		if out, code := spool(t, word, "s"); code != service.ExitUsage || !strings.Contains(out, says) {
+			t.Errorf("spool %s s = %d %q, want 2 and %s", word, code, out, says)
 		}
 	}
 	newest := must.Get(cl.Thread(t.Context(), events.Thread{Session: "s", Name: events.MainThread}))(t)

@@ -28,14 +28,16 @@ type sessionBranchCmd struct {
 
 func (c *sessionBranchCmd) Run(a *app) error {
 	return a.onThread(c.Session, func(cl *client.Client, t events.Thread) error {
-		if c.Summary == "" {
-			if err := cl.Branch(a.ctx, t, c.Entry); err != nil {
-				return err
+		return a.entry(cl, t, c.Entry, func(id string) error {
+			if c.Summary != "" {
+				return a.summarize(cl, t, id, c.Summary)
 			}
-			_, err := fmt.Fprintf(a.out, "leaf of %s is %s\n", t, c.Entry)
+			err := cl.Branch(a.ctx, t, id)
+			if err == nil {
+				_, err = fmt.Fprintf(a.out, "leaf of %s is %s\n", t, id)
+			}
 			return err
-		}
-		return a.summarize(cl, t, c.Entry, c.Summary)
+		})
 	})
 }
 
@@ -74,12 +76,13 @@ type sessionLabelCmd struct {
 
 func (c *sessionLabelCmd) Run(a *app) error {
 	return a.onThread(c.Session, func(cl *client.Client, t events.Thread) error {
-		id, err := cl.Label(a.ctx, t, c.Entry, c.Text)
-		if err != nil {
+		return a.entry(cl, t, c.Entry, func(target string) error {
+			id, err := cl.Label(a.ctx, t, target, c.Text)
+			if err == nil {
+				_, err = fmt.Fprintln(a.out, id)
+			}
 			return err
-		}
-		_, err = fmt.Fprintln(a.out, id)
-		return err
+		})
 	})
 }
 
@@ -170,11 +173,14 @@ func (c *sessionForkCmd) Run(a *app) error {
 		return service.UsageError{Err: errors.New("--leaf goes with --path")}
 	}
 	return a.onThread(c.Session, func(cl *client.Client, t events.Thread) error {
-		if err := cl.ForkSession(a.ctx, t.Session, c.New, client.SessionFork{Path: c.Path, Leaf: c.Leaf}); err != nil {
+		err := a.entry(cl, t, c.Leaf, func(leaf string) error {
+			return cl.ForkSession(a.ctx, t.Session, c.New, client.SessionFork{Path: c.Path, Leaf: leaf})
+		})
+		if err != nil {
 			return err
 		}
 		leaveHere(c.New)
-		_, err := fmt.Fprintln(a.out, c.New)
+		_, err = fmt.Fprintln(a.out, c.New)
 		return err
 	})
 }
@@ -188,9 +194,13 @@ type sessionContextCmd struct {
 func (c *sessionContextCmd) Run(a *app) error {
 	return a.readThread(c.Session, func(cl *client.Client, t events.Thread) error {
 		missing := 0
-		ctx, err := cl.Context(a.ctx, t, sessions.At(c.Leaf), func(m rehydrate.Missing) {
-			missing++
-			fmt.Fprintln(a.err, m)
+		var ctx sessions.Context
+		err := a.entry(cl, t, c.Leaf, func(leaf string) (err error) {
+			ctx, err = cl.Context(a.ctx, t, sessions.At(leaf), func(m rehydrate.Missing) {
+				missing++
+				fmt.Fprintln(a.err, m)
+			})
+			return err
 		})
 		if errors.Is(err, client.ErrNoContext) {
 			return fmt.Errorf("%w: spool thread log --model-context %s shows what a model is sent", err, t)

@@ -108,3 +108,33 @@ func TestShortIDs(t *testing.T) {
 		}
 	}
 }
+
+// TestBeginningOfAnEntry: every command that takes an entry's id takes the beginning of it, if no other one begins so.
+func TestBeginningOfAnEntry(t *testing.T) {
+	url, _ := whole(t)
+	if out, code := spool(t, "import", "../../examples/omp", "--nats", url); code != 0 {
+		t.Fatalf("import = %d %q", code, out)
+	}
+	const s = "019aa0d2-1780-7f03-b6c1-2e94d0a7f358"
+	for _, line := range [][]string{
+		{"session", "label", s, "%", "asked"}, {"session", "context", s, "--leaf", "%"},
+		{"session", "fork", s, "to-it", "--path", "--leaf", "%"},
+		{"thread", "fork", s, "beside", "--entry", "%"}, {"thread", "compact", s + "/beside", "planned", "--keep", "%"},
+		{"session", "branch", s, "%", "--summary", "left"}, {"session", "branch", s, "%"},
+	} {
+		for name, want := range map[string]string{"e07": "session tree", "zzzz": "session tree", "e07c": "e07c is the entry e07c9aed"} {
+			named := slices.Clone(line)
+			named[slices.Index(named, "%")] = name
+			code := service.ExitFailure
+			if name == "e07c" {
+				code = service.ExitOK
+			}
+			if out, got := spool(t, append(named, "--nats", url)...); got != code || !strings.Contains(out, want) {
+				t.Errorf("%v = %d %q, want %d and %s", named, got, out, code, want)
+			}
+		}
+	}
+	if out, code := spool(t, "session", "tree", s, "--nats", url); code != 0 || !strings.Contains(out, "[asked]") {
+		t.Errorf("session tree = %d %q, want the label", code, out)
+	}
+}

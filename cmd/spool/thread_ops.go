@@ -52,7 +52,10 @@ func (c *threadForkCmd) Run(a *app) error {
 		if err := c.find(a, cl, from, &point); err != nil {
 			return err
 		}
-		return cl.Fork(a.ctx, to, point)
+		return a.entry(cl, from, point.Entry, func(id string) error {
+			point.Entry = id
+			return cl.Fork(a.ctx, to, point)
+		})
 	})
 	if err != nil {
 		return err
@@ -202,7 +205,9 @@ func (c *threadCompactCmd) Run(a *app) error {
 		c.Summary = strings.TrimSuffix(string(b), "\n")
 	}
 	return a.operate(c.Thread, func(cl *client.Client, t events.Thread) (string, error) {
-		return fmt.Sprintf("%s is compacted; all of it is still there", t), cl.Compact(a.ctx, t, c.Summary, c.Keep)
+		return fmt.Sprintf("%s is compacted; all of it is still there", t), a.entry(cl, t, c.Keep, func(id string) error {
+			return cl.Compact(a.ctx, t, c.Summary, id)
+		})
 	})
 }
 

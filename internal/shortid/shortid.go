@@ -122,8 +122,8 @@ func common(a, b string) int {
 	return n
 }
 
-// made is a UUID, a ULID, or the id of an artifact.
-var made = regexp.MustCompile(`(?i)^([0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}|[0-9a-hjkmnp-tv-z]{26}|` +
+// made is a UUID, a ULID, the id of an artifact, or the eight digits of an entry of oh-my-pi.
+var made = regexp.MustCompile(`(?i)^([0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}|[0-9a-hjkmnp-tv-z]{26}|[0-9a-f]{8}|` +
 	`art_[0-9]{8}_[0-9]{6}_[0-9a-hjkmnp-tv-z]{16})$`)
 
 // Made reports an id that a program made up. What a person named build-4 is perhaps not there, and build-42 is: the
