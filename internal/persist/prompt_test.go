@@ -267,7 +267,7 @@ func TestPromptOfOthers(t *testing.T) {
 		t.Errorf("settled by its agent = %+v, %v", p, err)
 	}
 	must.Do(t, pub.Control(ctx, thread(6), 0, events.Control{Op: events.OpAnswer, Answer: &events.Answer{Prompt: "none", Answer: json.RawMessage("1")}}))
-	must.Do(t, r.Client.Await(ctx, thread(6), pub.Producer(), 0, 5))
+	must.Is(t, r.Client.Await(ctx, thread(6), pub.Producer(), 0, 5), client.ErrRefused, "Await of an answer to no prompt")
 	must.Do(t, r.End(ctx, thread(6), events.End{}))
 	_ = run.stop() // what is committed is published first
 	if n := run.Stats().Dead; n != 1 {
