@@ -88,7 +88,7 @@ func Fix(ctx context.Context, s Store, w Writer, packs Packs, cfg Config) (*Repo
 		switch h := gaps[i].h; {
 		case done.To == "" && cfg.Cut && c.lostTip(h) && !c.lost(h):
 			err = f.giveUpRest(ctx, h)
-		case done.To == "" && (cfg.Cut || c.lost(h) || len(h.Recent) > 0 && c.good(h.Recent[0].Ref)):
+		case done.To == "" && (cfg.Cut || c.lost(h) || c.spare(h)):
 			err = f.repair(ctx, h, f.fix)
 		default:
 			c.report.Repairs = append(c.report.Repairs, done)
@@ -265,10 +265,23 @@ func (c *checker) good(ref casstore.Ref) bool {
 	return c.states[ref] != nil && c.states[ref].wrong == nil
 }
 
+// spare reports whether the state at a thread's head is not good where it was, and another thread has an equal one that is.
+func (c *checker) spare(h *head) bool {
+	if len(h.Recent) == 0 || c.lostTip(h) {
+		return false
+	}
+	s := c.stateAt(h.Recent[0])
+	return (s == nil || s.wrong != nil) && c.good(h.Recent[0].Ref)
+}
+
 // ancestor finds the newest state that is good of those at a thread's head, which another thread may have as well, and before it. The
 // head names eleven; when all are gone with one pack, it is the newest state of the same start that no other thread stands on the way to.
 func (c *checker) ancestor(h *head) (at casstore.Located, why string) {
-	for _, l := range h.Recent {
+	first := 1
+	if c.spare(h) {
+		first = 0
+	}
+	for _, l := range h.Recent[first:] {
 		if c.good(l.Ref) {
 			return casstore.Located{Ref: l.Ref, Pack: c.packs[c.states[l.Ref].pack].id}, ""
 		}
