@@ -42,3 +42,23 @@ func (b *bar) end() {
 		_ = b.bar.Finish()
 	}
 }
+
+// bars are the bars of work that has several steps, one after the other.
+type bars struct {
+	w  io.Writer
+	at *bar
+}
+
+func newBars(w io.Writer) *bars { return &bars{w: w, at: &bar{}} }
+
+// set shows that so much of a step is done. Another step than the last one ends that.
+func (b *bars) set(step string, done, all int64) {
+	if b.at.what != step {
+		b.at.end()
+		b.at = newBar(b.w, step, false)
+		b.at.what = step
+	}
+	b.at.set(min(done, all), all, "")
+}
+
+func (b *bars) end() { b.at.end() }

@@ -235,6 +235,7 @@ var withJSON = []string{
 	"tail --all -T", "show talk", "top --once", "dead ls", "du", "doctor", "version", "offline ls %", "offline send %",
 	"fsck", "fsck --events", "scrub --once", "backup %", "backup ls %", "auth ls %",
 	"gc run", "gc run --plan %plan.json", "gc apply %plan.json", "gc explain node:sha256:" + "0000000000000000000000000000000000000000000000000000000000000000",
+	"prove --new-key %key", "prove talk -o %talk.proof --key %key", "verify %talk.proof --key %key.pub",
 	"tasks cleanup %", "retention report", "artifact cleanup talk", "demo",
 	"session rm talk --force", "retention apply --yes",
 }

@@ -42,6 +42,8 @@ type cli struct {
 	Top     topCmd     `cmd:"" group:"Read:" help:"Watch the fleet: who needs you, who works, how fast."`
 	History historyCmd `cmd:"" group:"Read:" help:"Prompts: what was asked for, across sessions."`
 	Export  exportCmd  `cmd:"" group:"Read:" help:"Write the raw entries of a thread, byte for byte as they were."`
+	Prove   proveCmd   `cmd:"" group:"Read:" help:"Write a signed file with which others check a session without this server."`
+	Verify  verifyCmd  `cmd:"" group:"Read:" help:"Check a file of spool prove, with the public key of who signed it."`
 	Read    readCmd    `cmd:"" group:"Read:" help:"Read what an address leads to: an artifact, an agent's output, a blob, a thread's log."`
 	Output  outputCmd  `cmd:"" group:"Read:" help:"Streaming outputs of tools."`
 	Cat     catCmd     `cmd:"" group:"Read:" help:"Write a blob or a node."`

@@ -3,6 +3,7 @@ package main
 import (
 	"bytes"
 	"context"
+	"io"
 	"log/slog"
 	"net"
 	"os"
@@ -80,6 +81,11 @@ func calls(t *testing.T, leaf *kong.Node, path string, name string) (lines [][]s
 		line := append(strings.Fields(path), alsoSaid[path]...)
 		if path == "session export" {
 			line = append(line, "--dir", t.TempDir())
+		}
+		if path == "prove" {
+			key := filepath.Join(t.TempDir(), "key")
+			must.Do(t, (&proveCmd{NewKey: key, Name: "k"}).newKey(&app{out: io.Discard, err: io.Discard}))
+			line = append(line, "--key", key, "-o", key+".proof")
 		}
 		for _, arg := range leaf.Positional {
 			switch {

@@ -46,7 +46,7 @@ var shared = []string{"internal/record", "internal/retry", "internal/project", "
 
 var layer1 = slices.Concat(shared, []string{
 	"internal/apply", "internal/persist", "internal/ingest", "internal/gc", "internal/fsck", "internal/transcript", "internal/retention", "internal/scrub", "internal/tenants",
-	"internal/quota",
+	"internal/quota", "internal/proof",
 })
 
 func without(list []string, name string) []string {
@@ -78,6 +78,7 @@ var rules = []rule{
 	{decide, []string{"internal/retention"}, nil, nil},
 	{decide, []string{"internal/share"}, nil, []string{xsync}},
 	{decide, []string{"internal/quota"}, []string{"internal/text"}, nil},
+	{decide, []string{"internal/proof"}, layer0, []string{"golang.org/x/mod/sumdb/note"}},
 	{decide, []string{"internal/scrub"}, slices.Concat(layer0, shared), []string{xsync}},
 	{decide, []string{"internal/tenants"}, []string{"pkg/events"}, nil},
 	{decide, []string{"internal/transcript"}, slices.Concat(layer0, shared), []string{xsync, ulid, zstd}},

@@ -18,6 +18,10 @@ import (
 type Reader struct {
 	Packs casstore.PackGetter
 	Nodes casstore.NodeLocator // nil: locators alone are followed
+
+	// Read is told of each node that was read and checked, as often as it is read. Its error becomes that of the read.
+	// nil: nobody is told.
+	Read func(casstore.Ref, casstore.Node) error
 }
 
 // opened is a pack that was read, and the id by which it was asked for. The zero opened is none.
@@ -70,6 +74,9 @@ func (r Reader) node(ctx context.Context, at casstore.Located, before opened) (c
 		return casstore.Node{}, opened{}, err
 	}
 	n, err := pack.Node(at.Ref)
+	if err == nil && r.Read != nil {
+		err = r.Read(at.Ref, n)
+	}
 	if err != nil {
 		return casstore.Node{}, opened{}, fmt.Errorf("%s: %w", at, err)
 	}
