@@ -9,6 +9,7 @@ import (
 	"go/parser"
 	"go/token"
 	"io"
+	"os"
 	"os/exec"
 	"path"
 	"path/filepath"
@@ -127,6 +128,29 @@ func TestImports(t *testing.T) {
 			for _, dep := range p.Deps {
 				if matches(dep, []string{"github.com/nats-io/...", module + "/internal/natsio"}) {
 					t.Errorf("%s depends on %s: layers 0 and 1 know no NATS", p.name(), dep)
+				}
+			}
+		}
+	}
+}
+
+// TestAdapters holds the modules of adapters/ to their rule: they build on what anybody can import, and have a README.
+func TestAdapters(t *testing.T) {
+	mods := must.Get(filepath.Glob("../../adapters/*/go.mod"))(t)
+	if len(mods) == 0 {
+		t.Fatal("no adapter was found")
+	}
+	for _, mod := range mods {
+		dir := filepath.Dir(mod)
+		must.Get(os.Stat(filepath.Join(dir, "README.md")))(t)
+		name := "adapters/" + filepath.Base(dir)
+		r, _ := ruleOf(name)
+		for _, file := range must.Get(filepath.Glob(filepath.Join(dir, "*.go")))(t) {
+			f := must.Get(parser.ParseFile(token.NewFileSet(), file, nil, parser.ImportsOnly))(t)
+			for _, i := range f.Imports {
+				imp := must.Get(strconv.Unquote(i.Path.Value))(t)
+				if wrong := check(r, name, imp); wrong != "" && !strings.HasSuffix(file, "_test.go") {
+					t.Errorf("%s imports %s, which %s", file, imp, wrong)
 				}
 			}
 		}

@@ -30,7 +30,7 @@ func anchors(text string) map[string]bool {
 func TestLinks(t *testing.T) {
 	root := filepath.Join("..", "..")
 	var pages []string
-	for _, pattern := range []string{"*.md", "docs/*.md", "docs/adr/*.md", "deploy/*/*.md", "examples/*/*.md"} {
+	for _, pattern := range []string{"*.md", "docs/*.md", "docs/adr/*.md", "deploy/*/*.md", "examples/*/*.md", "adapters/*/*.md"} {
 		pages = append(pages, must.Get(filepath.Glob(filepath.Join(root, pattern)))(t)...)
 	}
 	if len(pages) < 20 {

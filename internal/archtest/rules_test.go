@@ -137,6 +137,8 @@ var rules = []rule{
 			"pkg/client", "examples/...",
 		}), []string{any_}},
 
+	{wire, []string{"adapters/..."}, []string{"pkg/client", "pkg/events", "pkg/threads"}, []string{any_}}, // modules of their own
+
 	{test, []string{
 		"internal/memjs", "internal/sim/...", "internal/must", "internal/natstest", "internal/faulttest", "internal/archtest", "internal/bench", "internal/sbom",
 		"e2e/...", "tools/...", "pkg/casstore/storetest",
