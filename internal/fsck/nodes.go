@@ -65,6 +65,20 @@ func (c *checker) stateAt(l casstore.Located) *state {
 // parent is the one that a state names, or where that is not there, an equal one.
 func (c *checker) parent(s *state) *state { return c.stateIn(s.parent, s.before) }
 
+// good reports whether a state is there in one pack at least, with all that it leads to.
+func (c *checker) good(ref casstore.Ref) bool {
+	return c.states[ref] != nil && c.states[ref].wrong == nil
+}
+
+// spare reports whether the state at a thread's head is not good where it was, and another thread has an equal one that is.
+func (c *checker) spare(h *head) bool {
+	if len(h.Recent) == 0 || c.lostTip(h) {
+		return false
+	}
+	s := c.stateAt(h.Recent[0])
+	return (s == nil || s.wrong != nil) && c.good(h.Recent[0].Ref)
+}
+
 // ended reports whether a thread whose newest state that is has ended: outputs that were open then are closed behind it.
 func (c *checker) ended(at casstore.Ref) bool {
 	for s := c.states[at]; s != nil; s = c.states[s.parent] {

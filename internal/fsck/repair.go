@@ -260,20 +260,6 @@ func (f *fixer) fix(ctx context.Context, h *head) (Repair, error) {
 	return done, nil
 }
 
-// good reports whether a state is there in one pack at least, with all that it leads to.
-func (c *checker) good(ref casstore.Ref) bool {
-	return c.states[ref] != nil && c.states[ref].wrong == nil
-}
-
-// spare reports whether the state at a thread's head is not good where it was, and another thread has an equal one that is.
-func (c *checker) spare(h *head) bool {
-	if len(h.Recent) == 0 || c.lostTip(h) {
-		return false
-	}
-	s := c.stateAt(h.Recent[0])
-	return (s == nil || s.wrong != nil) && c.good(h.Recent[0].Ref)
-}
-
 // ancestor finds the newest state that is good of those at a thread's head, which another thread may have as well, and before it. The
 // head names eleven; when all are gone with one pack, it is the newest state of the same start that no other thread stands on the way to.
 func (c *checker) ancestor(h *head) (at casstore.Located, why string) {
