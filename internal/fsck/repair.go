@@ -214,12 +214,10 @@ func (f *fixer) fix(ctx context.Context, h *head) (Repair, error) {
 	if err != nil {
 		return done, err
 	}
-	there, err := f.c.there(ctx, h.Start)
-	if i, equal := f.c.starts[h.Start.Ref]; !there && equal {
-		now.Start.Pack = f.c.packs[i].id
-	}
-	if err != nil {
+	if there, err := f.c.there(ctx, h.Start); err != nil {
 		return done, err
+	} else if i, equal := f.c.starts[h.Start.Ref]; !there && equal {
+		now.Start.Pack = f.c.packs[i].id
 	}
 	done.Lost = h.Entries - now.Entries
 	evs, why, err := f.lostEvents(ctx, h, step, done.Lost)
