@@ -3,6 +3,7 @@ package persist
 import (
 	"bytes"
 	"context"
+	"math"
 	"sync"
 )
 
@@ -18,8 +19,9 @@ import (
 type parking struct {
 	room *space // bytes of it
 
-	mu sync.Mutex
-	of map[string]*parked // by session
+	mu    sync.Mutex
+	of    map[string]*parked // by session
+	first string             // the session that has what is parked for longest; "": look for it
 }
 
 // parked is what is parked of a session: at least the message that is being brought.
@@ -80,6 +82,9 @@ func (p *Persister) park(ctx context.Context, m Message, d *delivery, from origi
 		go p.unpark(ctx, session)
 	}
 	of.waits = append(of.waits, w)
+	if first := k.of[k.first]; first != nil && w.came < first.waits[0].came {
+		k.first = session
+	}
 	return true, nil
 }
 
@@ -98,6 +103,9 @@ func (p *Persister) unpark(ctx context.Context, session string) {
 		of.waits[0] = waiting{}
 		of.waits = of.waits[1:]
 		ended := len(of.waits) == 0
+		if k.first == session {
+			k.first = ""
+		}
 		if ended {
 			delete(k.of, session)
 			close(of.ended)
@@ -129,14 +137,19 @@ func (k *parking) before(session string, came uint64) bool {
 	return false
 }
 
-// oldest reports whether a session has what is parked for longest.
-func (k *parking) oldest(session string) bool {
+// oldest is the session that has what is parked for longest; ok is false where nothing is parked.
+func (k *parking) oldest() (session string, ok bool) {
 	k.mu.Lock()
-	of := k.of[session]
-	var came uint64
-	if of != nil {
-		came = of.waits[0].came
+	defer k.mu.Unlock()
+	if k.of[k.first] != nil && k.first != "" {
+		return k.first, true
 	}
-	k.mu.Unlock()
-	return of != nil && !k.before("", came)
+	least := uint64(math.MaxUint64)
+	for s, of := range k.of {
+		if came := of.waits[0].came; came < least {
+			session, least, ok = s, came, true
+		}
+	}
+	k.first = session
+	return session, ok
 }

@@ -2,6 +2,8 @@ package persist
 
 import (
 	"context"
+	"runtime"
+	"strconv"
 	"testing"
 )
 
@@ -30,6 +32,65 @@ func TestParkedForLongestGetsRoom(t *testing.T) {
 	}
 	if !k.before("old", 2) || k.before("old", 1) || !k.before("", 2) || k.before("none", 9) {
 		t.Error("before() does not tell what is parked")
+	}
+}
+
+// Where a user has its part, others are given theirs past all that wait of it, and of what it gives back its own get as
+// much as there is, in their order.
+func TestRoomPastAUser(t *testing.T) {
+	s := newSpace(100)
+	got := make(chan string, 4)
+	ask := func(session, user string, size int64) {
+		before := s.waits
+		go func() {
+			if s.acquire(t.Context(), origin{session, user}, size) == nil {
+				got <- session
+			}
+		}()
+		for waits := before; user == "u" && len(waits) == len(before); runtime.Gosched() {
+			s.mu.Lock()
+			waits = s.waits
+			s.mu.Unlock()
+		}
+	}
+	if err := s.acquire(t.Context(), origin{"u0", "u"}, 50); err != nil {
+		t.Fatal(err)
+	}
+	for _, session := range []string{"u1", "u2", "u3"} {
+		ask(session, "u", 20)
+	}
+	ask("other", "v", 20)
+	if session := <-got; session != "other" {
+		t.Errorf("%s got room, want the other user", session)
+	}
+	for _, want := range []string{"u1", "u2"} { // 40 of 80 with both; the third is beyond the part
+		s.free(origin{"u0", "u"}, 25)
+		if session := <-got; session != want {
+			t.Errorf("%s got room, want %s", session, want)
+		}
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if len(s.waits) != 1 || s.waiting[origin{user: "u"}] != 1 || len(s.waiting) != 1 {
+		t.Errorf("%d wait, %v, want the third alone", len(s.waits), s.waiting)
+	}
+}
+
+// BenchmarkRoom is a look at what can be granted while a thousand sessions of a user wait, all of which have something
+// parked: every event costs a few.
+func BenchmarkRoom(b *testing.B) {
+	k, s := newParking(100), newSpace(100)
+	s.parked = k
+	s.take(origin{"u0", "u"}, 60)
+	for i := range 1000 {
+		session := strconv.Itoa(i)
+		k.of[session] = &parked{waits: []waiting{{came: uint64(i + 1)}}}
+		s.hold(origin{session: session}, int64(1-min(i, 1))) // the oldest has something in the queue
+		s.waits = append(s.waits, &claim{origin{session, "u"}, 20, make(chan struct{})})
+		s.waiting[origin{user: "u"}]++
+	}
+	for b.Loop() {
+		s.look()
 	}
 }
 

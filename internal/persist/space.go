@@ -15,10 +15,11 @@ import (
 type space struct {
 	parked *parking // nil: nothing is
 
-	mu    sync.Mutex
-	left  int64
-	held  map[origin]int64 // by session, and by user
-	waits []*claim         // in the order in which they came
+	mu      sync.Mutex
+	left    int64
+	held    map[origin]int64 // by session, and by user
+	waits   []*claim         // in the order in which they came
+	waiting map[origin]int   // how many of them, by who pays
 }
 
 // claim is what an event waits for.
@@ -28,7 +29,9 @@ type claim struct {
 	granted chan struct{}
 }
 
-func newSpace(bytes int64) *space { return &space{left: bytes, held: map[origin]int64{}} }
+func newSpace(bytes int64) *space {
+	return &space{left: bytes, held: map[origin]int64{}, waiting: map[origin]int{}}
+}
 
 // acquire waits for a part of the space. After an error it has none.
 func (s *space) acquire(ctx context.Context, from origin, size int64) error {
@@ -40,6 +43,7 @@ func (s *space) acquire(ctx context.Context, from origin, size int64) error {
 	}
 	c := &claim{from, size, make(chan struct{})}
 	s.waits = append(s.waits, c)
+	s.waiting[from.payer()]++
 	s.grant()
 	s.mu.Unlock()
 	select {
@@ -50,7 +54,7 @@ func (s *space) acquire(ctx context.Context, from origin, size int64) error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if i := slices.Index(s.waits, c); i >= 0 {
-		s.waits = slices.Delete(s.waits, i, i+1)
+		s.leave(i)
 		s.grant()
 		return ctx.Err()
 	}
@@ -115,23 +119,54 @@ func (s *space) look() {
 	s.grant()
 }
 
-// first reports whether a session gets what is not left.
-func (s *space) first(from origin) bool {
-	return s.parked != nil && s.left >= 0 && s.held[origin{session: from.session}] == 0 && s.parked.oldest(from.session)
+// first is the claim of the session that gets what is not left, if there is one.
+func (s *space) first() int {
+	if s.parked == nil || s.left < 0 || len(s.waits) == 0 {
+		return -1
+	}
+	session, ok := s.parked.oldest()
+	if !ok || s.held[origin{session: session}] != 0 {
+		return -1
+	}
+	return slices.IndexFunc(s.waits, func(c *claim) bool { return c.from.session == session })
 }
 
-// grant gives to those that wait what they can have.
+// grant gives to those that wait what they can have. Nobody overtakes who waits of the same payer, so that it looks at
+// as many as pay, and not at all that wait.
 func (s *space) grant() {
 	full, behind := false, map[origin]bool{} // who waits for something before
-	s.waits = slices.DeleteFunc(s.waits, func(c *claim) bool {
+	for i := 0; i < len(s.waits) && !full && len(behind) < len(s.waiting); {
+		c := s.waits[i]
 		who := c.from.payer()
-		if (full || behind[who] || !s.fits(c.from, c.size)) && !s.first(c.from) {
-			full = full || s.held[who] == 0
+		switch {
+		case behind[who]:
+		case !s.fits(c.from, c.size):
+			full = s.held[who] == 0
 			behind[who] = true
-			return false
+		default:
+			s.give(i)
+			continue
 		}
-		s.take(c.from, c.size)
-		close(c.granted)
-		return true
-	})
+		i++
+	}
+	if i := s.first(); i >= 0 {
+		s.give(i)
+	}
+}
+
+// give grants what one waits for.
+func (s *space) give(i int) {
+	c := s.waits[i]
+	s.leave(i)
+	s.take(c.from, c.size)
+	close(c.granted)
+}
+
+// leave takes one out of those that wait.
+func (s *space) leave(i int) {
+	who := s.waits[i].from.payer()
+	if s.waiting[who]--; s.waiting[who] == 0 {
+		delete(s.waiting, who)
+	}
+	s.waits = slices.Delete(s.waits, i, i+1)
 }
