@@ -26,7 +26,7 @@ type proveCmd struct {
 	Key    string `placeholder:"FILE" help:"File of the signing key, which nobody else may read."`
 	NewKey string `placeholder:"FILE" help:"Make a signing key in FILE, and its public key in FILE.pub, instead."`
 	Name   string `default:"spool" help:"With --new-key: what the key is called in what it signs."`
-	Force  bool   `short:"f" help:"Replace a file that holds something else."`
+	Force  bool   `short:"f" help:"Replace a file: do not mind that it holds something else."`
 	JSON   bool   `help:"What was proved as one line of JSON."`
 }
 
