@@ -28,20 +28,29 @@ func keeping() gc.Config {
 func (r *rig) shared() record.Record {
 	r.t.Helper()
 	victim := th("victim")
+	r.together(victim, th("keep"), func(i int) [][]byte { return append(talk(20, fmt.Sprint(i)), image(fmt.Sprint("shared", i), byte(i))) })
 	stop := r.persister(0)
-	for i := 0; i < 2 || !r.sharePack(victim, th("keep")); i++ {
-		r.publish(said{victim, append(talk(20, string(rune('a'+i))), image("shared"+string(rune('a'+i)), byte(i)))}, said{th("keep"), talk(3, string(rune('a'+i)))})
-		r.await(th("keep"))
-		must.Do(r.t, r.Await(r.t.Context(), victim, "p", 0, r.seq-3)) // of another partition
-	}
 	for i := range 4 { // garbage of its own between packs that stay
-		r.say(victim, append(talk(5, "later"+string(rune('a'+i))), image("own"+string(rune('a'+i)), byte(10+i)))...)
-		r.say(th("keep"), talk(1, "later"+string(rune('a'+i)))...)
+		r.say(victim, append(talk(5, fmt.Sprint("later", i)), image(fmt.Sprint("own", i), byte(10+i)))...)
+		r.say(th("keep"), talk(1, fmt.Sprint("later", i))...)
 	}
 	stop()
 	rs := must.Get(r.conn.Records().Records(r.t.Context(), events.HeadKey(victim)))(r.t)
 	r.remove(victim)
 	return rs[0]
+}
+
+// together writes to two threads until a pack has nodes of both: a persister that finds what both are to have commits it in one.
+func (r *rig) together(a, b events.Thread, bodies func(i int) [][]byte) {
+	r.t.Helper()
+	for i := 0; i < 2 || !r.sharePack(a, b); i++ {
+		last := talk(3, fmt.Sprint("k", i))
+		r.publish(said{a, bodies(i)}, said{b, last})
+		stop := r.persister(0)
+		r.await(b)
+		must.Do(r.t, r.Await(r.t.Context(), a, "p", 0, r.seq-uint64(len(last)))) // of another partition
+		stop()
+	}
 }
 
 // back puts a thread's record back, and sees that all of it is there, that it can go on, and that the next cycle finds nothing missing.
@@ -238,13 +247,8 @@ func TestUndeleteBesideACycle(t *testing.T) {
 // nodes that refer to it, in packs that stayed: whoever wrote its bytes again would take them for stored.
 func TestUndeleteOfABlobWithoutBytes(t *testing.T) {
 	r := newRig(t)
-	stop := r.persister(0)
 	picture := image("picture", 7)
-	for i := 0; i < 2 || !r.sharePack(th("victim"), th("keep")); i++ {
-		r.publish(said{th("victim"), [][]byte{entry(fmt.Sprint("v", i), "hello"), picture}}, said{th("keep"), talk(3, fmt.Sprint("k", i))})
-		r.await(th("keep"))
-	}
-	stop()
+	r.together(th("victim"), th("keep"), func(i int) [][]byte { return [][]byte{entry(fmt.Sprint("v", i), "hello"), picture} })
 	r.remove(th("victim"))
 	cfg := keeping()
 	cfg.Quarantine = 0
@@ -261,7 +265,7 @@ func TestUndeleteOfABlobWithoutBytes(t *testing.T) {
 			t.Errorf("%s is back, without its bytes", key)
 		}
 	}
-	stop = r.persister(0)
+	stop := r.persister(0)
 	r.say(th("keep"), picture) // it is stored anew
 	stop()
 	r.verify(th("keep"))

@@ -134,7 +134,7 @@ func (s *spool) hostile() (pages, api []string) {
 	} {
 		ref := must.Get(s.client.PutBlob(ctx, []byte(body)))(t)
 		q := url.Values{}
-		for _, name := range []string{"tool", "agent", "run", "tool_call", "summary"} {
+		for _, name := range []string{"tool", "agent", "tool_call", "summary"} {
 			q.Set(name, curt)
 		}
 		q.Set("filename", `"><script>window.owned=1<x>.html`)
