@@ -29,10 +29,12 @@ func (b *bar) set(done, all int64, note string) {
 	if b.w == nil {
 		return
 	}
+	all = max(all, 1)
 	if b.bar == nil {
-		b.bar = progressbar.NewOptions64(max(all, 1), progressbar.OptionSetWriter(b.w), progressbar.OptionShowBytes(b.bytes),
+		b.bar = progressbar.NewOptions64(all, progressbar.OptionSetWriter(b.w), progressbar.OptionShowBytes(b.bytes),
 			progressbar.OptionSetDescription(b.what), progressbar.OptionThrottle(100*time.Millisecond), progressbar.OptionClearOnFinish())
 	}
+	b.bar.ChangeMax64(all)
 	b.bar.Describe(b.what + " " + note)
 	_ = b.bar.Set64(done)
 }

@@ -5,11 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"os"
 	"time"
-
-	"github.com/schollz/progressbar/v3"
-	"golang.org/x/term"
 
 	"spool/internal/fsck"
 	"spool/internal/natsadmin"
@@ -73,10 +69,10 @@ func (c *fsckCmd) Run(a *app) error {
 	if c.Events {
 		return c.account(a, conn)
 	}
-	progress, end := byteBar(a.err)
-	cfg := fsck.Config{Progress: progress, Cut: c.Cut, Items: c.Items, Secrets: secrets, Artifacts: large}
+	bar := newBar(a.err, "checking", true)
+	cfg := fsck.Config{Progress: func(done, all int64) { bar.set(done, all, "") }, Cut: c.Cut, Items: c.Items, Secrets: secrets, Artifacts: large}
 	rep, failed := service.Fsck(a.ctx, conn, cfg, c.Repair)
-	end()
+	bar.end()
 	if rep == nil {
 		return fmt.Errorf("fsck: %w", failed)
 	}
@@ -207,25 +203,4 @@ func writeFsck(out io.Writer, rep *fsck.Report) error {
 		fmt.Fprintf(t, "changed\t%d records were written meanwhile and are not judged\n", rep.Changed)
 	}
 	return t.Flush()
-}
-
-// byteBar shows how many bytes are done on a terminal, and nothing elsewhere.
-func byteBar(w io.Writer) (show func(done, total int64), end func()) {
-	f, ok := w.(*os.File)
-	if !ok || !term.IsTerminal(int(f.Fd())) {
-		return nil, func() {}
-	}
-	var b *progressbar.ProgressBar
-	return func(done, total int64) {
-			if b == nil {
-				b = progressbar.NewOptions64(max(total, 1), progressbar.OptionSetWriter(w), progressbar.OptionShowBytes(true),
-					progressbar.OptionSetDescription("checking"), progressbar.OptionThrottle(100*time.Millisecond), progressbar.OptionClearOnFinish())
-			}
-			b.ChangeMax64(max(total, 1))
-			_ = b.Set64(done)
-		}, func() {
-			if b != nil {
-				_ = b.Finish()
-			}
-		}
 }
