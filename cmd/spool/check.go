@@ -76,7 +76,7 @@ var probes = []probe{
 	{"clock", "s", "how far this clock and the server's are apart", 5, 60,
 		"set the clock: nothing is lost by it, but times that are shown are wrong", checkClock},
 	{"quotas", "", "what was refused because of a quota since the processes began", 0, 0,
-		"spool_quota_refused_total says which quota; docs/security.md, how to set it", checkQuotas},
+		"spool_quota_refused_total says which quota; docs/permissions.md, how to set it", checkQuotas},
 }
 
 func checkNamesList() string {

@@ -88,7 +88,7 @@ func (c canary) core() []byte {
 }
 
 // TestCanariesNeverReachTheDisk: secrets of forty formats are sent through every way in, with masks on. What is not a copy of an
-// event on its way (docs/security.md) has none of them: no file of the records, the items, the packs, the blobs and the artifacts,
+// event on its way (docs/secrets.md) has none of them: no file of the records, the items, the packs, the blobs and the artifacts,
 // whether compressed or not.
 func TestCanariesNeverReachTheDisk(t *testing.T) {
 	all := canaries()

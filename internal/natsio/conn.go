@@ -36,7 +36,7 @@ type Config struct {
 	TLSCA    string        // CA bundle file
 	Inbox    string        // prefix of the subjects where answers come; empty: _INBOX. A user that may not see those of others has its own
 	Domain   string        // JetStream domain
-	Scope    events.Scope  // of events that have no other; "": none. An ingest user needs one (docs/security.md)
+	Scope    events.Scope  // of events that have no other; "": none. An ingest user needs one (docs/permissions.md)
 	Timeout  time.Duration // of one request, and of connecting; 0 = 5 s
 	Name     string        // connection name shown by the server; empty: "spool"
 

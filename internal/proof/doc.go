@@ -5,6 +5,6 @@
 //	Verify  signature ──▶ statement ──▶ each pack against its digest ──▶ threads.Verify over the packs
 //
 // Both walk as every other check does (pkg/threads): what is proved is what would be found whole on the server. The
-// signature says who stated it, not when, nor that nothing was left out (docs/security.md). The bytes are in
+// signature says who stated it, not when, nor that nothing was left out (docs/proof.md). The bytes are in
 // docs/format.md.
 package proof

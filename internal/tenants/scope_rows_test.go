@@ -39,7 +39,7 @@ type asked struct {
 var plainText = [2]string{"Content-Type", "text/plain"}
 
 // foreign is every field of an event that can name what is another session's, with one try each; plain is every other
-// field. A field that is in neither fails TestEveryFieldHasARow; docs/security.md has a row for each of foreign.
+// field. A field that is in neither fails TestEveryFieldHasARow; docs/permissions.md has a row for each of foreign.
 var foreign = map[string]names{
 	"Event.Thread.Session": {
 		ask: func(*scoped) (string, []byte) {
@@ -240,12 +240,12 @@ func whole(session string) func(*scoped) any {
 
 // TestEveryFieldHasARow: whoever adds a field to an event says whether it can name what is another session's.
 func TestEveryFieldHasARow(t *testing.T) {
-	doc := must.Get(os.ReadFile("../../docs/security.md"))(t)
+	doc := must.Get(os.ReadFile("../../docs/permissions.md"))(t)
 	rows := map[string]bool{}
 	for field := range foreign {
 		rows[field] = true
 		if !strings.Contains(string(doc), "\n| `"+field+"` |") {
-			t.Errorf("docs/security.md has no row for %s", field)
+			t.Errorf("docs/permissions.md has no row for %s", field)
 		}
 	}
 	for _, list := range plain {
@@ -256,7 +256,7 @@ func TestEveryFieldHasARow(t *testing.T) {
 	for _, root := range []any{events.Event{}, events.Control{}, events.Chunk{}} {
 		for _, field := range fieldsOf(reflect.TypeOf(root).Name(), reflect.TypeOf(root)) {
 			if !rows[field] && !rows[field[:strings.LastIndexByte(field, '.')]] {
-				t.Errorf("%s is new: give it a row in foreign, with a try and a line in docs/security.md, "+
+				t.Errorf("%s is new: give it a row in foreign, with a try and a line in docs/permissions.md, "+
 					"or say in plain what it is", field)
 			}
 			delete(rows, field)

@@ -451,7 +451,7 @@ func TestSourceOfAnEarlierVersion(t *testing.T) {
 }
 
 // A file whose secrets were masked on the way in is what it was: it is not taken for a rewritten one
-// (docs/security.md).
+// (docs/secrets.md).
 func TestMaskedSession(t *testing.T) {
 	const secret = "ghp_abcdefghijklmnopqrstuvwxyz0123456789"
 	line := func(id, text string) string {
