@@ -9,7 +9,7 @@
 //
 // AppendEvent returns when the event is in its session, so that any process reads it then. It stores app: and user: keys
 // before the event that sets them: what an error leaves is set again when the event is appended again. An event with an ID
-// that its session has already is stored once more and read once.
+// that its session has already is stored once more and read once. All that a Service appends to a thread is of one producer.
 package adkgo
 
 import (
@@ -21,9 +21,11 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"hash/crc32"
 	"maps"
 	"slices"
 	"strings"
+	"sync"
 	"time"
 
 	"google.golang.org/adk/v2/session"
@@ -41,12 +43,28 @@ var (
 )
 
 // Service is a session.Service. It is safe for concurrent use.
-type Service struct{ cl *client.Client }
+type Service struct {
+	cl      *client.Client
+	writers [64]writer // a thread has one of them, so that its lines are of one producer
+}
 
 var _ session.Service = (*Service)(nil)
 
+// writer is a producer of the service. One line of it is published at a time: a thread takes a sequence behind a greater one for a repeat.
+type writer struct {
+	mu       sync.Mutex
+	producer string
+	seq      uint64 // that was given out last
+}
+
 // New makes a service of what cl reads and writes.
-func New(cl *client.Client) *Service { return &Service{cl} }
+func New(cl *client.Client) *Service {
+	s := &Service{cl: cl}
+	for i := range s.writers {
+		s.writers[i].producer = cl.Publisher(client.PublisherConfig{}).Producer()
+	}
+	return s
+}
 
 // line is a line of a thread; it has one of these. Others' lines, which have none, count as nothing.
 type line struct {
@@ -79,20 +97,30 @@ func name(parts ...string) events.Thread {
 
 // put appends lines to threads, in this order, and returns when they are there.
 func (s *Service) put(ctx context.Context, user string, lines ...line) error {
-	pub := s.cl.Publisher(client.PublisherConfig{User: user})
-	for i, one := range lines {
+	for _, one := range lines {
 		b, err := json.Marshal(one)
 		if err != nil {
 			return err
 		}
-		if err := pub.Publish(ctx, client.Entry{Thread: one.to, Dialect: "raw", Body: b}); err != nil {
+		w := &s.writers[crc32.ChecksumIEEE([]byte(one.to.Session))%uint32(len(s.writers))]
+		seq, err := w.publish(ctx, s.cl, user, client.Entry{Thread: one.to, Dialect: "raw", Body: b})
+		if err != nil {
 			return err
 		}
-		if err := s.cl.Await(ctx, one.to, pub.Producer(), 0, uint64(i)+1); err != nil {
+		if err := s.cl.Await(ctx, one.to, w.producer, 0, seq); err != nil {
 			return err
 		}
 	}
 	return nil
+}
+
+// publish returns when an entry is durable, with its sequence. One that failed may come to be stored, and keeps its sequence.
+func (w *writer) publish(ctx context.Context, cl *client.Client, user string, e client.Entry) (seq uint64, err error) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.seq++
+	e.Seq = w.seq
+	return e.Seq, cl.Publisher(client.PublisherConfig{Producer: w.producer, User: user}).Publish(ctx, e)
 }
 
 // shared are the lines that set keys of an app and a user.

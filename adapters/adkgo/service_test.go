@@ -98,6 +98,27 @@ func TestProcesses(t *testing.T) {
 	must.Same(t, again.Events().Len(), 0, "the session that begins anew has %d events, want %d")
 }
 
+// TestOneProducer: what a service appends to a session is of one producer, whoever appends at the same time, and each event once.
+func TestOneProducer(t *testing.T) {
+	conn, ctx := store(t), t.Context()
+	s := adkgo.New(client.New(conn))
+	held := must.Get(s.Create(ctx, &session.CreateRequest{AppName: "a", UserID: "u"}))(t).Session
+	var wg sync.WaitGroup
+	for i := range 20 {
+		wg.Go(func() {
+			if err := s.AppendEvent(ctx, held, &session.Event{ID: fmt.Sprint(i), Author: "user"}); err != nil {
+				t.Error(err)
+			}
+		})
+	}
+	wg.Wait()
+	cl := client.New(conn)
+	at := events.Thread{Session: must.Get(cl.Sessions(ctx, ""))(t)[0].ID, Name: events.MainThread}
+	must.Same(t, len(must.Get(cl.Thread(ctx, at))(t).Producers), 1, "the session is of %d producers, want %d")
+	got := must.Get(s.Get(ctx, &session.GetRequest{AppName: "a", UserID: "u", SessionID: held.ID()}))(t).Session
+	must.Same(t, got.Events().Len(), 20, "it has %d events, want %d")
+}
+
 // TestLargeEvent: an event with pictures and texts beyond all that a thread holds of an entry comes back as it was.
 func TestLargeEvent(t *testing.T) {
 	s, ctx := adkgo.New(client.New(store(t))), t.Context()
