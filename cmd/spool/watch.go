@@ -115,11 +115,20 @@ func (w *watchedInto) store(ctx context.Context) (watch.Store, error) {
 	return watch.Store{ID: info.Created.UTC().Format(time.RFC3339Nano), Last: info.State.LastSeq}, nil
 }
 
+func fileSource(c watch.Change) transcript.Source {
+	return transcript.Source{FS: watch.Disk{Change: c}, Path: c.Path, Walked: true}
+}
+
 // capture imports the files of changes. Where one fails because Spool does not answer, nothing is known of the others.
-func (w *watchedInto) capture(ctx context.Context, changes []watch.Change) (failed []error, err error) {
+func (w *watchedInto) capture(ctx context.Context, changes []watch.Change) (took []watch.Taken, err error) {
 	sources := make([]transcript.Source, len(changes))
 	for i, c := range changes {
-		sources[i] = transcript.Source{FS: watch.Disk{Change: c}, Path: c.Path, Walked: true}
+		sources[i] = fileSource(c)
+		for _, path := range c.Copies {
+			if info, err := os.Stat(path); err == nil && info.Mode().IsRegular() {
+				sources[i].Copies = append(sources[i].Copies, fileSource(watch.Change{Path: path, Until: info.Size()}))
+			}
+		}
 	}
 	lost, stop := context.WithTimeoutCause(ctx, mostPublished, errors.New("it takes nothing"))
 	defer stop()
@@ -132,11 +141,15 @@ func (w *watchedInto) capture(ctx context.Context, changes []watch.Change) (fail
 	if err != nil {
 		return nil, err
 	}
-	failed = make([]error, len(changes))
+	took = make([]watch.Taken, len(changes))
 	bad := false
 	for i := range res.Files {
-		failed[i] = res.Files[i].Err
-		bad = bad || failed[i] != nil
+		f := &res.Files[i]
+		took[i].Err = f.Err
+		bad = bad || f.Err != nil
+		if f.Session != "" {
+			took[i].Of = events.Thread{Session: f.Session, Name: cmp.Or(events.FormerOf(f.ID()), f.Thread)}.String()
+		}
 	}
 	if bad {
 		if _, err := w.store(ctx); err != nil {
@@ -147,7 +160,7 @@ func (w *watchedInto) capture(ctx context.Context, changes []watch.Change) (fail
 	for i := range res.Files {
 		w.captured(changes[i], &res.Files[i])
 	}
-	return failed, nil
+	return took, nil
 }
 
 const (
@@ -197,6 +210,9 @@ func (w *watchedInto) captured(c watch.Change, f *transcript.FileResult) {
 	said := fmt.Sprintf("%s %s %s +%d lines, %s", time.Now().Format(time.TimeOnly), f.Harness, f.ID(), f.Published, text.Bytes(c.Until-c.Since))
 	if f.Former != "" {
 		said += ", rewritten: what it said before is " + f.Former
+	}
+	if f.Parted {
+		said += ", parted from another copy, which is written too and has the name"
 	}
 	if _, err := fmt.Fprintf(w.out, "%s %s\n", said, text.Printable(shorten(c.Path))); err != nil && w.err == nil {
 		w.err = err

@@ -39,6 +39,10 @@ func Import(
 	cl := client.New(conn)
 	cfg.SessionExport = func(ctx context.Context, t events.Thread, w io.Writer) error { return writeThread(ctx, cl, t, w) }
 	cfg.Said = func(ctx context.Context, session string) (time.Time, error) { return said(ctx, conn, cl, session) }
+	cfg.Writer = func(ctx context.Context, session string) (string, error) {
+		info, err := cl.Info(ctx, session)
+		return info.Host, err
+	}
 	res = transcript.New(cl, conn.Events(), cfg).Import(ctx, restored)
 	if err = adopt(ctx, artifactstore.Of(conn, 0), restored, res); err == nil {
 		err = takeHeaders(ctx, conn, restored, res, written)

@@ -28,6 +28,7 @@ type claim struct {
 	shared   bool         // others have written to the thread too: between the source's lines there are theirs
 	begun    bool         // this import has published to it, so that head is old
 	files    []*file      // of which this import found all in the thread
+	group    []*file      // of its source, in this import
 	src      *Source      // the one of them that is all that the source has in it
 
 	started bool // the name of the subagent that it is of is in it, or it was begun as a fork
@@ -38,7 +39,7 @@ type claim struct {
 }
 
 // release gives up what only the files of its group need.
-func (c *claim) release() { c.head, c.files, c.src = threads.Head{}, nil, nil }
+func (c *claim) release() { c.head, c.files, c.group, c.src = threads.Head{}, nil, nil, nil }
 
 // epoch of every import: a source is never replaced by another one.
 const epoch = 1

@@ -119,7 +119,7 @@ func (s *store) Retire(_ context.Context, t events.Thread, _ threads.Head) (even
 	}
 	was := events.FormerThread(t, hex.EncodeToString(sum.Sum(nil)))
 	s.threads[was] = s.threads[t]
-	s.threads[was].head.Leaf, s.threads[was].head.Updated = was.String(), time.Now().UnixMilli()
+	s.threads[was].head = threads.Head{Leaf: was.String(), Updated: time.Now().UnixMilli()} // a fork has producers of its own
 	delete(s.threads, t)
 	return was, nil
 }

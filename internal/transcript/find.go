@@ -22,6 +22,8 @@ type Source struct {
 	Restore func(n int, body []byte) []byte
 
 	Fork *Fork // of the file of a fork, where an export says what it is; else nil
+
+	Copies []Source // other files of the same, which may not have changed: they are looked at where this one parts from its thread
 }
 
 // Modified is when the file was written last; zero if nobody knows.

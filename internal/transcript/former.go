@@ -15,7 +15,7 @@ var errFormer = errors.New("the file is what its thread was")
 // is imported under the thread's name (SPEC P6). It does not where the file is the beginning of what its thread has, or of
 // what an export of a thread of its session writes, or of a former generation and not written since one was replaced: that
 // is an old copy. A crash behind it leaves no thread of the name, and the next import makes it. Where another import superseded
-// the same lines, the file goes on with what that one has published by now.
+// the same lines, the file goes on with what that one has published by now. Nor does it where the file is one of two that are written (parted.go).
 func (im *Importer) supersede(ctx context.Context, f *file, c *claim) (goOn bool, err error) {
 	begins, more, at, err := im.begins(ctx, f, c)
 	if err != nil {
@@ -38,6 +38,12 @@ func (im *Importer) supersede(ctx context.Context, f *file, c *claim) (goOn bool
 	}
 	if old.Name != "" && f.isOlder(c, last) {
 		return false, f.isFormer(c, old)
+	}
+	if on, err := im.parted(ctx, f, c); err != nil || on != nil {
+		if err == nil {
+			err = im.goOn(ctx, f, on)
+		}
+		return false, err
 	}
 	was, err := im.stored.Retire(ctx, c.thread, c.head)
 	if err != nil {
@@ -120,7 +126,7 @@ func (im *Importer) lookAgain(ctx context.Context, f *file, c *claim) error {
 	case len(now.head.Producers) == 0:
 		now.producer = c.producer
 	}
-	now.replaced = c.replaced
+	now.replaced, now.group = c.replaced, c.group
 	*c = *now
 	return nil
 }

@@ -32,6 +32,7 @@ type FileResult struct {
 	Artifacts    int `json:"artifacts,omitempty"`     // beside the file, registered now or before
 
 	Former   string   `json:"former,omitempty"` // the thread that keeps what this file's thread held before this import replaced it
+	Parted   bool     `json:"parted,omitempty"` // from another copy of its session, which has the name; its lines go to Thread from now on
 	Warnings []string `json:"warnings,omitempty"`
 	Error    string   `json:"error,omitempty"`
 	Err      error    `json:"-"`

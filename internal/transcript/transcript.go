@@ -72,6 +72,9 @@ type Config struct {
 	// has no entry more than its thread is an older one.
 	Said func(ctx context.Context, session string) (time.Time, error)
 
+	// Writer, if not nil, is the machine on which a session was last written; "": nothing says it.
+	Writer func(ctx context.Context, session string) (host string, err error)
+
 	// Progress, if not nil, is told how far the import is, often. It is called by one goroutine at a time.
 	Progress func(Progress)
 	// Retry, if not nil, is told of every try to publish that failed and will be repeated.
@@ -153,6 +156,9 @@ func (im *Importer) groups(ctx context.Context, files map[Identity][]*file, orde
 			return cmp.Or(b.former()-a.former(), a.src.Modified().Compare(b.src.Modified()), cmp.Compare(a.disk, b.disk))
 		})
 		c, err := im.first(ctx, id, group[len(group)-1])
+		if c != nil {
+			c.group = group
+		}
 		g.Go(func() error {
 			for _, f := range group {
 				if err != nil {

@@ -58,7 +58,7 @@ func TestOnceIntoAnotherStore(t *testing.T) {
 	p.write("a.jsonl", "one\n")
 	p.write("b.jsonl", "one\n")
 	cfg := p.config()
-	cfg.Capture = func(ctx context.Context, changes []Change) ([]error, error) {
+	cfg.Capture = func(ctx context.Context, changes []Change) ([]Taken, error) {
 		if len(p.reads) == 0 {
 			p.id = "another"
 		}

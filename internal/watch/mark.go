@@ -33,6 +33,7 @@ type Mark struct {
 	Until int64  `json:"until"` // bytes that were captured
 	Begin string `json:"begin"` // SHA-256 of the first bytes, in hex: of beginBytes, or all that there were
 	Taken int64  `json:"taken"` // when the file was looked at, Unix nanoseconds
+	Of    string `json:"of,omitempty"`
 }
 
 const (

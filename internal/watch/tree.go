@@ -18,6 +18,8 @@ type Change struct {
 	Since int64 // bytes of it that were captured before, and are there still; 0: it is new, or another file
 	Until int64 // where what is to be captured ends; behind it may stand what has no newline yet
 	mark  Mark  // what it is then
+
+	Copies []string // other files that were captured of the same, and are not among the changes
 }
 
 // Quiet is how long a file does not change before what stands behind its last newline is taken as it is.
@@ -223,7 +225,25 @@ func (t *Tree) Take(files int, bytes int64, all bool) (changes []Change, err err
 			break
 		}
 	}
+	t.findCopies(changes)
 	return changes, errors.Join(errs...)
+}
+
+// findCopies tells changes of the other copies of what their files are.
+func (t *Tree) findCopies(changes []Change) {
+	of, changed := map[string]*Change{}, map[string]bool{}
+	for i := range changes {
+		c := &changes[i]
+		changed[c.Path] = true
+		if m := t.marks[c.Path]; m.Of != "" {
+			of[m.Of] = c
+		}
+	}
+	for path, m := range t.marks {
+		if c := of[m.Of]; c != nil && !changed[path] {
+			c.Copies = append(c.Copies, path)
+		}
+	}
 }
 
 // change is what is to be captured of a file now.

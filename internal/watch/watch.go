@@ -15,15 +15,21 @@ type Config struct {
 
 	// Store asks what changes are captured into. An error means that it does not answer.
 	Store func(ctx context.Context) (Store, error)
-	// Capture stores what changes say, and returns when that is durable. failed has an error, or nil, for each
+	// Capture stores what changes say, and returns when that is durable. took says what became of each
 	// change; err, instead, that the store does not answer: nothing is known of any. To capture anything again must
 	// add nothing.
-	Capture func(ctx context.Context, changes []Change) (failed []error, err error)
+	Capture func(ctx context.Context, changes []Change) (took []Taken, err error)
 
 	Memory string        // file of the marks; empty: they are forgotten at the end
 	Tell   func(Event)   // called by one goroutine
 	Every  time.Duration // least time between two walks; 0 = 1s. They take a two hundredth of the time at most
 	Grace  time.Duration // for what is captured when the watch is to end; 0 = 5s
+}
+
+// Taken is what became of a change.
+type Taken struct {
+	Of  string // what the file is a copy of, as the store calls it; "": of nothing that others can be copies of
+	Err error
 }
 
 // Event is something that a person or a program may want to know of a watch.
@@ -104,12 +110,12 @@ func (w *Watch) Once(ctx context.Context) error {
 			errs = append(errs, err)
 			break
 		}
-		failed, err := w.capture(ctx, changes)
+		took, err := w.capture(ctx, changes)
 		if err != nil {
 			return errors.Join(append(errs, err)...)
 		}
-		for i, err := range failed {
-			if errs = append(errs, err); err != nil {
+		for i, it := range took {
+			if errs = append(errs, it.Err); it.Err != nil {
 				w.tree.forget(changes[i].Path) // it was its only try
 			}
 		}
@@ -178,14 +184,14 @@ func (w *Watch) pass(ctx context.Context, all bool) bool {
 	if len(changes) == 0 || ctx.Err() != nil {
 		return false
 	}
-	failed, err := w.capture(ctx, changes)
+	took, err := w.capture(ctx, changes)
 	if err != nil {
 		w.gone(err)
 		return false
 	}
 	for i, c := range changes {
 		if ctx.Err() == nil {
-			w.told(c.Path, failed[i])
+			w.told(c.Path, took[i].Err)
 		}
 	}
 	return true
@@ -193,21 +199,21 @@ func (w *Watch) pass(ctx context.Context, all bool) bool {
 
 // capture stores changes, and marks them. Where the store is not the one that was asked last, nobody knows which of
 // them has what: then nothing is marked.
-func (w *Watch) capture(ctx context.Context, changes []Change) (failed []error, err error) {
-	if failed, err = w.cfg.Capture(ctx, changes); err != nil {
+func (w *Watch) capture(ctx context.Context, changes []Change) (took []Taken, err error) {
+	if took, err = w.cfg.Capture(ctx, changes); err != nil {
 		return nil, err
 	}
 	if same, err := w.ask(ctx); err != nil || !same {
-		return failed, err
+		return took, err
 	}
 	for i, c := range changes {
-		if failed[i] == nil { // durable: a crash before the marks are saved costs that it is captured again
+		if c.mark.Of = took[i].Of; took[i].Err == nil { // durable: a crash before the marks are saved costs that it is captured again
 			w.tree.Captured(c)
 		} else {
 			w.tree.Failed(c)
 		}
 	}
-	return failed, nil
+	return took, nil
 }
 
 // ask asks the store who it is. same: the one that it was before, with all that it had. Of another one nothing is

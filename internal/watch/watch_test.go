@@ -76,23 +76,23 @@ func (p *place) store(context.Context) (Store, error) {
 	return Store{p.id, p.last}, nil
 }
 
-func (p *place) capture(_ context.Context, changes []Change) ([]error, error) {
+func (p *place) capture(_ context.Context, changes []Change) ([]Taken, error) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	defer p.note()
 	if p.away {
 		return nil, errors.New("away")
 	}
-	failed := make([]error, len(changes))
+	took := make([]Taken, len(changes))
 	for i, c := range changes {
 		name, _ := filepath.Rel(p.dir, c.Path)
 		if name == p.bad {
-			failed[i] = errors.New("bad")
+			took[i].Err = errors.New("bad")
 			continue
 		}
 		f, err := Disk{c}.Open(c.Path)
 		if err != nil {
-			failed[i] = err
+			took[i].Err = err
 			continue
 		}
 		b := make([]byte, c.Until)
@@ -102,7 +102,7 @@ func (p *place) capture(_ context.Context, changes []Change) ([]error, error) {
 		p.reads = append(p.reads, fmt.Sprintf("%s %d-%d", name, c.Since, c.Until))
 		p.last++
 	}
-	return failed, nil
+	return took, nil
 }
 
 func (p *place) note() {
@@ -350,5 +350,34 @@ func TestRun(t *testing.T) {
 				t.Errorf("events %q, want one %s", p.events, KindAway)
 			}
 		})
+	}
+}
+
+// A change names the other files of the same, as they were captured, also by a watch before this one.
+func TestCopies(t *testing.T) {
+	p := newPlace(t)
+	for _, name := range []string{"a.jsonl", "b.jsonl", "c.jsonl"} {
+		p.write(name, "one\n")
+	}
+	tree := p.tree()
+	p.must(tree.Walk(nil))
+	changes, err := tree.Take(10, 1<<20, false)
+	p.must(err)
+	for i, c := range changes {
+		c.mark.Of = []string{"s/main", "s/main", ""}[i]
+		tree.Captured(c)
+	}
+	store := Store{ID: "one"}
+	p.must(tree.save(p.dir+".memory", store))
+	tree = p.tree()
+	_, err = tree.load(p.dir+".memory", store)
+	p.must(err)
+	p.add("a.jsonl", "two\n")
+	p.add("c.jsonl", "two\n")
+	p.must(tree.Walk(nil))
+	changes, err = tree.Take(10, 1<<20, false)
+	p.must(err)
+	if len(changes) != 2 || fmt.Sprint(changes[0].Copies) != fmt.Sprint([]string{p.path("b.jsonl")}) || changes[1].Copies != nil {
+		t.Errorf("changes = %v, want a.jsonl with its copy b.jsonl, and c.jsonl without", changes)
 	}
 }
