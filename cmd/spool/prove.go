@@ -50,6 +50,9 @@ func (c *proveCmd) Run(a *app) error {
 	if err != nil {
 		return err
 	}
+	if sameFile(c.Output, c.Key) {
+		return service.UsageError{Err: fmt.Errorf("-o: %s is the signing key", c.Output)}
+	}
 	cl, err := a.client()
 	if err != nil {
 		return err
@@ -141,7 +144,10 @@ func createFile(name, line string, mode os.FileMode) error {
 		return err
 	}
 	_, err = fmt.Fprintln(f, line)
-	return errors.Join(err, f.Sync(), f.Close())
+	if err = errors.Join(err, f.Sync(), f.Close()); err != nil { // else a part of a key stands where one is to be
+		err = errors.Join(err, os.Remove(name))
+	}
+	return err
 }
 
 // signingKey reads a key that nobody else may read.
@@ -159,6 +165,12 @@ func signingKey(name string) (note.Signer, error) {
 		return nil, fmt.Errorf("--key %s is no signing key: spool prove --new-key makes one", name)
 	}
 	return signer, nil
+}
+
+func sameFile(a, b string) bool {
+	one, errA := os.Stat(a)
+	other, errB := os.Stat(b)
+	return errA == nil && errB == nil && os.SameFile(one, other)
 }
 
 // keyLine is the line of a small file, and its permissions.
@@ -199,18 +211,18 @@ func (c *verifyCmd) Run(a *app) error {
 			return service.UsageError{Err: err}
 		}
 	}
-	f, err := os.Open(c.File)
-	if err != nil {
-		return err
-	}
-	defer func() { _ = f.Close() }()
-	info, err := f.Stat()
-	if err == nil && !info.Mode().IsRegular() {
+	info, err := os.Stat(c.File)
+	if err == nil && !info.Mode().IsRegular() { // to open a pipe would wait for who writes to it
 		err = fmt.Errorf("%s is no file", c.File)
 	}
 	if err != nil {
 		return err
 	}
+	f, err := os.Open(c.File)
+	if err != nil {
+		return err
+	}
+	defer func() { _ = f.Close() }()
 	bars := newBars(a.err)
 	defer bars.end()
 	rep, err := proof.Verify(a.ctx, f, info.Size(), key, bars.set)

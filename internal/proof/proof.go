@@ -3,6 +3,7 @@ package proof
 import (
 	"bufio"
 	"bytes"
+	"cmp"
 	"context"
 	"crypto/sha256"
 	"encoding/base64"
@@ -10,7 +11,6 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"io/fs"
 	"strings"
 
 	"golang.org/x/mod/sumdb/note"
@@ -143,6 +143,7 @@ type checked struct {
 	*statement
 	file    io.ReaderAt
 	reached map[casstore.Ref]bool // nodes that a head leads to, and blobs that these name
+	failed  error                 // of a read of the file
 
 	states, entries int64 // for the progress
 }
@@ -172,6 +173,7 @@ func (c *checked) open(pack int) (p *casstore.Pack, signed bool, err error) {
 	at := c.statement.packs[pack]
 	b := make([]byte, at.header+at.body)
 	if _, err := c.file.ReadAt(b, at.at); err != nil && !errors.Is(err, io.EOF) {
+		c.failed = err
 		return nil, false, err
 	}
 	signed = sha256.Sum256(b) == at.sum
@@ -200,8 +202,8 @@ func (c *checked) packs(ctx context.Context, progress Progress) error {
 		}
 		progress("digests", int64(i), int64(len(c.statement.packs)))
 		p, signed, err := c.open(i)
-		if errors.As(err, new(*fs.PathError)) {
-			return err
+		if c.failed != nil {
+			return c.failed
 		}
 		if !signed {
 			c.find(c.where(i), "its bytes are not those that were signed")
@@ -244,8 +246,8 @@ func (c *checked) threads(ctx context.Context, progress Progress) error {
 		if err == nil {
 			err = threads.Verify(ctx, r, head)
 		}
-		if ctx.Err() != nil {
-			return ctx.Err()
+		if failed := cmp.Or(ctx.Err(), c.failed); failed != nil {
+			return failed
 		}
 		if err != nil {
 			for line := range strings.SplitSeq(err.Error(), "\n") {

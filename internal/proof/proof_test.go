@@ -6,7 +6,9 @@ import (
 	"crypto/rand"
 	"crypto/sha256"
 	"encoding/binary"
+	"errors"
 	"fmt"
+	"io"
 	"os"
 	"path/filepath"
 	"slices"
@@ -366,4 +368,86 @@ func FuzzVerify(f *testing.F) {
 			t.Errorf("Verify(%q) = %+v", text, rep)
 		}
 	})
+}
+
+var errDisk = errors.New("the disk does not do it")
+
+// broken is a scratch, or a file, of which one read or write fails, and all that come behind.
+type broken struct {
+	in    *os.File
+	whole int
+}
+
+func (b *broken) use() error {
+	if b.whole--; b.whole < 0 {
+		return errDisk
+	}
+	return nil
+}
+
+func (b *broken) Write(p []byte) (int, error) {
+	if err := b.use(); err != nil {
+		return 0, err
+	}
+	return b.in.Write(p)
+}
+
+func (b *broken) ReadAt(p []byte, at int64) (int, error) {
+	if err := b.use(); err != nil {
+		return 0, err
+	}
+	return b.in.ReadAt(p, at)
+}
+
+// What fails beside the threads, at whatever step, is told as what it is, and never as something that they lack.
+func TestFailureIsNoFinding(t *testing.T) {
+	w := newWorld(t)
+	h := w.begin("a task")
+	for range 5 { // more than is buffered
+		w.add(&h, rand.Text()+strings.Repeat("0", 400_000))
+	}
+	signer, key := keys(t)
+	heads := []threads.Head{h, w.begin("another task")}
+	names := []string{"a", "b"}
+	write := func(ctx context.Context, whole int) (err error) {
+		scratch := must.Get(os.CreateTemp(t.TempDir(), ""))(t)
+		defer scratch.Close()
+		_, err = Write(ctx, io.Discard, w.reader(), "s", names, heads, signer, &broken{scratch, whole}, quiet)
+		return err
+	}
+	told := func(what string, err, want error) {
+		t.Helper()
+		if must.Is(t, err, want, what); strings.Contains(err.Error(), "thread") {
+			t.Errorf("%s = %v, which tells of a thread", what, err)
+		}
+	}
+	whole := 0
+	for ; ; whole++ {
+		err := write(t.Context(), whole)
+		if err == nil {
+			break
+		}
+		told(fmt.Sprint("Write on a disk that fails after ", whole), err, errDisk)
+	}
+	if whole < 4 {
+		t.Errorf("Write used the disk %d times, want that it fails at several", whole)
+	}
+	ended, cancel := context.WithCancel(t.Context())
+	cancel()
+	told("Write that is ended", write(ended, whole), context.Canceled)
+
+	file := must.Get(os.CreateTemp(t.TempDir(), ""))(t)
+	defer file.Close()
+	size := int64(must.Get(file.Write(w.written(names, heads, signer)))(t))
+	for whole = 0; ; whole++ {
+		rep, err := Verify(t.Context(), &broken{file, whole}, size, key, quiet)
+		if err == nil {
+			must.Same(t, len(rep.Findings), 0, "%d findings, want %d")
+			break
+		}
+		told(fmt.Sprint("Verify on a disk that fails after ", whole), err, errDisk)
+	}
+	if whole < 3 {
+		t.Errorf("Verify used the disk %d times, want that it fails at several", whole)
+	}
 }

@@ -33,10 +33,16 @@ func Write(
 	for _, h := range heads {
 		g.entries += h.Entries
 	}
-	from.Read = g.take(progress)
+	ctx, stop := context.WithCancelCause(ctx)
+	defer stop(nil)
+	from.Read = g.take(progress, stop)
 	for i, h := range heads {
-		if err := threads.Verify(ctx, from, provable(h)); err != nil {
-			return nil, fmt.Errorf("thread %s is not as it must be, and nothing is signed: %w", names[i], err)
+		err := threads.Verify(ctx, from, provable(h))
+		if ctx.Err() != nil { // it says nothing of the thread
+			return nil, context.Cause(ctx)
+		}
+		if err != nil {
+			return nil, fmt.Errorf("thread %s does not hold, or cannot be read, and nothing is signed: %w", names[i], err)
 		}
 	}
 	s := statement{session: session}
@@ -87,8 +93,8 @@ type gathered struct {
 
 const noPack = -1
 
-// take gives what a reader tells of nodes.
-func (g *gathered) take(progress Progress) func(casstore.Ref, casstore.Node) error {
+// take gives what a reader tells of nodes. stop ends the reading where they cannot be kept.
+func (g *gathered) take(progress Progress, stop context.CancelCauseFunc) func(casstore.Ref, casstore.Node) error {
 	return func(ref casstore.Ref, n casstore.Node) error {
 		if _, known := g.packOf[ref]; known {
 			return nil
@@ -111,6 +117,9 @@ func (g *gathered) take(progress Progress) func(casstore.Ref, casstore.Node) err
 			progress("reading", g.states, g.entries)
 		}
 		_, err := g.to.Write(b)
+		if err != nil {
+			stop(err)
+		}
 		return err
 	}
 }
