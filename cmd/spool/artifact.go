@@ -187,7 +187,7 @@ func (c *artifactPutCmd) put(a *app, cl *client.Client, n client.NewArtifact) (a
 	case c.Object != "":
 		return cl.RegisterObject(a.ctx, n, c.Object)
 	case c.File == "-":
-		return cl.PutArtifact(a.ctx, n, a.in)
+		return cl.PutArtifact(a.ctx, n, a.stdin())
 	}
 	f, err := os.Open(c.File)
 	if err != nil {

@@ -45,7 +45,7 @@ func (c *blobPutCmd) Run(a *app) error {
 }
 
 func (c *blobPutCmd) read(a *app) ([]byte, error) {
-	in := a.in
+	in := a.stdin()
 	if c.File != "-" {
 		f, err := os.Open(c.File)
 		if err != nil {

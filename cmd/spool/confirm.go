@@ -27,8 +27,11 @@ func (a *app) confirm(yes bool, question string) error {
 		return service.UsageError{Err: errors.New(question + ": nobody is there to ask; say --yes")}
 	}
 	fmt.Fprintf(a.err, "%s? [y/N] ", question)
-	answer, _ := bufio.NewReader(a.in).ReadString('\n')
-	if answer = strings.ToLower(strings.TrimSpace(answer)); answer != "y" && answer != "yes" {
+	answer, err := bufio.NewReader(a.stdin()).ReadString('\n')
+	if err != nil {
+		fmt.Fprintln(a.err)
+	}
+	if answer = strings.ToLower(strings.TrimSpace(answer)); err != nil || answer != "y" && answer != "yes" {
 		return errors.New("nothing was done")
 	}
 	return nil

@@ -1,14 +1,17 @@
 package main
 
 import (
+	"context"
 	"errors"
-	"spool/internal/must"
+	"io"
 	"strings"
 	"testing"
 	"testing/synctest"
 	"time"
 
 	"github.com/alecthomas/kong"
+
+	"spool/internal/must"
 )
 
 // --yes is for who does not want to be asked, --force for what would be refused: of every command, in these words.
@@ -33,6 +36,22 @@ func TestOneWordForYes(t *testing.T) {
 	if _, err := parser.Parse([]string{"dead", "rm", "1", "--force"}); err != nil || !c.Dead.Rm.Yes {
 		t.Errorf("dead rm --force: %v, yes %v; want the earlier name taken", err, c.Dead.Rm.Yes)
 	}
+}
+
+// TestStdinEndsWithTheCommand: who interrupts a command that reads a terminal is not waited for.
+func TestStdinEndsWithTheCommand(t *testing.T) {
+	in, typed := io.Pipe()
+	defer typed.Close()
+	ctx, interrupt := context.WithCancel(t.Context())
+	read := (&app{ctx: ctx, in: in}).stdin()
+	go func() { _, _ = typed.Write([]byte("half")) }()
+	must.Get(io.ReadFull(read, make([]byte, 4)))(t)
+	interrupt()
+	if b, err := io.ReadAll(read); err == nil || err.Error() != "interrupted" {
+		t.Errorf("read on after it was interrupted: %q, %v", b, err)
+	}
+	whole := must.Get(io.ReadAll((&app{ctx: t.Context(), in: strings.NewReader("all")}).stdin()))(t)
+	must.Same(t, string(whole), "all", "read %q, want %q")
 }
 
 func TestReasonsOfRetriesAreToldOnce(t *testing.T) {

@@ -125,6 +125,17 @@ func run(args []string, in io.Reader, out, errw io.Writer) int {
 	return service.Exit("spool", err, errw)
 }
 
+// stdin is standard input for a command that can do nothing else before it ends: a signal ends it, too.
+func (a *app) stdin() io.Reader {
+	r, w := io.Pipe()
+	go func() {
+		_, err := io.Copy(w, a.in)
+		_ = w.CloseWithError(err)
+	}()
+	context.AfterFunc(a.ctx, func() { _ = w.CloseWithError(errors.New("interrupted")) })
+	return r
+}
+
 // dial connects to the NATS system that the flags name. The connection is closed when the command ends.
 func (a *app) dial() (*natsio.Conn, error) {
 	conn, err := a.nats.Dial(a.ctx, "spool cli", a.log)

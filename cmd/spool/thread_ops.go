@@ -195,7 +195,7 @@ type threadCompactCmd struct {
 
 func (c *threadCompactCmd) Run(a *app) error {
 	if c.Summary == "" {
-		b, err := io.ReadAll(io.LimitReader(a.in, maxSummary+1))
+		b, err := io.ReadAll(io.LimitReader(a.stdin(), maxSummary+1))
 		if err != nil {
 			return err
 		}
