@@ -3,7 +3,6 @@ package main
 
 import (
 	"cmp"
-	"fmt"
 	"os"
 
 	"spool/internal/httpapi"
@@ -25,14 +24,11 @@ func run(args []string) error {
 	fs.Take(&door)
 	fs.Take(&most)
 	fs.Take(&lines, "with -: ")
-	log, err := fs.Parse(args)
+	log, err := fs.Parse(args, "-")
 	if err != nil {
 		return err
 	}
-	stdin := fs.NArg() == 1 && fs.Arg(0) == "-"
-	if fs.NArg() > 0 && !stdin {
-		return service.UsageError{Err: fmt.Errorf("unexpected %q: flags come first, then nothing or -", fs.Args())}
-	}
+	stdin := fs.NArg() > 0
 	cfg, err := lines.Config()
 	if stdin && err != nil {
 		return err

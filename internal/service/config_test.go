@@ -45,6 +45,15 @@ func parse(args ...string) (d daemon, err error) {
 	return d, err
 }
 
+// What stands behind a daemon's flags is not passed over.
+func TestParseRefusesArguments(t *testing.T) {
+	withConfig(t, "")
+	if _, err := parse("-lane", "3", "restart"); !errors.As(err, new(UsageError)) || !strings.Contains(err.Error(), "unexpected argument restart") {
+		t.Errorf("with an argument: %v, want it refused", err)
+	}
+	must.Get(NewFlags("ingest").Parse([]string{"-log-level", "warn", "-"}, "-"))(t)
+}
+
 func TestParseFlagsOverEnvironmentOverFile(t *testing.T) {
 	withConfig(t, `
 nats = "nats://file:4222"

@@ -11,6 +11,7 @@ import (
 	"os"
 	"reflect"
 	"regexp"
+	"slices"
 	"strings"
 	"time"
 
@@ -109,9 +110,13 @@ func (f *Flags) register(field any, name, usage string) {
 
 // Parse reads a daemon's command line, then the environment, then the configuration file for the flags that neither of them
 // sets: the table of the daemon's name over the keys at the top, which are flags that every program has. It makes the log.
-func (f *Flags) Parse(args []string) (*slog.Logger, error) {
+// Behind the flags nothing may stand, or may.
+func (f *Flags) Parse(args []string, may ...string) (*slog.Logger, error) {
 	if err := f.FlagSet.Parse(args); err != nil {
 		return nil, UsageError{Err: err}
+	}
+	if f.NArg() > 0 && !slices.Equal(f.Args(), may) {
+		return nil, UsageError{fmt.Errorf("unexpected argument %s: flags stand first, and nothing behind them", f.Arg(0))}
 	}
 	c, err := OpenConfig(f.config)
 	if err != nil {
