@@ -141,11 +141,10 @@ func (e *export) all(dir string, force bool) error {
 			return err
 		}
 		below := filepath.Join(dir, t.Session)
-		err := os.MkdirAll(below, 0o700)
-		if err == nil {
-			err = writeFile(filepath.Join(below, t.Name+".jsonl"), force,
-				func(w io.Writer) error { return e.write(t.Thread, w) })
+		if err := os.MkdirAll(below, 0o700); err != nil {
+			return err
 		}
+		err := writeFile(filepath.Join(below, t.Name+".jsonl"), force, func(w io.Writer) error { return e.write(t.Thread, w) })
 		if err == nil {
 			err = e.note(below, t, list, force)
 		}
@@ -173,14 +172,15 @@ func (e *export) note(dir string, t client.Thread, all []client.Thread, force bo
 
 // writeFile writes a file, and keeps one that holds something else, unless it is forced. Its errors have the whole name.
 func writeFile(name string, force bool, write func(io.Writer) error) error {
-	dir, err := os.OpenRoot(filepath.Dir(name))
-	if err != nil {
-		return err
+	at := filepath.Dir(name)
+	dir, err := os.OpenRoot(at)
+	if err == nil {
+		defer func() { _ = dir.Close() }()
+		at = name
+		_, err = interchange.File{Dir: dir, Name: filepath.Base(name), Shown: name, Mode: 0o600, Force: force}.Write(write)
 	}
-	defer func() { _ = dir.Close() }()
-	_, err = interchange.File{Dir: dir, Name: filepath.Base(name), Shown: name, Mode: 0o600, Force: force}.Write(write)
-	if errors.As(err, new(*fs.PathError)) { // it has the name of a file beside it
-		err = fmt.Errorf("write %s: %w", name, err)
+	if what := new(fs.PathError); errors.As(err, &what) { // it has the name of a file beside it
+		err = fmt.Errorf("write %s: %s: %w", name, at, what.Err)
 	}
 	return err
 }

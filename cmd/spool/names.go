@@ -71,7 +71,7 @@ func (a *app) find(cl *client.Client, name string, one finderOfOne) (string, err
 	id, err := view.FindSession(a.ctx, cl, name, access.All().Session)
 	switch {
 	case errors.Is(err, client.ErrSessionNotFound) && view.IsAbsent(err):
-		return "", fmt.Errorf("%w\nspool session ls --all --unanswered lists the sessions that there are", err)
+		return "", fmt.Errorf("%w; spool session ls --all --unanswered lists the sessions that there are", err)
 	case err != nil || id == name:
 		return id, err
 	}
@@ -152,7 +152,7 @@ func (a *app) reach(
 	}
 	session, none := find(cl, t.Session)
 	if none != nil {
-		return t, fmt.Errorf("%w\n%w", err, none)
+		return t, none
 	}
 	if session != t.Session {
 		t.Session = session

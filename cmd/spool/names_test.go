@@ -304,6 +304,12 @@ func TestErrorsSayWhatToDo(t *testing.T) {
 		{[]string{"prompts", "ask", "s", " "}, "the question is empty", service.ExitUsage},
 		{[]string{"prompts", "ask", "s", "Well?", "--deadline=-1s"}, "--deadline -1s", service.ExitUsage},
 		{[]string{"export", "s", "-o", file}, file + ": what would be lost stands there", service.ExitFailure},
+		{[]string{"export", "s", "-o", filepath.Join(dir, "none", "x")}, "write " + filepath.Join(dir, "none", "x") + ": " + filepath.Join(dir, "none") + ": no such file",
+			service.ExitFailure},
+		{[]string{"export", "--all", file}, "spool: mkdir " + file, service.ExitFailure},
+		{[]string{"session", "fork", "s", "s"}, "fork s/main: thread exists already", service.ExitFailure},
+		{[]string{"thread", "show", "nosuch"}, "spool: session not found: nosuch; spool session ls", service.ExitFailure},
+		{[]string{"session", "ls", "--nats", "nats://" + busy}, "is it a NATS server that listens at nats://" + busy, service.ExitFailure},
 		{[]string{"import", notes}, "none of 1 files is a transcript", service.ExitFailure},
 		{[]string{"up", "--data", t.TempDir(), "--listen", "127.0.0.1:0", "--http", busy}, "--http", service.ExitFailure},
 	} {

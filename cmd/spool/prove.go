@@ -61,16 +61,16 @@ func (c *proveCmd) Run(a *app) error {
 	if err != nil {
 		return err
 	}
-	scratch, err := os.CreateTemp(filepath.Dir(c.Output), ".spool-prove-*")
-	if err != nil {
-		return err
-	}
-	defer func() { _ = errors.Join(scratch.Close(), os.Remove(scratch.Name())) }()
-	_ = os.Remove(scratch.Name()) // where the system can, so that a crash leaves nothing of it
 	bars := newBars(a.err)
 	defer bars.end()
 	var rep *proof.Report
-	err = writeFile(c.Output, c.Force, func(w io.Writer) (err error) {
+	err = writeFile(c.Output, c.Force, func(w io.Writer) error {
+		scratch, err := os.CreateTemp(filepath.Dir(c.Output), ".spool-prove-*")
+		if err != nil {
+			return err
+		}
+		defer func() { _ = errors.Join(scratch.Close(), os.Remove(scratch.Name())) }()
+		_ = os.Remove(scratch.Name()) // where the system can, so that a crash leaves nothing of it
 		rep, err = proof.Write(a.ctx, w, cl.Reader(), session, names, heads, signer, scratch, bars.set)
 		return err
 	})

@@ -98,8 +98,10 @@ func Open(dir string, create bool) (*Repository, error) {
 	if len(there) > 0 {
 		return nil, fmt.Errorf("%w: %s is neither empty nor a backup: give a directory of its own", ErrRepository, dir)
 	}
-	if err := errors.Join(os.MkdirAll(snapshots, 0o700), os.MkdirAll(filepath.Join(dir, "objects"), 0o700)); err != nil {
-		return nil, err
+	for _, one := range []string{snapshots, filepath.Join(dir, "objects")} {
+		if err := os.MkdirAll(one, 0o700); err != nil {
+			return nil, err
+		}
 	}
 	return r, syncDir(dir)
 }

@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"log/slog"
 	"math/rand/v2"
+	"os"
 	"slices"
 	"strings"
 	"sync"
@@ -141,8 +142,8 @@ var ErrNoServer = nats.ErrNoServers
 // located is err with the servers that were asked, when none of them answered or let us in. What a URL says of its user
 // stays out.
 func located(err error, urls string) error {
-	refused := lockedOut(err)
-	if !refused && !errors.Is(err, ErrNoServer) {
+	refused, silent := lockedOut(err), errors.Is(err, os.ErrDeadlineExceeded)
+	if !refused && !silent && !errors.Is(err, ErrNoServer) {
 		return err
 	}
 	servers := strings.Split(urls, ",")
@@ -156,6 +157,9 @@ func located(err error, urls string) error {
 		return fmt.Errorf("%w: %s refused the credentials (%w): give those of a user that it knows, by --nkey, --creds, "+
 			"--user or --context; spool auth env writes them for a user of spool auth",
 			record.ErrDenied, strings.Join(servers, ", "), err)
+	}
+	if silent {
+		return fmt.Errorf("%w: is it a NATS server that listens at %s? --nats or NATS_URL names another", err, strings.Join(servers, ", "))
 	}
 	return fmt.Errorf("%w: is one running at %s? --nats or NATS_URL names another", err, strings.Join(servers, ", "))
 }

@@ -412,7 +412,7 @@ func (c *Client) ForkSession(ctx context.Context, session, to string, how Sessio
 		ops = append(ops, labels...)
 	}
 	if err := c.checkFork(ctx, target, fork); err != nil {
-		return fmt.Errorf("fork %s: %w", session, err)
+		return fmt.Errorf("fork %s: %w", target, err)
 	}
 	return c.begin(ctx, target, now, ops)
 }
