@@ -197,7 +197,9 @@ func (c *duCmd) Run(a *app) error {
 		return left
 	}
 	if !c.JSON {
-		return errors.Join(gc.WriteUse(a.out, use, all), left)
+		t := a.table()
+		t.Short = a.short(client.New(conn), nil)
+		return errors.Join(gc.WriteUse(t, use, all), left)
 	}
 	if err := jsonLines(a.out, use, asIs); err != nil {
 		return err

@@ -66,6 +66,18 @@ func update(m top, msg tea.Msg) top {
 	return next.(top)
 }
 
+// An id on the screen is one that commands take.
+func TestTopShortensIDs(t *testing.T) {
+	f := fleetOf(2, nil)
+	f.sessions[0].ID, f.sessions[1].ID = "d703a1a9-1b7b-4fb1-b512-c9738b1fe617", "0cf3db51-1c73-43bb-8d05-dc02739514a5"
+	all := strings.Join(update(newTop(time.Second, nil, nil), looked{fleet: f}).lines(), "\n")
+	for _, id := range []string{"d703a1a9 ", "0cf3db51 ", "SESSION   HARNESS"} {
+		if !strings.Contains(all, id) {
+			t.Errorf("%q is not on the screen:\n%s", id, all)
+		}
+	}
+}
+
 // The screen has its size, whatever is on it.
 func TestTopFits(t *testing.T) {
 	for _, n := range []int{0, 1, 100} {

@@ -1,6 +1,7 @@
 package main
 
 import (
+	"cmp"
 	"encoding/json"
 	"fmt"
 	"strings"
@@ -9,6 +10,7 @@ import (
 	tea "charm.land/bubbletea/v2"
 	"charm.land/lipgloss/v2"
 
+	"spool/internal/shortid"
 	"spool/internal/text"
 	"spool/pkg/client"
 	"spool/pkg/events"
@@ -24,11 +26,13 @@ type top struct {
 	width, height int
 	fleet         fleet
 	seen          bool
-	chosen        string // session; the cursor stays with it when the rows move
-	first         int    // row that is at the top of the screen
-	inside        bool   // the chosen session's threads are shown
-	note          string // what was done, or went wrong
-	failed        bool   // note says what went wrong
+	short         map[string]string // of the ids that programs made up, as in a listing
+	named         int               // width of the column of sessions
+	chosen        string            // session; the cursor stays with it when the rows move
+	first         int               // row that is at the top of the screen
+	inside        bool              // the chosen session's threads are shown
+	note          string            // what was done, or went wrong
+	failed        bool              // note says what went wrong
 
 	asked *client.Prompt // being answered
 	typed string
@@ -72,6 +76,7 @@ func (m top) Update(msg tea.Msg) (tea.Model, tea.Cmd) {
 	case looked:
 		if m.tell("", msg.err); msg.err == nil {
 			m.fleet, m.seen = msg.fleet, true
+			m.shorten()
 			m.choose(m.at())
 		}
 		return m, tea.Tick(max(m.every, busy*msg.took), func(time.Time) tea.Msg { return lookAgain{} })
@@ -89,6 +94,22 @@ func (m top) Update(msg tea.Msg) (tea.Model, tea.Cmd) {
 	}
 	return m, nil
 }
+
+// shorten finds how the sessions are shown.
+func (m *top) shorten() {
+	ids := make([]string, len(m.fleet.sessions))
+	for i := range ids {
+		ids[i] = m.fleet.sessions[i].ID
+	}
+	m.short, m.named = shortid.Shorten(ids), 0
+	for _, id := range ids {
+		m.named = max(m.named, text.Width(cmp.Or(m.short[id], id)))
+	}
+	m.named = min(max(m.named, len("SESSION"))+2, nameColumn)
+}
+
+// nameColumn is the most columns of a screen for the name of a session or a thread.
+const nameColumn = 22
 
 // tell puts a note at the bottom: an error in the place of what was done.
 func (m *top) tell(done string, err error) {
@@ -242,7 +263,7 @@ func (m top) lines() []string {
 	case m.inside && s != nil:
 		out = append(out, m.threads(s)...)
 	default:
-		out = append(out, styleDim.Render(row(m.width, "SESSION", "HARNESS", "STATE", "ITEMS/S", "MESSAGES", "AGE", "WHAT")))
+		out = append(out, styleDim.Render(row(m.width, m.named, "SESSION", "HARNESS", "STATE", "ITEMS/S", "MESSAGES", "AGE", "WHAT")))
 		for i := m.first; i < min(m.first+m.rows(), len(m.fleet.sessions)); i++ {
 			out = append(out, m.session(&m.fleet.sessions[i]))
 		}
@@ -279,9 +300,9 @@ func (m top) bottom() string {
 	return styleDim.Render(text.Cut("↑ ↓ choose  enter threads  a answer  q quit", m.width))
 }
 
-// row lays cells out in a line as wide as the screen; the last one has what is left.
-func row(width int, cells ...string) string {
-	columns := [...]int{22, 8, 12, 8, 9, 11}
+// row lays cells out in a line as wide as the screen; the first one has named columns, and the last one what is left.
+func row(width, named int, cells ...string) string {
+	columns := [...]int{named, 8, 12, 8, 9, 11}
 	var b strings.Builder
 	left := width
 	for i, c := range cells {
@@ -304,7 +325,7 @@ func (m top) session(s *fleetSession) string {
 	if s.rate > 0 {
 		rate = fmt.Sprintf("%.1f", s.rate)
 	}
-	l := row(m.width, s.ID, text.Line(s.Harness), s.state(), rate, fmt.Sprint(s.Messages), text.Ago(s.Modified, m.fleet.at), text.Line(s.what()))
+	l := row(m.width, m.named, cmp.Or(m.short[s.ID], s.ID), text.Line(s.Harness), s.state(), rate, fmt.Sprint(s.Messages), text.Ago(s.Modified, m.fleet.at), text.Line(s.what()))
 	switch {
 	case s.ID == m.chosen:
 		return styleAt.Render(l)
@@ -320,10 +341,10 @@ func (m top) session(s *fleetSession) string {
 
 // threads shows what is in a session.
 func (m top) threads(s *fleetSession) []string {
-	out := []string{styleTitle.Render(text.Cut(s.ID+"  "+text.Line(s.Name()), m.width)), styleDim.Render(row(m.width, "THREAD", "DIALECT", "STATUS", "ITEMS", "ENTRIES", "AGE", "TOKENS IN/OUT"))}
+	out := []string{styleTitle.Render(text.Cut(s.ID+"  "+text.Line(s.Name()), m.width)), styleDim.Render(row(m.width, nameColumn, "THREAD", "DIALECT", "STATUS", "ITEMS", "ENTRIES", "AGE", "TOKENS IN/OUT"))}
 	for _, t := range s.threads {
 		h := &t.Head
-		out = append(out, row(m.width, t.Name, h.Dialect, h.Status.String(), fmt.Sprint(h.N), fmt.Sprint(h.Entries), text.Ago(h.Updated, m.fleet.at),
+		out = append(out, row(m.width, nameColumn, t.Name, h.Dialect, h.Status.String(), fmt.Sprint(h.N), fmt.Sprint(h.Entries), text.Ago(h.Updated, m.fleet.at),
 			fmt.Sprintf("%d/%d", h.TokensIn, h.TokensOut)))
 	}
 	for _, p := range s.prompts {

@@ -5,11 +5,9 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"io"
 	"maps"
 	"slices"
 	"strings"
-	"text/tabwriter"
 
 	"spool/internal/record"
 	"spool/internal/text"
@@ -138,8 +136,7 @@ func useOf(r record.Record, class record.Class) (Use, error) {
 }
 
 // WriteUse prints it for people.
-func WriteUse(w io.Writer, use []Use, all Classes) error {
-	t := tabwriter.NewWriter(w, 0, 0, 2, ' ', 0)
+func WriteUse(t *text.Table, use []Use, all Classes) error {
 	fmt.Fprintln(t, "SESSION\tTHREADS\tENTRIES\tBYTES\tARTIFACTS\tBYTES")
 	for _, u := range use {
 		fmt.Fprintf(t, "%s\t%d\t%d\t%s\t%d\t%s\n", u.Session, u.Threads, u.Entries, text.Bytes(u.Bytes), u.Artifacts, text.Bytes(u.ArtifactBytes))
