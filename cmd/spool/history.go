@@ -6,8 +6,10 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
+	"log/slog"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"time"
 
@@ -24,7 +26,7 @@ type historyCmd struct {
 
 	Search  historySearchCmd  `cmd:"" help:"Find prompts that have all words of the query, newest first."`
 	Recent  historyRecentCmd  `cmd:"" help:"Show the newest prompts."`
-	Rebuild historyRebuildCmd `cmd:"" help:"Make the prompt history anew from what is stored."`
+	Rebuild historyRebuildCmd `cmd:"" help:"Make the prompt history, and the index of spool search, anew from what is stored."`
 }
 
 func (c *historyCmd) Help() string {
@@ -61,20 +63,38 @@ func (c *historyRecentCmd) Run(a *app, h *historyCmd) error {
 type historyRebuildCmd struct{}
 
 func (c *historyRebuildCmd) Run(a *app, h *historyCmd) error {
-	return h.open(a, func(db *history.DB, f *history.Follower) error {
+	if err := rebuild(a, h, ofPrompts, "prompts", (*history.DB).Count); err != nil {
+		return err
+	}
+	return rebuild(a, h, ofItems, "items", (*history.DB).CountItems)
+}
+
+func rebuild(a *app, h *historyCmd, of index, what string, count func(*history.DB, context.Context) (int64, error)) error {
+	return h.open(a, of, func(db *history.DB, f *history.Follower) error {
 		if f == nil {
 			return errors.New("nothing to rebuild from: no NATS server answers. Start Spool with: spool up; or name a server with --nats URL")
 		}
 		if err := f.Rebuild(a.ctx); err != nil {
 			return err
 		}
-		n, err := db.Count(a.ctx)
+		n, err := count(db, a.ctx)
 		if err == nil {
-			_, err = fmt.Fprintf(a.out, "%d prompts\n", n)
+			_, err = fmt.Fprintf(a.out, "%d %s\n", n, what)
 		}
 		return err
 	})
 }
+
+// index is one of the databases of a NATS system: the file, by that of the history, and who feeds it.
+type index struct {
+	file     func(history string) string
+	follower func(*history.DB, *natsio.Conn, *slog.Logger) *history.Follower
+}
+
+var (
+	ofPrompts = index{func(path string) string { return path }, history.NewFollower}
+	ofItems   = index{history.ItemsFile, history.NewItemsFollower}
+)
 
 // show answers a question from a history that has caught up.
 func (v *historyView) show(a *app, h *historyCmd, ask func(*history.DB, history.Filter) ([]history.Prompt, error)) error {
@@ -82,10 +102,10 @@ func (v *historyView) show(a *app, h *historyCmd, ask func(*history.DB, history.
 	if err != nil {
 		return service.UsageError{Err: err}
 	}
-	return h.open(a, func(db *history.DB, f *history.Follower) error {
-		found, err := caughtUp(a.ctx, f, func() ([]history.Prompt, error) { return ask(db, filter) })
+	return h.open(a, ofPrompts, func(db *history.DB, f *history.Follower) error {
+		found, err := caughtUp(a.ctx, f, promptSession, func() ([]history.Prompt, error) { return ask(db, filter) })
 		if err == nil && len(found) == 0 && f != nil && v.Session != "" {
-			if filter.Session, err = v.there(a); err == nil && filter.Session != v.Session {
+			if filter.Session, err = a.named(v.Session); err == nil && filter.Session != v.Session {
 				found, err = ask(db, filter)
 			}
 		}
@@ -96,9 +116,12 @@ func (v *historyView) show(a *app, h *historyCmd, ask func(*history.DB, history.
 	})
 }
 
-// caughtUp is the answer of a history that has all that is stored, and nothing of sessions that were deleted. Without a follower it has
+// promptSession is the session of a prompt.
+func promptSession(p history.Prompt) string { return p.Thread.Session }
+
+// caughtUp is the answer of an index that has all that is stored, and nothing of sessions that were deleted. Without a follower it has
 // what it had last.
-func caughtUp(ctx context.Context, f *history.Follower, ask func() ([]history.Prompt, error)) ([]history.Prompt, error) {
+func caughtUp[T any](ctx context.Context, f *history.Follower, session func(T) string, ask func() ([]T, error)) ([]T, error) {
 	if f == nil {
 		return ask()
 	}
@@ -109,19 +132,19 @@ func caughtUp(ctx context.Context, f *history.Follower, ask func() ([]history.Pr
 	if err != nil {
 		return nil, err
 	}
-	if gone, err := f.Forget(ctx, sessionsOf(found)); err != nil || gone == 0 {
+	if gone, err := f.Forget(ctx, sessionsOf(found, session)); err != nil || gone == 0 {
 		return found, err
 	}
 	return ask()
 }
 
-// there finds the session that --session means.
-func (v *historyView) there(a *app) (string, error) {
+// named finds the session that a flag means.
+func (a *app) named(session string) (string, error) {
 	cl, err := a.client()
 	if err != nil {
 		return "", err
 	}
-	return a.session(cl, v.Session)
+	return a.session(cl, session)
 }
 
 func (v *historyView) filter() (f history.Filter, err error) {
@@ -138,31 +161,31 @@ func (v *historyView) filter() (f history.Filter, err error) {
 	return f, err
 }
 
-// open opens the history of the NATS system that the flags name. Without a server the one of the data directory answers with
+// open opens an index of the NATS system that the flags name. Without a server the one of the data directory answers with
 // what it has, and the follower is nil.
-func (c *historyCmd) open(a *app, do func(*history.DB, *history.Follower) error) error {
+func (c *historyCmd) open(a *app, of index, do func(*history.DB, *history.Follower) error) error {
 	kept, err := c.kept()
 	if err != nil {
 		return err
 	}
 	conn, err := a.dial()
 	if err != nil {
-		if _, e := os.Stat(kept); a.nats.Given() || e != nil {
+		if _, e := os.Stat(of.file(kept)); a.nats.Given() || e != nil {
 			return err
 		}
-		fmt.Fprintln(a.err, "No NATS server answers: this is what the prompt history had last.")
-		return history.With(kept, func(db *history.DB) error { return do(db, nil) })
+		fmt.Fprintln(a.err, "No NATS server answers: this is what was known last.")
+		return history.With(of.file(kept), func(db *history.DB) error { return do(db, nil) })
 	}
-	return c.of(a, conn, kept, do)
+	return c.of(a, of, conn, kept, do)
 }
 
-// of opens the history of the NATS system at the other end.
-func (c *historyCmd) of(a *app, conn *natsio.Conn, kept string, do func(*history.DB, *history.Follower) error) error {
+// of opens an index of the NATS system at the other end.
+func (c *historyCmd) of(a *app, of index, conn *natsio.Conn, kept string, do func(*history.DB, *history.Follower) error) error {
 	file, err := c.file(a, conn, kept)
 	if err != nil {
 		return err
 	}
-	return history.WithSound(file, a.log, func(db *history.DB) error { return do(db, history.NewFollower(db, conn, a.log)) })
+	return history.WithSound(of.file(file), a.log, func(db *history.DB) error { return do(db, of.follower(db, conn, a.log)) })
 }
 
 // kept is the file that spool up keeps.
@@ -211,15 +234,12 @@ func historyFiles(a *app, conn *natsio.Conn) (files []string) {
 	return []string{file}
 }
 
-func sessionsOf(found []history.Prompt) (names []string) {
-	seen := map[string]bool{}
-	for _, p := range found {
-		if !seen[p.Thread.Session] {
-			seen[p.Thread.Session] = true
-			names = append(names, p.Thread.Session)
-		}
+func sessionsOf[T any](found []T, session func(T) string) (names []string) {
+	for _, one := range found {
+		names = append(names, session(one))
 	}
-	return names
+	slices.Sort(names)
+	return slices.Compact(names)
 }
 
 func (v *historyView) write(a *app, found []history.Prompt) error {

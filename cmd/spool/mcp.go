@@ -25,7 +25,7 @@ type mcpCmd struct {
 
 func (c *mcpCmd) Help() string {
 	return "It speaks the Model Context Protocol on standard input and output, and ends with its input. For Claude " +
-		"Code: claude mcp add spool -- spool mcp. A model is given tools that list sessions, search what was asked for, and " +
+		"Code: claude mcp add spool -- spool mcp. A model is given tools that list sessions, search what was asked for, said and printed, and " +
 		"read threads, items and artifacts; none of them changes anything, unless --answer is given."
 }
 
@@ -50,13 +50,20 @@ func (c *mcpCmd) Run(a *app) error {
 		}
 	}
 	cfg.Asked = func(ctx context.Context, query string, f history.Filter, limit int) (found []history.Prompt, err error) {
-		err = h.of(a, conn, kept, func(db *history.DB, follower *history.Follower) (err error) {
-			found, err = caughtUp(ctx, follower, func() ([]history.Prompt, error) {
+		err = h.of(a, ofPrompts, conn, kept, func(db *history.DB, follower *history.Follower) (err error) {
+			found, err = caughtUp(ctx, follower, promptSession, func() ([]history.Prompt, error) {
 				if query == "" {
 					return db.Recent(ctx, f, limit)
 				}
 				return db.Search(ctx, query, f, limit)
 			})
+			return err
+		})
+		return found, err
+	}
+	cfg.Found = func(ctx context.Context, query string, f history.ItemFilter, limit int) (found []history.Match, err error) {
+		err = h.of(a, ofItems, conn, kept, func(db *history.DB, follower *history.Follower) (err error) {
+			found, err = caughtUp(ctx, follower, matchSession, func() ([]history.Match, error) { return db.Find(ctx, query, f, limit) })
 			return err
 		})
 		return found, err

@@ -17,10 +17,17 @@ type Post struct {
 	Life   int64 // which of the threads that had the name: threads.Head.Life
 	Time   int64 // Unix milliseconds, 0 = nobody said
 	Text   string
+
+	// Of an index of all items; of a prompt in a history they are empty.
+	Kind   string // the item's type, events.TypeMessage for a user post
+	Tool   string // of a call
+	Call   string // what a call and its result share
+	Failed bool   // of a result
+	Stats  events.Stats
 }
 
 // Session is what is known of a session.
-type Session struct{ Name, Cwd, Host, Harness string }
+type Session struct{ Name, Cwd, Host, Harness, Model string }
 
 // Position is how far a history has read a stream.
 type Position struct {
@@ -68,7 +75,11 @@ func (db *DB) Apply(ctx context.Context, b Batch) error {
 			}
 		}
 		for _, p := range b.Posts {
-			if err := w.add(p); err != nil {
+			store := w.add
+			if p.Kind != "" {
+				store = w.say
+			}
+			if err := store(p); err != nil {
 				return err
 			}
 		}
@@ -124,7 +135,8 @@ func (db *DB) forgetBefore(ctx context.Context, session string, event int64) err
 	return wrap("forget the prompts of "+session, db.transact(ctx, func(tx *sql.Tx) error {
 		const its = " WHERE session = (SELECT id FROM sessions WHERE name = ?1) AND life < ?2"
 		for _, statement := range append(deletion(its), "DELETE FROM filled"+its,
-			"DELETE FROM sessions WHERE name = ?1 AND (?2 = 9223372036854775807 OR id NOT IN (SELECT session FROM prompts))",
+			`DELETE FROM sessions WHERE name = ?1 AND (?2 = 9223372036854775807 OR NOT EXISTS (SELECT 1 FROM prompts p WHERE p.session = sessions.id)
+				AND NOT EXISTS (SELECT 1 FROM said i WHERE i.session = sessions.id))`,
 		) {
 			if _, err := tx.ExecContext(ctx, statement, session, event); err != nil {
 				return err
@@ -134,12 +146,14 @@ func (db *DB) forgetBefore(ctx context.Context, session string, event int64) err
 	}))
 }
 
-// deletion is the statements that remove prompts, from the indexes first.
+// deletion is the statements that remove prompts and items, from the indexes first.
 func deletion(where string) []string {
 	return []string{
 		"INSERT INTO prompt_words(prompt_words, rowid, text) SELECT 'delete', id, text FROM prompts" + where + " AND text IS NOT NULL",
 		"INSERT INTO prompt_parts(prompt_parts, rowid, text) SELECT 'delete', id, text FROM prompts" + where + " AND text IS NOT NULL",
 		"DELETE FROM prompts" + where,
+		"INSERT INTO said_words(said_words, rowid, text) SELECT 'delete', id, text FROM said" + where + " AND text <> ''",
+		"DELETE FROM said" + where,
 	}
 }
 

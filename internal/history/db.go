@@ -27,7 +27,7 @@ var ErrCorrupt = errors.New("prompt history is damaged")
 var ErrVersion = errors.New("prompt history is of a later version")
 
 // schemaVersion counts changes of schema; a database of a lower one is made anew, since all of it is derived.
-const schemaVersion = 4
+const schemaVersion = 5
 
 // schema. The id of a prompt is its place in the order of time (see place), so every question reads from the newest on and
 // stops when it has enough. text is NULL where a post repeats the one before it in its thread: prompts that are the same
@@ -36,10 +36,14 @@ const schemaVersion = 4
 // had one name (SPEC P12): the prompts of each stay. base is the name of the thread, of a former generation (SPEC P6) the one that it
 // had; a prompt that came before it got its new name keeps the life of then. The last two indexes are for one statement each, of which
 // another index would read all that a thread repeats, or has: prompts_told finds what stands before a post.
+//
+// said has the items of an index of all items, which is a file of its own (see ItemsFile), by the same rules: prompts is empty there,
+// and said in a history. text is ” where there is nothing to find, and stands last: who counts does not read it.
 const schema = `
 CREATE TABLE position(stream TEXT NOT NULL, seq INTEGER NOT NULL);
 INSERT INTO position VALUES('', 0);
-CREATE TABLE sessions(id INTEGER PRIMARY KEY, name TEXT NOT NULL UNIQUE, cwd TEXT NOT NULL, host TEXT NOT NULL, harness TEXT NOT NULL);
+CREATE TABLE sessions(id INTEGER PRIMARY KEY, name TEXT NOT NULL UNIQUE, cwd TEXT NOT NULL, host TEXT NOT NULL, harness TEXT NOT NULL,
+	model TEXT NOT NULL);
 CREATE INDEX sessions_cwd ON sessions(cwd);
 CREATE TABLE prompts(id INTEGER PRIMARY KEY, session INTEGER NOT NULL, thread TEXT NOT NULL, n INTEGER NOT NULL,
 	time INTEGER NOT NULL, text TEXT, life INTEGER NOT NULL, base TEXT NOT NULL, UNIQUE(session, thread, life, n));
@@ -50,12 +54,20 @@ CREATE TABLE filled(session INTEGER NOT NULL, thread TEXT NOT NULL, n INTEGER NO
 	PRIMARY KEY(session, thread)) WITHOUT ROWID;
 CREATE VIRTUAL TABLE prompt_words USING fts5(text, content='prompts', content_rowid='id', prefix='1 2 3');
 CREATE VIRTUAL TABLE prompt_parts USING fts5(text, content='prompts', content_rowid='id', tokenize='trigram');
+CREATE TABLE said(id INTEGER PRIMARY KEY, session INTEGER NOT NULL, thread TEXT NOT NULL, n INTEGER NOT NULL, time INTEGER NOT NULL,
+	life INTEGER NOT NULL, base TEXT NOT NULL, kind TEXT NOT NULL, tool TEXT NOT NULL, call TEXT NOT NULL, failed INTEGER NOT NULL,
+	tokens_in INTEGER NOT NULL, tokens_cached INTEGER NOT NULL, tokens_out INTEGER NOT NULL, text TEXT NOT NULL,
+	UNIQUE(session, thread, life, n));
+CREATE INDEX said_base ON said(session, base, life);
+CREATE INDEX said_former ON said(session, thread, n) WHERE thread <> base;
+CREATE INDEX said_calls ON said(session, call, tool) WHERE kind = 'tool_call';
+CREATE VIRTUAL TABLE said_words USING fts5(text, content='said', content_rowid='id');
 `
 
 // drop takes away what an earlier version made.
 const drop = `
 DROP TABLE IF EXISTS prompt_words; DROP TABLE IF EXISTS prompt_parts; DROP TABLE IF EXISTS prompts;
-DROP TABLE IF EXISTS filled; DROP TABLE IF EXISTS sessions; DROP TABLE IF EXISTS position;
+DROP TABLE IF EXISTS said_words; DROP TABLE IF EXISTS said; DROP TABLE IF EXISTS filled; DROP TABLE IF EXISTS sessions; DROP TABLE IF EXISTS position;
 `
 
 // Open opens a history, or makes an empty one together with its folder. A file that is no good is ErrCorrupt.

@@ -24,7 +24,8 @@ func (db *DB) eraseBefore(ctx context.Context, session string, event int64) erro
 	}
 	ctx = context.WithoutCancel(ctx)
 	for _, statement := range []string{
-		"INSERT INTO prompt_words(prompt_words) VALUES('optimize')", "INSERT INTO prompt_parts(prompt_parts) VALUES('optimize')", "VACUUM",
+		"INSERT INTO prompt_words(prompt_words) VALUES('optimize')", "INSERT INTO prompt_parts(prompt_parts) VALUES('optimize')",
+		"INSERT INTO said_words(said_words) VALUES('optimize')", "VACUUM",
 	} {
 		if _, err := db.sql.ExecContext(ctx, statement); err != nil {
 			return wrap("erase the prompts of "+session, err)

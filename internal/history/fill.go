@@ -42,7 +42,7 @@ func (f *Follower) fill(ctx context.Context, at Position) error {
 			some.whole(t.Thread, Filled{t.Head.N, int64(t.Head.Life)})
 			continue
 		}
-		if err := f.fillThread(ctx, past(ctx, f.client.Reader(), t, had.N), t, at, &some); err != nil {
+		if err := f.fillThread(ctx, f.past(ctx, f.client.Reader(), t, had.N), t, at, &some); err != nil {
 			return err
 		}
 	}
@@ -77,7 +77,7 @@ func (f *Follower) fillThread(ctx context.Context, posts iter.Seq2[Post, error],
 
 // past gives the posts of a thread above a number, branches that were left included, newest first. A fork has those behind its fork
 // point; the others are its source's (SPEC C5). A former generation has those of its source, which is no more (SPEC P6).
-func past(ctx context.Context, reader threads.Reader, t client.Thread, after int64) iter.Seq2[Post, error] {
+func (f *Follower) past(ctx context.Context, reader threads.Reader, t client.Thread, after int64) iter.Seq2[Post, error] {
 	return func(yield func(Post, error) bool) {
 		theirs := events.FormerOf(t.Thread) != ""
 		for step, err := range reader.EntriesBack(ctx, t.Head) {
@@ -86,7 +86,7 @@ func past(ctx context.Context, reader threads.Reader, t client.Thread, after int
 				if last, ok := step.Entry.LastItem(); ok && last <= after {
 					return // so are all before it
 				}
-				found, err = postsOf(ctx, t, step)
+				found, err = f.postsOf(ctx, t, step)
 			}
 			if err != nil {
 				yield(Post{}, err)
@@ -107,13 +107,13 @@ func past(ctx context.Context, reader threads.Reader, t client.Thread, after int
 }
 
 // postsOf makes the posts of one entry.
-func postsOf(ctx context.Context, t client.Thread, step threads.Step) (found []Post, err error) {
+func (f *Follower) postsOf(ctx context.Context, t client.Thread, step threads.Step) (found []Post, err error) {
 	items, err := project.Items(ctx, t.Thread, step)
 	if err != nil {
 		return nil, err
 	}
 	for _, it := range items {
-		if p, ok := parse(it.Data); ok {
+		if p, ok := f.parse(it.Data); ok {
 			p.Life = int64(t.Head.Life)
 			if events.FormerOf(t.Thread) != "" { // behind the life that it keeps, before the next one: see unsaid
 				p.Life = int64(t.Head.Began)

@@ -25,6 +25,7 @@ type Follower struct {
 	items  natsio.Items
 	client *client.Client
 	log    *slog.Logger
+	all    bool // all items, not prompts alone
 
 	agents map[life]bool     // threads not called main that were looked at: is it a subagent's
 	former map[life][]Former // threads of a name that was used before: what keeps those that had it
@@ -47,8 +48,28 @@ func NewFollower(db *DB, conn *natsio.Conn, log *slog.Logger) *Follower {
 	return &Follower{db: db, bucket: conn.Records(), items: conn.Items(), client: client.New(conn), log: log}
 }
 
-// posts are the subjects of plain user posts: they have no metadata.type and no detail.
-var posts = events.ItemFilters("", "", "message")[:1]
+// NewItemsFollower makes a follower that feeds an index of all items: what Find and Stats ask. log may be nil.
+func NewItemsFollower(db *DB, conn *natsio.Conn, log *slog.Logger) *Follower {
+	f := NewFollower(db, conn, log)
+	f.all = true
+	return f
+}
+
+// posts are the subjects of what is read: of plain user posts, which have no metadata.type and no detail, or of all items.
+func (f *Follower) posts() []string {
+	if f.all {
+		return []string{events.ItemFilter("", "", "")}
+	}
+	return events.ItemFilters("", "", events.TypeMessage)[:1]
+}
+
+// parse reads a post out of an item's JSON; ok is false for what is not kept.
+func (f *Follower) parse(item []byte) (p Post, ok bool) {
+	if f.all {
+		return parseItem(item)
+	}
+	return parse(item)
+}
 
 // Waits for an item. Behind the first the stream is looked at again, because the item may be gone; behind the second too,
 // so that the position keeps up with a stream in which nobody asks for anything.
@@ -112,7 +133,7 @@ func again(err error) bool { return errors.Is(err, errAgain) || errors.Is(err, E
 // catchUp reads all that is stored now, and returns the position behind it. A history of another stream starts over; what
 // the stream has forgotten since the position comes from the threads.
 func (f *Follower) catchUp(ctx context.Context) (Position, error) {
-	now, err := f.items.Extent(ctx, posts)
+	now, err := f.items.Extent(ctx, f.posts())
 	if err != nil {
 		return Position{}, err
 	}
@@ -165,12 +186,12 @@ func (f *Follower) read(ctx context.Context, at Position, until uint64) error {
 	idle := time.AfterFunc(wait, cancel)
 	defer idle.Stop()
 	var some gathered
-	for stored, err := range f.items.Follow(waiting, posts, natsio.Position{Seq: at.Seq + 1}, nil) {
+	for stored, err := range f.items.Follow(waiting, f.posts(), natsio.Position{Seq: at.Seq + 1}, nil) {
 		if err != nil {
 			return err
 		}
 		idle.Reset(wait)
-		if p, ok := parse(stored.Data); ok {
+		if p, ok := f.parse(stored.Data); ok {
 			p.Life = int64(stored.Life)
 			if agent, err := f.isAgent(ctx, p); err != nil {
 				return err
@@ -200,10 +221,10 @@ func (f *Follower) read(ctx context.Context, at Position, until uint64) error {
 	return errAgain
 }
 
-// isAgent tells whether a post is a subagent's task: its thread is one that the harness has named, or a file of Claude
+// isAgent tells whether a post is a subagent's task, which a history leaves out: its thread is one that the harness has named, or a file of Claude
 // Code's subagents. Of a thread that is gone nobody knows.
 func (f *Follower) isAgent(ctx context.Context, p Post) (bool, error) {
-	if p.Thread.Name == events.MainThread {
+	if f.all || p.Thread.Name == events.MainThread {
 		return false, nil
 	}
 	key := life{p.Thread, p.Life}
@@ -264,7 +285,7 @@ func formerOf(all []client.Thread, t events.Thread, began int64) (former []Forme
 
 // isAgents tells whether a thread is a subagent's.
 func (f *Follower) isAgents(ctx context.Context, t client.Thread) (bool, error) {
-	if t.Name == events.MainThread {
+	if f.all || t.Name == events.MainThread {
 		return false, nil
 	}
 	if t.Head.Dialect == "claude" && strings.HasPrefix(t.Name, "agent-") {
@@ -301,7 +322,7 @@ func (f *Follower) sessions(ctx context.Context, some *gathered) (about []Sessio
 			f.log.Warn("session of a prompt", "error", fmt.Errorf("%s: %w", r.Key, err))
 			continue
 		}
-		about = append(about, Session{Name: info.ID, Cwd: info.Cwd, Host: info.Host, Harness: info.Harness})
+		about = append(about, Session{Name: info.ID, Cwd: info.Cwd, Host: info.Host, Harness: info.Harness, Model: info.Model})
 	}
 	return about, err
 }

@@ -4,6 +4,8 @@ import (
 	"context"
 	"errors"
 	"log/slog"
+	"strings"
+	"sync"
 	"time"
 
 	"spool/internal/natsio"
@@ -15,17 +17,30 @@ const (
 	mostWait  = time.Minute
 )
 
-// Keep keeps the history at a path fed until ctx ends. Nothing that goes wrong with it ends it: it is logged and tried
-// again, and a damaged file is moved aside and made anew. The pipeline does not wait for it.
+// ItemsFile is the file beside a history that has the index of all items: a database of its own, so that what people asked for is
+// known at once, however much was printed.
+func ItemsFile(path string) string { return strings.TrimSuffix(path, ".db") + ".items.db" }
+
+// Keep keeps the history at a path, and the index of all items beside it, fed until ctx ends. Nothing that goes wrong with them ends it:
+// it is logged and tried again, and a damaged file is moved aside and made anew. The pipeline does not wait for it.
 func Keep(ctx context.Context, path string, conn *natsio.Conn, log *slog.Logger) error {
 	if log == nil {
 		log = slog.New(slog.DiscardHandler)
 	}
+	var wg sync.WaitGroup
+	wg.Go(func() { tend(ctx, ItemsFile(path), conn, log, NewItemsFollower) })
+	tend(ctx, path, conn, log, NewFollower)
+	wg.Wait()
+	return nil
+}
+
+// tend is Keep of one file.
+func tend(ctx context.Context, path string, conn *natsio.Conn, log *slog.Logger, follower func(*DB, *natsio.Conn, *slog.Logger) *Follower) {
 	for wait := firstWait; ; wait = min(2*wait, mostWait) {
 		begun := time.Now()
-		err := keep(ctx, path, conn, log)
+		err := keep(ctx, path, conn, log, follower)
 		if ctx.Err() != nil {
-			return nil
+			return
 		}
 		if time.Since(begun) > mostWait {
 			wait = firstWait
@@ -33,19 +48,19 @@ func Keep(ctx context.Context, path string, conn *natsio.Conn, log *slog.Logger)
 		log.Warn("prompt history stopped, trying again", "wait", wait, "error", err)
 		select {
 		case <-ctx.Done():
-			return nil
+			return
 		case <-time.After(wait):
 		}
 	}
 }
 
 // keep follows until something fails.
-func keep(ctx context.Context, path string, conn *natsio.Conn, log *slog.Logger) error {
+func keep(ctx context.Context, path string, conn *natsio.Conn, log *slog.Logger, follower func(*DB, *natsio.Conn, *slog.Logger) *Follower) error {
 	return WithSound(path, log, func(db *DB) error {
 		if err := db.Check(ctx); err != nil {
 			return err
 		}
-		return NewFollower(db, conn, log).Follow(ctx)
+		return follower(db, conn, log).Follow(ctx)
 	})
 }
 

@@ -25,6 +25,12 @@ func parse(item []byte) (p Post, ok bool) {
 	if at, err := time.Parse(time.RFC3339, created); err == nil {
 		p.Time = at.UnixMilli()
 	}
+	p.Text = contentText(item)
+	return p, p.N > 0 && p.Thread.Validate() == nil
+}
+
+// contentText is the texts of an item's content.
+func contentText(item []byte) string {
 	var parts []string
 	_ = jsonscan.Array(jsonscan.Get(item, "content"), func(part []byte) bool {
 		if typ, _ := jsonscan.Text(jsonscan.Get(part, "type")); typ == "text" {
@@ -33,8 +39,7 @@ func parse(item []byte) (p Post, ok bool) {
 		}
 		return true
 	})
-	p.Text = strings.Join(parts, "\n")
-	return p, p.N > 0 && p.Thread.Validate() == nil
+	return strings.Join(parts, "\n")
 }
 
 // A transaction takes about this much, so that memory is bounded and other writers of the file get their turn.

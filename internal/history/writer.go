@@ -57,9 +57,10 @@ func (w *writer) get(question string, args []any, into ...any) (ok bool, err err
 
 // learn takes what is known of a session. What nobody says keeps its value.
 func (w *writer) learn(s Session) error {
-	return w.exec(`INSERT INTO sessions(name, cwd, host, harness) VALUES(?, ?, ?, ?) ON CONFLICT(name) DO UPDATE SET
+	return w.exec(`INSERT INTO sessions(name, cwd, host, harness, model) VALUES(?, ?, ?, ?, ?) ON CONFLICT(name) DO UPDATE SET
 		cwd = iif(excluded.cwd = '', cwd, excluded.cwd), host = iif(excluded.host = '', host, excluded.host),
-		harness = iif(excluded.harness = '', harness, excluded.harness)`, s.Name, s.Cwd, s.Host, s.Harness)
+		harness = iif(excluded.harness = '', harness, excluded.harness),
+		model = iif(excluded.model = '', model, excluded.model)`, s.Name, s.Cwd, s.Host, s.Harness, s.Model)
 }
 
 func (w *writer) session(name string) (id int64, err error) {
@@ -82,17 +83,8 @@ func (w *writer) add(p Post) error {
 	if text == "" {
 		return nil
 	}
-	session, err := w.session(p.Thread.Session)
-	if err != nil {
-		return err
-	}
-	at := []any{session, p.Thread.Name, p.Life, p.N}
-	former := events.FormerOf(p.Thread)
-	known := "SELECT 1 FROM prompts WHERE session = ?1 AND thread = ?2 AND life = ?3 AND n = ?4"
-	if former != "" { // it can have the life of when its name was another
-		known = "SELECT 1 FROM prompts WHERE session = ?1 AND thread = ?2 AND ?3 IS NOT NULL AND n = ?4 AND thread <> base"
-	}
-	if known, err := w.get(known, at, new(int)); err != nil || known {
+	at, known, err := w.find("prompts", p)
+	if err != nil || known {
 		return err
 	}
 	var before string
@@ -103,12 +95,12 @@ func (w *writer) add(p Post) error {
 	if err := w.mend(at, before, text); err != nil {
 		return err
 	}
-	id, err := w.place(p.Time)
+	id, err := w.place("prompts", p.Time)
 	if err != nil {
 		return err
 	}
-	if err := w.exec("INSERT INTO prompts(id, session, thread, n, time, life, base) VALUES(?, ?, ?, ?, ?, ?, ?)", id, session, p.Thread.Name,
-		p.N, p.Time, p.Life, cmp.Or(former, p.Thread.Name)); err != nil {
+	if err := w.exec("INSERT INTO prompts(id, session, thread, life, n, time, base) VALUES(?, ?, ?, ?, ?, ?, ?)",
+		slices.Concat([]any{id}, at, []any{p.Time, base(p.Thread)})...); err != nil {
 		return err
 	}
 	if text == before {
@@ -117,23 +109,64 @@ func (w *writer) add(p Post) error {
 	return w.write(id, text)
 }
 
-// retire gives the prompts of a life that has become a former thread the name of that.
+// say stores an item at its place in its thread.
+func (w *writer) say(p Post) error {
+	at, known, err := w.find("said", p)
+	if err != nil || known {
+		return err
+	}
+	id, err := w.place("said", p.Time)
+	if err != nil {
+		return err
+	}
+	err = w.exec(`INSERT INTO said(id, session, thread, life, n, time, base, kind, tool, call, failed, tokens_in, tokens_cached, tokens_out, text)
+		VALUES(?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)`, slices.Concat([]any{id}, at, []any{p.Time, base(p.Thread), p.Kind, p.Tool, p.Call,
+		p.Failed, p.Stats.InputTokens, p.Stats.InputTokensCached, p.Stats.OutputTokens, p.Text})...)
+	if err != nil || p.Text == "" {
+		return err
+	}
+	return w.exec("INSERT INTO said_words(rowid, text) VALUES(?, ?)", id, p.Text)
+}
+
+// find gives what names a post in a table, and whether it is there: its session, thread, life and number.
+func (w *writer) find(table string, p Post) (at []any, known bool, err error) {
+	session, err := w.session(p.Thread.Session)
+	if err != nil {
+		return nil, false, err
+	}
+	at = []any{session, p.Thread.Name, p.Life, p.N}
+	question := "SELECT 1 FROM " + table + " WHERE session = ?1 AND thread = ?2 AND life = ?3 AND n = ?4"
+	if events.FormerOf(p.Thread) != "" { // it can have the life of when its name was another
+		question = "SELECT 1 FROM " + table + " WHERE session = ?1 AND thread = ?2 AND ?3 IS NOT NULL AND n = ?4 AND thread <> base"
+	}
+	known, err = w.get(question, at, new(int))
+	return at, known, err
+}
+
+// base is the name of a thread, of a former generation the one that it had.
+func base(t events.Thread) string { return cmp.Or(events.FormerOf(t), t.Name) }
+
+// retire gives the prompts and items of a life that has become a former thread the name of that.
 func (w *writer) retire(f Former) error {
 	session, err := w.session(f.Thread.Session)
 	if err != nil {
 		return err
 	}
+	return errors.Join(w.retireIn("prompts", session, f), w.retireIn("said", session, f))
+}
+
+func (w *writer) retireIn(table string, session int64, f Former) error {
 	var life sql.NullInt64
 	base := events.FormerOf(f.Thread)
-	if _, err := w.get("SELECT max(life) FROM prompts WHERE session = ? AND base = ? AND life < ?", []any{session, base, f.Began}, &life); err != nil ||
-		!life.Valid {
+	if _, err := w.get("SELECT max(life) FROM "+table+" WHERE session = ? AND base = ? AND life < ?", []any{session, base, f.Began},
+		&life); err != nil || !life.Valid {
 		return err
 	}
 	const its = " WHERE session = ? AND thread = ? AND life = ? AND n <= ?"
 	at := []any{session, base, life.Int64, f.N}
-	const there = ` AND NOT EXISTS (SELECT 1 FROM prompts f
-		WHERE f.session = prompts.session AND f.thread = ? AND f.thread <> f.base AND f.n = prompts.n)`
-	if err := w.exec("UPDATE prompts SET thread = ?"+its+there, slices.Concat([]any{f.Thread.Name}, at, []any{f.Thread.Name})...); err != nil {
+	there := strings.ReplaceAll(` AND NOT EXISTS (SELECT 1 FROM @ f
+		WHERE f.session = @.session AND f.thread = ? AND f.thread <> f.base AND f.n = @.n)`, "@", table)
+	if err := w.exec("UPDATE "+table+" SET thread = ?"+its+there, slices.Concat([]any{f.Thread.Name}, at, []any{f.Thread.Name})...); err != nil {
 		return err
 	}
 	for _, statement := range deletion(its) { // what was read from the former thread before
@@ -179,12 +212,15 @@ func (w *writer) erase(id int64, text string) error {
 // slots is how many ids a millisecond has. What is more takes the next free ones, at the price of its exact order.
 const slots = 1 << 21
 
-// place is the id for a prompt of that time: behind all of its millisecond.
-func (w *writer) place(ms int64) (id int64, err error) {
-	first := max(0, min(ms, 1<<42-1)) * slots
-	_, err = w.get("SELECT coalesce(max(id) + 1, ?1) FROM prompts WHERE id BETWEEN ?1 AND ?2", []any{first, first + slots - 1}, &id)
+// firstOf is the first id of a millisecond.
+func firstOf(ms int64) int64 { return max(0, min(ms, 1<<42-1)) * slots }
+
+// place is the id for a post of that time: behind all of its millisecond.
+func (w *writer) place(table string, ms int64) (id int64, err error) {
+	first := firstOf(ms)
+	_, err = w.get("SELECT coalesce(max(id) + 1, ?1) FROM "+table+" WHERE id BETWEEN ?1 AND ?2", []any{first, first + slots - 1}, &id)
 	for taken := id == first+slots; taken && err == nil; {
-		if taken, err = w.get("SELECT 1 FROM prompts WHERE id = ?", []any{id}, new(int)); taken {
+		if taken, err = w.get("SELECT 1 FROM "+table+" WHERE id = ?", []any{id}, new(int)); taken {
 			id++
 		}
 	}

@@ -49,7 +49,7 @@ func FuzzHTTP(f *testing.F) {
 		"/v1/sessions/s/threads/main", "/v1/sessions/s/threads/main/items?from=1&limit=2", "/v1/sessions/s/threads/main/items?last=-1", "/v1/sessions/s/threads/main/items?before=99999999999999999999",
 		"/v1/sessions/s/threads/main/items/1?full=true", "/v1/sessions/s/threads/main/items/-9223372036854775808", "/v1/sessions/s/threads/main/search?q=%00", "/v1/sessions/s/threads/main/context?leaf=..",
 		"/v1/sessions/s/threads/main/logs/thread.log", "/v1/nodes/node:sha256:00", "/v1/sessions/s/threads/main/live?from=-1", "/v1/live?type=%3E&detail=*", "/v1/heads?session=*", "/v1/sessions/s/threads/main/outputs",
-		"/v1/prompts?session=%3E", "/v1/sessions/s/threads/main/prompts/..", "/v1/runs?session=..", "/v1/history?q=%22%20OR%201", "/v1/sessions/s/artifacts", "/v1/artifacts/0", "/v1/artifacts/s%2f0", "/v1/blobs/" + strings.Repeat("0", 64),
+		"/v1/prompts?session=%3E", "/v1/sessions/s/threads/main/prompts/..", "/v1/runs?session=..", "/v1/history?q=%22%20OR%201", "/v1/search?q=%22%20OR%201&since=%00", "/v1/sessions/s/artifacts", "/v1/artifacts/0", "/v1/artifacts/s%2f0", "/v1/blobs/" + strings.Repeat("0", 64),
 		"/v1/read?url=agent%3A%2F%2Fx%3Fq%3D.a%5B99999999999999999999%5D", "/v1/read?url=artifact%3A%2F%2F0", "/v1/read?url=file%3A%2F%2F%2Fetc%2Fpasswd", "/v1/stream/s/main?offset=-1", "/v1/stream/s/main?offset=now&live=sse", "/", "/index.html", "/../../etc/passwd", "//x", "/v1/%2e%2e/sessions",
 	} {
 		f.Add("GET", p, "Range: bytes=5-1\nIf-None-Match: \"x\"\nLast-Event-ID: 9.9\n", []byte(nil))

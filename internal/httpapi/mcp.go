@@ -23,7 +23,7 @@ const (
 
 // peers is what agents are shown.
 func (a *api) peers() mcp.Config {
-	cfg := mcp.Config{Client: a.cfg.Client, Asked: a.prompted, Version: a.cfg.Version}
+	cfg := mcp.Config{Client: a.cfg.Client, Asked: a.prompted, Found: a.found, Version: a.cfg.Version}
 	if a.cfg.MCPAnswers {
 		cfg.Answerer = "mcp"
 	}

@@ -84,11 +84,13 @@ func TestMCP(t *testing.T) {
 		}
 	}
 	must.Do(t, history.With(file, func(db *history.DB) error { return history.NewFollower(db, conn, nil).CatchUp(ctx) }))
+	must.Do(t, history.With(history.ItemsFile(file), func(db *history.DB) error { return history.NewItemsFollower(db, conn, nil).CatchUp(ctx) }))
 	of := func(session string) map[string]map[string]any {
 		return map[string]map[string]any{
 			"read_thread": {"session": session}, "read_item": {"session": session, "n": 1}, "list_artifacts": {"session": session},
 			"read_artifact": {"session": session, "artifact": string(art[session].Seq)}, "list_waiting": {"session": session},
 			"search_history": {"session": session},
+			"search":         {"session": session, "query": "from"},
 		}
 	}
 	for _, version := range mcpVersions {
@@ -124,6 +126,7 @@ func TestMCP(t *testing.T) {
 				{"session": "ci-1", "artifact": "prod/threads/main/logs/thread.log"}, {"session": "ci-1", "artifact": "/prod/threads/main/logs/thread.log"}},
 			"read_thread":    {{"session": "p"}, {"session": "PROD"}, {"session": "pro"}},
 			"search_history": {{"session": "p"}, {"session": "pro", "query": "hello"}},
+			"search":         {{"session": "p", "query": "from"}, {"session": "prod", "query": "from"}},
 		} {
 			for _, args := range all {
 				if said, failed := p.call(tool, args); !failed || strings.Contains(said, "log of prod") || strings.Contains(said, "from prod") {

@@ -60,6 +60,7 @@ func TestDocument(t *testing.T) {
 	must.Get(bucket.PutBytes(ctx, "build/report.log", []byte("ok\n")))(t)
 	examples := furnish(t, ctx, cl)
 	must.Do(t, history.With(file, func(db *history.DB) error { return history.NewFollower(db, conn, nil).CatchUp(ctx) }))
+	must.Do(t, history.With(history.ItemsFile(file), func(db *history.DB) error { return history.NewItemsFollower(db, conn, nil).CatchUp(ctx) }))
 	v := validator{doc.Components.Schemas}
 	for name, schema := range doc.Components.Schemas {
 		if err := v.wellFormed(schema); err != nil {
@@ -267,6 +268,7 @@ func furnish(t *testing.T, ctx context.Context, cl *client.Client) map[string][]
 		"POST " + threadPath + "/prompts/{id}/answer": post(other+"/prompts/p/answer", `{"answer":true,"by":"mira"}`),
 		"GET /v1/runs":                                both("/v1/runs?session=items"),
 		"GET /v1/history":                             append(both("/v1/history?q=needle"), example{path: "/v1/history?limit=1"}),
+		"GET /v1/search":                              append(both("/v1/search?q=needle&role=user&since=2020-01-01"), example{path: "/v1/search?limit=1"}),
 		"GET " + sessionPath + "/artifacts":           both("/v1/sessions/items/artifacts"),
 		"POST " + sessionPath + "/artifacts":          {{path: "/v1/sessions/items/artifacts?tool=curl", body: "posted"}},
 		"GET /v1/artifacts/{id}":                      {{path: "/v1/artifacts/" + string(art.ID)}},

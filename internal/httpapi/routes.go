@@ -76,6 +76,12 @@ var (
 	pNotUser = param{name: "not_user", kind: "string",
 		about: "without the items of this user_id: who posts and reads would read itself"}
 
+	pItems = []param{
+		pSession, {name: "cwd", kind: "string", about: "of sessions in this working directory"},
+		{name: "since", kind: "string", about: "not before this time or date, or so long ago"},
+		{name: "until", kind: "string", about: "before this time or date, or so long ago"},
+	}
+
 	pIdentity = []param{
 		{name: headerProducer, kind: "string", about: "who sends; with it a request can be repeated and adds nothing", header: true},
 		{name: headerSeq, kind: "integer", about: "sequence of the first line; it grows from request to request", header: true},
@@ -280,6 +286,13 @@ var served = []route{
 		query: []param{{name: "q", kind: "string", about: "words"}, pSession,
 			{name: "cwd", kind: "string", about: "of this working directory"}, pLimit},
 		gives: either("history", "history_prompt"), do: (*api).history,
+	},
+	{
+		method: "GET", path: "/v1/search", need: access.Read, in: reading, about: "Items of all sessions that have all words, newest first.",
+		query: append([]param{{name: "q", kind: "string", about: "words, or beginnings of words; without them the newest items"},
+			{name: "tool", kind: "string", about: "calls of this tool and their results"},
+			{name: "role", kind: "string", about: "user, assistant, tool or system"}, pLimit}, pItems...),
+		gives: either("found", "found_item"), do: (*api).searchAll,
 	},
 	{
 		method: "GET", path: sessionPath + "/artifacts", need: access.Read, in: reading, about: "Artifacts of a session, oldest first.",

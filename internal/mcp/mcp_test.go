@@ -40,6 +40,8 @@ func newWorld(t *testing.T, answerer string) *world {
 	t.Cleanup(cancel)
 	db := must.Get(history.Open(filepath.Join(t.TempDir(), "history.db")))(t)
 	follower := history.NewFollower(db, conn, nil)
+	index := must.Get(history.Open(filepath.Join(t.TempDir(), "items.db")))(t)
+	items := history.NewItemsFollower(index, conn, nil)
 	cfg := mcp.Config{Client: client.New(conn), Answerer: answerer, Version: "test",
 		Asked: func(ctx context.Context, query string, f history.Filter, limit int) ([]history.Prompt, error) {
 			if err := follower.CatchUp(ctx); err != nil {
@@ -49,6 +51,12 @@ func newWorld(t *testing.T, answerer string) *world {
 				return db.Recent(ctx, f, limit)
 			}
 			return db.Search(ctx, query, f, limit)
+		},
+		Found: func(ctx context.Context, query string, f history.ItemFilter, limit int) ([]history.Match, error) {
+			if err := items.CatchUp(ctx); err != nil {
+				return nil, err
+			}
+			return index.Find(ctx, query, f, limit)
 		}}
 	here, there := sdk.NewInMemoryTransports()
 	server := must.Get(mcp.New(cfg).Connect(access.With(ctx, access.All()), there, nil))(t)
@@ -57,6 +65,7 @@ func newWorld(t *testing.T, answerer string) *world {
 		_ = peer.Close()
 		_ = server.Wait()
 		must.Do(t, db.Close())
+		must.Do(t, index.Close())
 	})
 	return &world{t, ctx, cfg.Client, peer}
 }
@@ -139,7 +148,7 @@ func number(v any) int64 {
 	return int64(f)
 }
 
-var reading = []string{"list_artifacts", "list_sessions", "list_waiting", "read_artifact", "read_item", "read_thread", "search_history"}
+var reading = []string{"list_artifacts", "list_sessions", "list_waiting", "read_artifact", "read_item", "read_thread", "search", "search_history"}
 
 // TestToolsThatRead: without an answerer there are tools that read, each says that it does, and none that answers.
 func TestToolsThatRead(t *testing.T) {
@@ -200,6 +209,14 @@ func TestRead(t *testing.T) {
 	if both := w.call("search_history", object{"limit": 1}); len(all(both, "prompts")) != 1 || both["more"] != true {
 		t.Errorf("search_history of one = %v, want one, and more", both)
 	}
+
+	for _, args := range []object{{"query": "PRUNED"}, {"query": "is pruned", "session": "orch", "role": "assistant", "since": "2020-01-01"}} {
+		found := all(w.call("search", args), "matches")
+		if len(found) != 1 || at(found[0]) != "orchard-1/main#2" || found[0]["snippet"] != "It is pruned" || found[0]["kind"] != "text" {
+			t.Errorf("search %v = %v, want the answer in orchard-1", args, found)
+		}
+	}
+	must.Same(t, len(all(w.call("search", object{"query": "a", "tool": "bash", "role": "tool"}), "matches")), 1, "search of a tool finds %d, want %d")
 
 	thread := w.call("read_thread", object{"session": "orch"})
 	items := all(thread, "list")
@@ -394,6 +411,9 @@ func TestWhatIsWrong(t *testing.T) {
 		{"list_sessions", object{"state": "gone"}, []string{"running, idle, failed, done, waiting"}},
 		{"list_sessions", object{"cwd": "here"}, []string{"absolute"}},
 		{"search_history", object{"cwd": "here"}, []string{"absolute"}},
+		{"search", object{"query": "x", "cwd": "here"}, []string{"absolute"}},
+		{"search", object{"query": "x", "role": "model"}, []string{"user, assistant, tool or system"}},
+		{"search", object{"query": "x", "since": "noon"}, []string{"36h"}},
 		{"read_artifact", object{"session": "orchard-1", "artifact": "77"}, []string{"list_artifacts"}},
 		{"read_artifact", object{"session": "orchard-1", "artifact": "art_none"}, []string{"list_artifacts"}},
 		{"read_artifact", object{"session": "orchard-2", "artifact": "0"}, []string{"list_artifacts"}},

@@ -87,12 +87,19 @@ func Count(h *threads.Head, e *dialect.Entry) {
 	for i := range e.Items {
 		if e.Items[i].Type == events.TypeTurnEnd {
 			h.Turns++
-			stats := jsonscan.Get(e.Items[i].Metadata, "stats")
-			h.TokensIn += tokens(stats, "input_tokens")
-			h.TokensCached += tokens(stats, "input_tokens_cached")
-			h.TokensOut += tokens(stats, "output_tokens")
+			stats := Stats(e.Items[i].Metadata)
+			h.TokensIn += stats.InputTokens
+			h.TokensCached += stats.InputTokensCached
+			h.TokensOut += stats.OutputTokens
 		}
 	}
+}
+
+// Stats are the tokens of a turn, by the metadata of its end.
+func Stats(metadata []byte) events.Stats {
+	stats := jsonscan.Get(metadata, "stats")
+	return events.Stats{InputTokens: tokens(stats, "input_tokens"), InputTokensCached: tokens(stats, "input_tokens_cached"),
+		OutputTokens: tokens(stats, "output_tokens")}
 }
 
 // tokens is a number of tokens that an agent told; what can not be one counts as none.

@@ -392,7 +392,7 @@ func remains(r *client.Receipt) []string {
 		"KV_spool: earlier revisions of the session's records, among them its title and the beginning of its first prompt, until the server rewrites their blocks",
 		"OBJ_spool_inbox, and packs that were repacked before: what went through them was dropped then, and is in their blocks until the server rewrites those",
 		fmt.Sprintf("the record %s: the session's name, when it was deleted and by whom", events.DeletedKey(r.Session)),
-		"outside of Spool: backups, exports, what subscribers have read, prompt histories on other machines",
+		"outside of Spool: backups, exports, what subscribers have read, prompt histories and indexes of items on other machines",
 	}
 	if n := r.Collected.Unnamed; n > 0 {
 		list = append([]string{fmt.Sprintf("%s in %d objects that no record names, and that are not of the session: cycles of gc take them in a day",
@@ -404,14 +404,17 @@ func remains(r *client.Receipt) []string {
 	return list
 }
 
-// Forget makes prompt histories forget a session, also in their files. Those that are not there have nothing to forget.
+// Forget makes prompt histories, and the indexes of items beside them, forget a session, also in their files. Those that are not there
+// have nothing to forget.
 func Forget(ctx context.Context, files []string, session string) error {
 	var errs []error
-	for _, file := range files {
-		if _, err := os.Stat(file); errors.Is(err, os.ErrNotExist) {
-			continue
+	for _, kept := range files {
+		for _, file := range []string{kept, history.ItemsFile(kept)} {
+			if _, err := os.Stat(file); errors.Is(err, os.ErrNotExist) {
+				continue
+			}
+			errs = append(errs, history.With(file, func(db *history.DB) error { return db.Erase(ctx, session) }))
 		}
-		errs = append(errs, history.With(file, func(db *history.DB) error { return db.Erase(ctx, session) }))
 	}
 	return errors.Join(errs...)
 }

@@ -181,6 +181,27 @@ func OfOutput(o client.OpenOutput, offset int64) Output {
 	return Output{o.ID, o.Invocation, o.Tool, events.Stamp(o.Begun.UnixMilli()), o.Bytes, offset}
 }
 
+// Match is an item that a search found.
+type Match struct {
+	Session string `json:"session"`
+	Thread  string `json:"thread"`
+	N       int64  `json:"n"`
+	Time    string `json:"time,omitempty"`
+	Type    string `json:"type"`
+	Tool    string `json:"tool,omitempty"`
+	Failed  bool   `json:"failed,omitempty"`
+	Snippet string `json:"snippet"`
+	Cwd     string `json:"cwd,omitempty"`
+	Host    string `json:"host,omitempty"`
+	Harness string `json:"harness,omitempty"`
+	Model   string `json:"model,omitempty"`
+}
+
+// OfMatch is the form of an item that was found.
+func OfMatch(m history.Match) Match {
+	return Match{m.Thread.Session, m.Thread.Name, m.N, events.Stamp(m.Time), m.Kind, m.Tool, m.Failed, m.Text, m.Cwd, m.Host, m.Harness, m.Model}
+}
+
 // Prompt is a prompt of the history.
 type Prompt struct {
 	Session string `json:"session"`

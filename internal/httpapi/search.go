@@ -1,0 +1,70 @@
+package httpapi
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net/http"
+	"time"
+
+	"spool/internal/access"
+	"spool/internal/history"
+	"spool/internal/view"
+)
+
+// searchAll finds items of the sessions that the token is for.
+func (a *api) searchAll(w http.ResponseWriter, r *http.Request) error {
+	most, err := limit(r, 50, history.MaxLimit)
+	if err != nil {
+		return err
+	}
+	f, err := itemFilter(r)
+	if err != nil {
+		return err
+	}
+	q := r.URL.Query()
+	f.Tool, f.Role = q.Get("tool"), q.Get("role")
+	found, err := a.found(r.Context(), q.Get("q"), f, int(most))
+	if err != nil {
+		return badFilter(err)
+	}
+	out := make([]view.Match, len(found))
+	for i, m := range found {
+		out[i] = view.OfMatch(m)
+	}
+	return list(w, r, "matches", out, "")
+}
+
+// itemFilter is which items a request is about.
+func itemFilter(r *http.Request) (f history.ItemFilter, err error) {
+	q := r.URL.Query()
+	f.Cwd, f.Within = q.Get("cwd"), access.From(r.Context()).Sessions
+	if f.Session, err = asked(r); err == nil {
+		err = badFilter(f.Between(q.Get("since"), q.Get("until"), time.Now().UTC()))
+	}
+	return f, err
+}
+
+func badFilter(err error) error {
+	if errors.Is(err, history.ErrFilter) {
+		err = fmt.Errorf("%w: %w", ErrRequest, err)
+	}
+	return err
+}
+
+// found is what a query finds in the index of items.
+func (a *api) found(ctx context.Context, query string, f history.ItemFilter, most int) (found []history.Match, err error) {
+	err = a.withItems(func(db *history.DB) (err error) {
+		found, err = db.Find(ctx, query, f, most)
+		return err
+	})
+	return found, err
+}
+
+// withItems opens the index of items.
+func (a *api) withItems(do func(*history.DB) error) error {
+	if a.cfg.History == "" {
+		return fmt.Errorf("%w: this process keeps no index of items; spool up does", errNothing)
+	}
+	return history.With(history.ItemsFile(a.cfg.History), do)
+}
