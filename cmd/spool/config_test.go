@@ -2,6 +2,7 @@ package main
 
 import (
 	"bytes"
+	"fmt"
 	"os"
 	"path/filepath"
 	"strings"
@@ -69,6 +70,27 @@ lane = 3
 	c, _, err = configured(t, text, "--creds", "flag.creds", "version")
 	if err != nil || c.Creds != "flag.creds" {
 		t.Errorf("creds = %s, %v, want the command line's", c.Creds, err)
+	}
+}
+
+// TestConfigFileNamesFiles: a file that the configuration names is that of the command.
+func TestConfigFileNamesFiles(t *testing.T) {
+	file := filepath.Join(t.TempDir(), "file")
+	must.Do(t, os.WriteFile(file, []byte("x"), 0o600))
+	var text strings.Builder
+	keys := []string{"token-file", "http-cert", "http-key", "tls-cert", "tls-key", "tls-client-ca", "key-file", "secret-rules"}
+	dir := t.TempDir()
+	fmt.Fprintf(&text, "[up]\nauth = %q\n", dir)
+	for _, key := range keys {
+		fmt.Fprintf(&text, "%s = %q\n", key, file)
+	}
+	c, _, err := configured(t, text.String(), "up")
+	up := c.Up
+	must.Same(t, up.Auth, dir, "auth of the file: %q, want %q")
+	for i, got := range []string{up.TokenFile, up.HTTPCert, up.HTTPKey, up.NATSCert, up.NATSKey, up.ClientCA, up.KeyFile, up.SecretRules} {
+		if got != file || err != nil {
+			t.Errorf("%s of the file: %q, %v, want %q", keys[i], got, err, file)
+		}
 	}
 }
 

@@ -172,15 +172,16 @@ func (e *export) note(dir string, t client.Thread, all []client.Thread, force bo
 
 // writeFile writes a file, and keeps one that holds something else, unless it is forced. Its errors have the whole name.
 func writeFile(name string, force bool, write func(io.Writer) error) error {
-	at := filepath.Dir(name)
-	dir, err := os.OpenRoot(at)
-	if err == nil {
+	where := name
+	dir, err := os.OpenRoot(filepath.Dir(name))
+	if err != nil {
+		where += ": " + filepath.Dir(name)
+	} else {
 		defer func() { _ = dir.Close() }()
-		at = name
 		_, err = interchange.File{Dir: dir, Name: filepath.Base(name), Shown: name, Mode: 0o600, Force: force}.Write(write)
 	}
 	if what := new(fs.PathError); errors.As(err, &what) { // it has the name of a file beside it
-		err = fmt.Errorf("write %s: %s: %w", name, at, what.Err)
+		err = fmt.Errorf("write %s: %w", where, what.Err)
 	}
 	return err
 }

@@ -116,7 +116,7 @@ func (f *Flags) Parse(args []string, may ...string) (*slog.Logger, error) {
 		return nil, UsageError{Err: err}
 	}
 	if f.NArg() > 0 && !slices.Equal(f.Args(), may) {
-		return nil, UsageError{fmt.Errorf("unexpected argument %s: flags stand first, and nothing behind them", f.Arg(0))}
+		return nil, UsageError{fmt.Errorf("unexpected argument %s behind the flags", f.Arg(0))}
 	}
 	c, err := OpenConfig(f.config)
 	if err != nil {
