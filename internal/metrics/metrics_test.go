@@ -15,6 +15,7 @@ import (
 	"testing"
 	"time"
 
+	"spool/internal/faulttest"
 	"spool/internal/gc"
 	"spool/internal/httpapi"
 	"spool/internal/metrics"
@@ -51,6 +52,9 @@ func TestNames(t *testing.T) {
 	wait, done := context.WithTimeout(ctx, 30*time.Second)
 	defer done()
 	must.Do(t, cl.Await(wait, th, "p", 0, 1))
+	behind := events.Event{Kind: events.KindEntry, Dialect: "raw", Thread: th, Producer: "p", Seq: 9, Prev: 8, Body: []byte(`{"a":9}`)}
+	must.Get(conn.JetStream().Publish(ctx, events.EventSubject(th, behind.Kind), behind.Encode()))(t) // 8 was never stored
+	must.Do(t, faulttest.Settle(wait, conn))
 	report := must.Get(json.Marshal(gc.Report{Cycle: "c", Applied: true, Seconds: 2}))(t)
 	must.Do(t, natsadmin.New(conn).Report(ctx, report))
 
@@ -65,7 +69,7 @@ func TestNames(t *testing.T) {
 	defer srv.Close()
 	get(t, srv.URL+"/metrics") // so that there is a request to count
 	text := get(t, srv.URL+"/metrics")
-	for _, want := range []string{"spool_entries_total 1\n", "spool_system_up 1\n", "spool_gc_duration_seconds 2\n", `spool_http_requests_total{code="2xx",method="GET"} 1`,
+	for _, want := range []string{"spool_entries_total 1\n", "spool_events_superseded_total 1\n", "spool_system_up 1\n", "spool_gc_duration_seconds 2\n", `spool_http_requests_total{code="2xx",method="GET"} 1`,
 		`spool_quota_refused_total{quota="token_entries"} 3`} {
 		if !strings.Contains(text, want) {
 			t.Errorf("no %q in the answer", want)
