@@ -41,6 +41,7 @@ type cli struct {
 	Tail    tailCmd    `cmd:"" group:"Read:" help:"Follow thread items."`
 	Top     topCmd     `cmd:"" group:"Read:" help:"Watch the fleet: who needs you, who works, how fast."`
 	Search  searchCmd  `cmd:"" group:"Read:" help:"Find what was said and printed, in all sessions."`
+	Stats   statsCmd   `cmd:"" group:"Read:" help:"Add up turns, tokens, tools and their failures, by project, model or day."`
 	History historyCmd `cmd:"" group:"Read:" help:"Prompts: what was asked for, across sessions."`
 	Export  exportCmd  `cmd:"" group:"Read:" help:"Write the raw entries of a thread, byte for byte as they were."`
 	Prove   proveCmd   `cmd:"" group:"Read:" help:"Write a signed file with which others check a session without this server."`

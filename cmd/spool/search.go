@@ -48,9 +48,15 @@ func (c *searchCmd) Run(a *app) error {
 	if err != nil {
 		return service.UsageError{Err: err}
 	}
-	return askItems(a, &c.itemsOf, f, matchSession, func(db *history.DB, f history.ItemFilter) ([]history.Match, error) {
-		return db.Find(a.ctx, strings.Join(c.Query, " "), f, c.Limit)
-	}, c.write)
+	return withItems(a, &c.itemsOf, f, func(db *history.DB, follower *history.Follower, f history.ItemFilter) error {
+		found, err := caughtUp(a.ctx, follower, matchSession, func() ([]history.Match, error) {
+			return db.Find(a.ctx, strings.Join(c.Query, " "), f, c.Limit)
+		})
+		if err != nil {
+			return err
+		}
+		return c.write(a, found)
+	})
 }
 
 func matchSession(m history.Match) string { return m.Thread.Session }
@@ -68,9 +74,8 @@ func (v *itemsOf) filter() (f history.ItemFilter, err error) {
 	return f, err
 }
 
-// askItems gives what an index of items that has caught up answers. The session can be the beginning of an id.
-func askItems[T any](a *app, v *itemsOf, f history.ItemFilter, session func(T) string,
-	ask func(*history.DB, history.ItemFilter) ([]T, error), write func(*app, []T) error) error {
+// withItems opens the index of items, with the filter of the session that is meant: it can be given by the beginning of its id.
+func withItems(a *app, v *itemsOf, f history.ItemFilter, do func(*history.DB, *history.Follower, history.ItemFilter) error) error {
 	h := historyCmd{Data: v.Data}
 	return h.open(a, ofItems, func(db *history.DB, follower *history.Follower) error {
 		if follower != nil && f.Session != "" {
@@ -80,11 +85,7 @@ func askItems[T any](a *app, v *itemsOf, f history.ItemFilter, session func(T) s
 			}
 			f.Session = whole
 		}
-		found, err := caughtUp(a.ctx, follower, session, func() ([]T, error) { return ask(db, f) })
-		if err != nil {
-			return err
-		}
-		return write(a, found)
+		return do(db, follower, f)
 	})
 }
 

@@ -87,11 +87,12 @@ func (p *Prompt) key() key { return key{p.Thread, p.N, p.Time, p.Text} }
 // unsaid leaves out of the prompts @ those that a newer thread of the name says at the same time: of a source that was rewritten,
 // and imported anew (SPEC P6), each generation has them. The thread that has the name now goes before the former ones. The pluses keep
 // SQLite to the ids of the millisecond.
-func unsaid(of string) string { return unsaidIn("prompts", of) }
+func unsaid(of string) string { return unsaidIn("prompts", of, "o.text = @.text") }
 
-func unsaidIn(table, of string) string {
+// unsaidIn is unsaid of a table; same tells whether its row o says the same.
+func unsaidIn(table, of, same string) string {
 	return strings.ReplaceAll(fmt.Sprintf(` AND NOT EXISTS (SELECT 1 FROM `+table+` o WHERE o.id BETWEEN @.id / %d * %[1]d AND @.id / %[1]d * %[1]d + %d
-		AND +o.session = @.session AND +o.base = @.base AND o.text = @.text
+		AND +o.session = @.session AND +o.base = @.base AND `+same+`
 		AND (o.thread = o.base, o.life, o.thread) > (@.thread = @.base, @.life, @.thread))`, slots, slots-1), "@", of)
 }
 

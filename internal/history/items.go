@@ -158,7 +158,7 @@ func (f ItemFilter) items() (where string, args []any) {
 	if f.Tool != "" {
 		where, args = where+" AND "+toolOf+" = ? COLLATE NOCASE", append(args, f.Tool)
 	}
-	return where + unsaidIn("said", "i"), args
+	return where + unsaidIn("said", "i", "o.kind = @.kind AND o.text = @.text"), args
 }
 
 // parseItem reads what an item says (SPEC I1). ok is false for what is of no thread.

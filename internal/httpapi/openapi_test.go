@@ -269,6 +269,7 @@ func furnish(t *testing.T, ctx context.Context, cl *client.Client) map[string][]
 		"GET /v1/runs":                                both("/v1/runs?session=items"),
 		"GET /v1/history":                             append(both("/v1/history?q=needle"), example{path: "/v1/history?limit=1"}),
 		"GET /v1/search":                              append(both("/v1/search?q=needle&role=user&since=2020-01-01"), example{path: "/v1/search?limit=1"}),
+		"GET /v1/stats":                               {{path: "/v1/stats"}, {path: "/v1/stats?by=day&since=2020-01-01"}},
 		"GET " + sessionPath + "/artifacts":           both("/v1/sessions/items/artifacts"),
 		"POST " + sessionPath + "/artifacts":          {{path: "/v1/sessions/items/artifacts?tool=curl", body: "posted"}},
 		"GET /v1/artifacts/{id}":                      {{path: "/v1/artifacts/" + string(art.ID)}},

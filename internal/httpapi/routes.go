@@ -295,6 +295,11 @@ var served = []route{
 		gives: either("found", "found_item"), do: (*api).searchAll,
 	},
 	{
+		method: "GET", path: "/v1/stats", need: access.Read, in: reading, about: "Turns, tokens, tools and their failures, added up.",
+		query: append([]param{{name: "by", kind: "string", about: "project, model or day (of UTC); project unless given"}}, pItems...),
+		gives: object("stats"), do: (*api).stats,
+	},
+	{
 		method: "GET", path: sessionPath + "/artifacts", need: access.Read, in: reading, about: "Artifacts of a session, oldest first.",
 		gives: either("artifacts", "artifact"), do: (*api).artifacts,
 	},

@@ -1,6 +1,7 @@
 package httpapi
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -33,6 +34,24 @@ func (a *api) searchAll(w http.ResponseWriter, r *http.Request) error {
 		out[i] = view.OfMatch(m)
 	}
 	return list(w, r, "matches", out, "")
+}
+
+// stats adds up the items of the sessions that the token is for.
+func (a *api) stats(w http.ResponseWriter, r *http.Request) error {
+	f, err := itemFilter(r)
+	if err != nil {
+		return err
+	}
+	var report history.Report
+	err = a.withItems(func(db *history.DB) (err error) {
+		report, err = db.Stats(r.Context(), f, cmp.Or(r.URL.Query().Get("by"), "project"), nil)
+		return err
+	})
+	if err != nil {
+		return badFilter(err)
+	}
+	answer(w, http.StatusOK, report)
+	return nil
 }
 
 // itemFilter is which items a request is about.

@@ -105,6 +105,7 @@ func TestTenantsOverHTTP(t *testing.T) {
 		"/v1/runs?session=mine":                             "/v1/runs?session=none",
 		"/v1/history?session=mine":                          "/v1/history?session=none",
 		"/v1/history?q=" + marker:                           "/v1/history?q=nothing-of-the-kind",
+		"/v1/stats?session=mine":                            "/v1/stats?session=none",
 		"/v1/search?session=mine":                           "/v1/search?session=none",
 		"/v1/search?q=" + marker:                            "/v1/search?q=nothing-of-the-kind",
 	} {
