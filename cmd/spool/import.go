@@ -60,6 +60,7 @@ func (c *importCmd) Run(a *app) error {
 	took := time.Since(start)
 	waitErr := c.wait(a, cl, res)
 	if waitErr == nil && !c.NoWait {
+		waitErr = interchange.Collided(a.ctx, conn, &res)
 		for i := range res.Files {
 			tellKept(a.ctx, cl, &res.Files[i])
 		}

@@ -141,6 +141,7 @@ func (w *watchedInto) capture(ctx context.Context, changes []watch.Change) (took
 	if err != nil {
 		return nil, err
 	}
+	w.settle(ctx, &res)
 	took = make([]watch.Taken, len(changes))
 	bad := false
 	for i := range res.Files {
@@ -156,7 +157,6 @@ func (w *watchedInto) capture(ctx context.Context, changes []watch.Change) (took
 			return nil, err
 		}
 	}
-	w.settle(ctx, res.Files)
 	for i := range res.Files {
 		w.captured(changes[i], &res.Files[i])
 	}
@@ -169,16 +169,18 @@ const (
 )
 
 // settle waits until threads have what was published: the next import of a file reads there how far it is. Where no
-// persister runs it goes on: the import publishes again what is not applied, which is a repeat.
-func (w *watchedInto) settle(ctx context.Context, files []transcript.FileResult) {
+// persister runs it goes on: the import publishes again what is not applied, which is a repeat. A file that met another one of its session
+// there fails, and is captured again.
+func (w *watchedInto) settle(ctx context.Context, res *transcript.Result) {
 	ctx, cancel := context.WithTimeout(ctx, mostSettled)
 	defer cancel()
 	cl := client.New(w.conn)
-	for _, f := range files {
+	for _, f := range res.Files {
 		if f.Published > 0 {
 			_ = cl.Await(ctx, f.ID(), f.Last.Producer, f.Last.Epoch, f.Last.Seq)
 		}
 	}
+	_ = interchange.Collided(ctx, w.conn, res) // each file has its error
 }
 
 // watchEvent is an event as programs read it.

@@ -43,7 +43,9 @@ func Import(
 		info, err := cl.Info(ctx, session)
 		return info.Host, err
 	}
+	letters := newestLetter(ctx, conn)
 	res = transcript.New(cl, conn.Events(), cfg).Import(ctx, restored)
+	res.Letters = letters
 	if err = adopt(ctx, artifactstore.Of(conn, 0), restored, res); err == nil {
 		err = takeHeaders(ctx, conn, restored, res, written)
 	}

@@ -81,6 +81,8 @@ type Result struct {
 	Malformed int
 	Bytes     int64
 	Failed    int // files
+
+	Letters uint64 // number of the newest dead letter before the import
 }
 
 func total(files []*file) (t Result) {
