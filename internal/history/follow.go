@@ -26,6 +26,7 @@ type Follower struct {
 	client *client.Client
 	log    *slog.Logger
 	all    bool // all items, not prompts alone
+	rests  bool // between two transactions, so that what is indexed in words leaves the machine to those who work
 
 	agents map[life]bool     // threads not called main that were looked at: is it a subagent's
 	former map[life][]Former // threads of a name that was used before: what keeps those that had it
@@ -77,6 +78,10 @@ const (
 	patience = 10 * time.Second
 	refresh  = time.Minute
 )
+
+// rest is how many times as long as a transaction took a follower that rests does nothing: the words of an item take several times
+// the processor time of all else that becomes of an entry.
+const rest = 9
 
 // errAgain says that what was to be read is not there any more: look at the stream again.
 var errAgain = errors.New("the stream has moved on")
@@ -298,6 +303,15 @@ func (f *Follower) isAgents(ctx context.Context, t client.Thread) (bool, error) 
 
 // store applies what was gathered, with what is known of its sessions.
 func (f *Follower) store(ctx context.Context, some *gathered, from Position, to uint64) error {
+	begun := time.Now()
+	if f.rests {
+		defer func() {
+			select {
+			case <-ctx.Done():
+			case <-time.After(rest * time.Since(begun)):
+			}
+		}()
+	}
 	about, err := f.sessions(ctx, some)
 	if err == nil {
 		err = f.db.Apply(ctx, Batch{From: from, To: to, Posts: some.sorted(), Sessions: about, Former: some.former, Filled: some.filled})

@@ -28,7 +28,13 @@ func Keep(ctx context.Context, path string, conn *natsio.Conn, log *slog.Logger)
 		log = slog.New(slog.DiscardHandler)
 	}
 	var wg sync.WaitGroup
-	wg.Go(func() { tend(ctx, ItemsFile(path), conn, log, NewItemsFollower) })
+	wg.Go(func() {
+		tend(ctx, ItemsFile(path), conn, log, func(db *DB, conn *natsio.Conn, log *slog.Logger) *Follower {
+			f := NewItemsFollower(db, conn, log)
+			f.rests = true
+			return f
+		})
+	})
 	tend(ctx, path, conn, log, NewFollower)
 	wg.Wait()
 	return nil
