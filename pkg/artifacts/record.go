@@ -101,10 +101,11 @@ func (r Record) Validate() error {
 	return errors.Join(errs...)
 }
 
-// Fork is the row that a fork of the record's session gets: its own id over the same bytes, the same number (SPEC A7).
+// Fork is the row that a fork of the record's session gets: its own id over the same bytes, the same number (SPEC A7). It
+// is of no run: runs stay with their session.
 func (r Record) Fork(session string, id ID, at int64) Record {
 	r.ForkedFrom = r.ID
-	r.ID, r.Session, r.Created = id, session, at
+	r.ID, r.Session, r.Run, r.Created = id, session, "", at
 	return r
 }
 

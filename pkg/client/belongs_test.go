@@ -102,4 +102,10 @@ func TestOfARunThatIsNotThere(t *testing.T) {
 	if all := must.Get(r.Artifacts(ctx, "build"))(t); len(all) != 6 {
 		t.Errorf("%d artifacts, want 6", len(all))
 	}
+	must.Do(t, r.Fork(ctx, thread("fork"), events.Fork{Session: "build", Thread: events.MainThread, Whole: true}))
+	forked := must.Get(r.Artifacts(ctx, "fork"))(t)
+	must.Same(t, len(forked), 6, "a fork into another session has %d artifacts, want %d")
+	for _, a := range forked {
+		must.Same(t, a.Run, "", "an artifact of a fork is of the run %q, which its session does not have, want %q")
+	}
 }
