@@ -14,6 +14,7 @@ package adkgo
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"crypto/rand"
 	"crypto/sha256"
@@ -154,6 +155,9 @@ func (s *Service) lines(ctx context.Context, t events.Thread) (lines []line, err
 	}
 	for text := range bytes.Lines(out.Bytes()) {
 		var one line
+		if !bytes.HasPrefix(text, []byte("{")) { // it is none of ours
+			continue
+		}
 		if err := json.Unmarshal(text, &one); err != nil {
 			return nil, fmt.Errorf("%s, line %d: %w", t, len(lines)+1, err)
 		}
@@ -172,11 +176,11 @@ func (s *Service) Create(ctx context.Context, req *session.CreateRequest) (*sess
 		b.ID = b.Once
 	}
 	t := name(b.App, b.User, b.ID)
-	there, err := s.lines(ctx, t)
+	there, err := s.read(ctx, t)
 	if err != nil {
 		return nil, err
 	}
-	if len(there) > 0 {
+	if there != nil {
 		return nil, fmt.Errorf("%w: %s", ErrExists, b.ID)
 	}
 	if err := s.put(ctx, b.User, append(shared(b.App, b.User, req.State), line{Begun: &b, to: t})...); err != nil {
@@ -194,13 +198,20 @@ func (s *Service) Create(ctx context.Context, req *session.CreateRequest) (*sess
 
 // read makes a session of its lines; nil if it is not there.
 func (s *Service) read(ctx context.Context, t events.Thread) (*Session, error) {
+	head, err := s.cl.AwaitThread(ctx, t)
+	if errors.Is(err, threads.ErrNoThread) {
+		return nil, nil
+	}
+	if err != nil {
+		return nil, err
+	}
 	lines, err := s.lines(ctx, t)
 	at := slices.IndexFunc(lines, func(one line) bool { return one.Begun != nil })
 	if err != nil || at < 0 {
 		return nil, err
 	}
 	first := lines[at].Begun
-	out := &Session{app: first.App, user: first.User, id: first.ID, once: first.Once, state: map[string]any{}, updated: first.Time}
+	out := &Session{app: first.App, user: first.User, id: first.ID, once: first.Once, life: head.Life, state: map[string]any{}, updated: first.Time}
 	for _, of := range []events.Thread{name(first.App), name(first.App, first.User)} {
 		set, err := s.lines(ctx, of)
 		if err != nil {
@@ -294,11 +305,13 @@ func (s *Service) AppendEvent(ctx context.Context, cur session.Session, e *sessi
 		return nil
 	}
 	t := name(cur.AppName(), cur.UserID(), cur.ID())
-	switch _, err := s.cl.Thread(ctx, t); {
-	case errors.Is(err, threads.ErrNoThread):
-		return fmt.Errorf("%w: %s", ErrNotFound, cur.ID())
-	case err != nil:
+	mine, held := cur.(*Session)
+	life, err := s.life(ctx, cur)
+	if err != nil {
 		return err
+	}
+	if held && mine.life != life {
+		return fmt.Errorf("%w: %s was deleted", ErrNotFound, cur.ID())
 	}
 	stored := *e
 	stored.Actions.StateDelta = maps.Clone(e.Actions.StateDelta)
@@ -306,8 +319,20 @@ func (s *Service) AppendEvent(ctx context.Context, cur session.Session, e *sessi
 	if err := s.put(ctx, cur.UserID(), append(shared(cur.AppName(), cur.UserID(), stored.Actions.StateDelta), line{Event: &stored, to: t})...); err != nil {
 		return err
 	}
-	if mine, ok := cur.(*Session); ok {
+	if now, err := s.life(ctx, cur); err != nil || now != life { // a line that came behind the deletion is no session's
+		return cmp.Or(err, fmt.Errorf("%w: %s was deleted", ErrNotFound, cur.ID()))
+	}
+	if held {
 		mine.add(&stored, e.Actions.StateDelta)
 	}
 	return nil
+}
+
+// life tells a session from those that have its names before and behind it. The error is ErrNotFound where there is none.
+func (s *Service) life(ctx context.Context, of session.Session) (uint64, error) {
+	head, err := s.cl.Thread(ctx, name(of.AppName(), of.UserID(), of.ID()))
+	if errors.Is(err, threads.ErrNoThread) {
+		err = fmt.Errorf("%w: %s", ErrNotFound, of.ID())
+	}
+	return head.Life, err
 }

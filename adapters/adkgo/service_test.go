@@ -132,3 +132,43 @@ func TestLargeEvent(t *testing.T) {
 		t.Errorf("%d events, want the one that was appended, as it was", got.Events().Len())
 	}
 }
+
+// TestWhatOthersWrite: lines that are no session's, of any form and at any place of its thread, count as nothing: it is read, begun
+// and deleted as without them; and what is appended to a session goes into no other one that had its names before or has them since.
+func TestWhatOthersWrite(t *testing.T) {
+	conn, ctx := store(t), t.Context()
+	s, cl := adkgo.New(client.New(conn)), client.New(conn)
+	create := &session.CreateRequest{AppName: "a", UserID: "u", SessionID: "s"}
+	held := must.Get(s.Create(ctx, create))(t).Session
+	at := events.Thread{Session: must.Get(cl.Sessions(ctx, ""))(t)[0].ID, Name: events.MainThread}
+	write := func(lines ...string) {
+		pub := cl.Publisher(client.PublisherConfig{})
+		for i, one := range lines {
+			must.Do(t, pub.Publish(ctx, client.Entry{Thread: at, Dialect: "raw", Body: []byte(one)}))
+			must.Do(t, cl.Await(ctx, at, pub.Producer(), 0, uint64(i)+1))
+		}
+	}
+	write(`[1]`, `"text"`, `7`, `null`, `{"note":1}`)
+	must.Do(t, s.AppendEvent(ctx, held, &session.Event{ID: "1"}))
+	key := &session.GetRequest{AppName: "a", UserID: "u", SessionID: "s"}
+	if got, err := s.Get(ctx, key); err != nil || got.Session.Events().Len() != 1 {
+		t.Errorf("Get = %v, %v, want the session with its event", got, err)
+	}
+	if got, err := s.List(ctx, &session.ListRequest{AppName: "a"}); err != nil || len(got.Sessions) != 1 {
+		t.Errorf("List = %v, %v, want the session", got, err)
+	}
+	must.Is(t, must.Err(s.Create(ctx, create)), adkgo.ErrExists, "Create of a session that is there")
+	must.Do(t, s.Delete(ctx, &session.DeleteRequest{AppName: "a", UserID: "u", SessionID: "s"}))
+
+	// An event that was on its way when its session was deleted: there is a line, and no session.
+	write(`{"event":{"ID":"late"}}`)
+	must.Is(t, must.Err(s.Get(ctx, key)), adkgo.ErrNotFound, "Get of a session that did not begin")
+	must.Is(t, s.AppendEvent(ctx, held, &session.Event{ID: "later"}), adkgo.ErrNotFound, "AppendEvent to it")
+	again, err := s.Create(ctx, create)
+	if err != nil || again.Session.Events().Len() != 0 {
+		t.Fatalf("Create = %v, %v, want a session without events", again, err)
+	}
+	must.Is(t, s.AppendEvent(ctx, held, &session.Event{ID: "latest"}), adkgo.ErrNotFound, "AppendEvent to the one that was deleted")
+	must.Do(t, s.AppendEvent(ctx, again.Session, &session.Event{ID: "1"}))
+	must.Same(t, must.Get(s.Get(ctx, key))(t).Session.Events().Len(), 1, "the session that began anew has %d events, want %d")
+}

@@ -14,6 +14,7 @@ import (
 type Session struct {
 	app, user, id string
 	once          string // of its beginning
+	life          uint64 // of its thread
 
 	mu      sync.Mutex
 	state   map[string]any
