@@ -36,7 +36,7 @@ func (f *fromFile) Resolve(ctx *kong.Context, _ *kong.Path, flag *kong.Flag) (an
 			if err := flag.Parse(kong.Scan().PushTyped(v, kong.FlagValueToken), reflect.New(flag.Target.Type()).Elem()); err != nil {
 				return nil, f.config.Bad(s, err)
 			}
-			flag.Set = false // this parsed it only to name the key; kong passes over the name of a file where the flag is set
+			flag.Set = false // that was a trial: kong passes over an existing file for a flag that is set
 			return v, nil
 		}
 		if slices.Contains(node.Flags, flag) || node.Parent == nil {
