@@ -1,10 +1,13 @@
 package httpapi_test
 
 import (
+	"context"
 	"io"
 	"net/http"
+	"strconv"
 	"strings"
 	"testing"
+	"time"
 
 	"spool/internal/httpapi"
 	"spool/internal/must"
@@ -127,29 +130,7 @@ func TestOutputOfAThreadThatLeaves(t *testing.T) {
 		"ended":   {"ended", func() error { return cl.End(ctx, th("ended"), events.End{}) }},
 		"renamed": {"now", func() error { return cl.ForceRename(ctx, th("renamed"), "now") }},
 	} {
-		body, tool := io.Pipe()
-		path := url + "/v1/sessions/s/threads/" + name + "/outputs?tool=make&lease_ms=1000&id=" + name
-		req := must.Get(http.NewRequestWithContext(ctx, "POST", path, body))(t)
-		status := make(chan int, 1)
-		go func() {
-			res, err := http.DefaultClient.Do(req)
-			if err != nil {
-				t.Error(err)
-				status <- 0
-				return
-			}
-			defer res.Body.Close()
-			status <- res.StatusCode
-		}()
-		must.Get(io.WriteString(tool, "precious\n"))(t)
-		for f, err := range cl.Follow(ctx, th(name), name) {
-			if err != nil {
-				t.Fatal(err)
-			}
-			if strings.Contains(string(f.Text), "precious") {
-				break
-			}
-		}
+		tool, status := sendsOutput(ctx, t, cl, url, th(name))
 		must.Do(t, leave.by())
 		must.Get(io.WriteString(tool, "late\n"))(t)
 		must.Do(t, tool.Close())
@@ -167,6 +148,54 @@ func TestOutputOfAThreadThatLeaves(t *testing.T) {
 		}
 		if !found {
 			t.Errorf("%s: there is no result of what arrived", name)
+		}
+	}
+}
+
+// sendsOutput begins an output, named as its thread, of which something has arrived. status is the answer, once tool is closed.
+func sendsOutput(ctx context.Context, t *testing.T, cl *client.Client, url string, th events.Thread) (tool *io.PipeWriter, status <-chan int) {
+	t.Helper()
+	body, tool := io.Pipe()
+	path := url + "/v1/sessions/" + th.Session + "/threads/" + th.Name + "/outputs?tool=make&lease_ms=1000&id=" + th.Name
+	req := must.Get(http.NewRequestWithContext(ctx, "POST", path, body))(t)
+	answer := make(chan int, 1)
+	go func() {
+		res, err := http.DefaultClient.Do(req)
+		if err != nil {
+			t.Error(err)
+			answer <- 0
+			return
+		}
+		defer res.Body.Close()
+		answer <- res.StatusCode
+	}()
+	must.Get(io.WriteString(tool, "precious\n"))(t)
+	for f, err := range cl.Follow(ctx, th, th.Name) {
+		if err != nil {
+			t.Fatal(err)
+		}
+		if strings.Contains(string(f.Text), "precious") {
+			break
+		}
+	}
+	return tool, answer
+}
+
+// TestOutputOfASessionThatIsDeleted: the session of an output that is being sent is deleted by force. Its sender is answered that it is
+// gone, and not left to wait.
+func TestOutputOfASessionThatIsDeleted(t *testing.T) {
+	_, ctx, cl, url := worldOn(t, httpapi.Config{})
+	for _, late := range []string{"", "late\n"} {
+		th := events.Thread{Session: "s" + strconv.Itoa(len(late)), Name: "main"}
+		tool, status := sendsOutput(ctx, t, cl, url, th)
+		must.Get(cl.DeleteSession(ctx, th.Session, client.Deletion{Force: true}))(t)
+		must.Get(io.WriteString(tool, late))(t)
+		must.Do(t, tool.Close())
+		select {
+		case got := <-status:
+			must.Same(t, got, http.StatusConflict, "POST = %d, want %d")
+		case <-time.After(time.Minute):
+			t.Fatalf("no answer, with %q behind the deletion", late)
 		}
 	}
 }
