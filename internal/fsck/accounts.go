@@ -52,7 +52,7 @@ type Accounts struct {
 // Unaccounted is the kind of finding of an event that was acked and is nowhere.
 const Unaccounted = "unaccounted"
 
-// Account holds every event of SPOOL_EVENTS against what is stored. It needs about 150 bytes of memory an event. What was masked
+// Account holds every event of SPOOL_EVENTS against what is stored. It needs about 180 bytes of memory an event. What was masked
 // is found in its thread whatever the rules were.
 func Account(ctx context.Context, l Ledger, src rehydrate.Source) (*Accounts, error) {
 	a := &accountant{
@@ -93,6 +93,9 @@ func (a *accountant) session(ctx context.Context, names []events.Thread) error {
 		}
 	}()
 	where, has, at := make([]whereabouts, len(names)), map[events.Thread]*entries{}, map[events.Thread][]int{}
+	if err := a.lacksKept(ctx, names); err != nil {
+		return err
+	}
 	for i, t := range names {
 		var err error
 		if where[i], err = a.whereabouts(ctx, t); err != nil {
@@ -147,10 +150,12 @@ type accountant struct {
 	letters  map[uint64][]name           // by message: its events that have one; nil: all, as far as is known
 	refusals map[refusal][]letterOf      // events that have a letter, whatever message they came in
 	outputs  map[outputKey]*outputOf
-	held     int           // bytes of letters in which something is masked
-	last     message       // that was read again
-	lost     map[name]bool // of findings
-	asked    events.Thread // whose events are to be counted; the zero value: all threads'
+	held     int               // bytes of letters in which something is masked
+	last     message           // that was read again
+	lost     map[name]bool     // of findings
+	gone     map[kept]bool     // what events of the session leave and is not there
+	bare     map[string]string // with lost: the keys of records that are lost, and what tells of them
+	asked    events.Thread     // whose events are to be counted; the zero value: all threads'
 	accounts *Accounts
 }
 
@@ -169,7 +174,8 @@ type posting struct {
 	to       string            // of a rename: the new name
 	output   *outputOf         // of a piece that has bytes
 	means    events.Digest     // what it does, however it is worded
-	unread   error             // why it is no event
+	leaves   []kept
+	unread   error // why it is no event
 }
 
 // name identifies an event within its thread for ever.
@@ -220,7 +226,7 @@ func (a *accountant) post(seq uint64, subject string, data []byte) error {
 func (a *accountant) postEvents(seq uint64, e *events.Event) {
 	for _, one := range e.Each() {
 		p := posting{at: seq, producer: one.Producer, epoch: one.Epoch, seq: one.Seq, prev: one.Prev, kind: one.Kind}
-		p.sum, p.is, p.means, p.claimed = sumOf(&one), one.Digest(), one.Means(), one.Ref != nil
+		p.sum, p.is, p.means, p.claimed, p.leaves = sumOf(&one), one.Digest(), one.Means(), one.Ref != nil, leaves(&one)
 		if one.Kind == events.KindChunk { // which of the pieces of an output were left out, nobody else tells
 			p.means = p.is
 			a.postPiece(&p, &one)
@@ -276,8 +282,8 @@ func (a *accountant) refusedAll(seq uint64, e *events.Event) bool {
 // thread judges the events that came under one name. joined are the other names of its thread; has is what threads hold.
 func (a *accountant) thread(t events.Thread, w whereabouts, joined []join, has map[events.Thread]*entries) {
 	if a.asked != (events.Thread{}) && t != a.asked {
-		defer func(all *Accounts, lost map[name]bool) { a.accounts, a.lost = all, lost }(a.accounts, a.lost)
-		a.accounts, a.lost = &Accounts{}, nil
+		defer func(was accountant) { a.accounts, a.lost, a.bare = was.accounts, was.lost, was.bare }(*a)
+		a.accounts, a.lost, a.bare = &Accounts{}, nil, nil
 	}
 	ps := a.threads[t]
 	a.accounts.Events += int64(len(ps))

@@ -98,7 +98,7 @@ func (c *checker) endsShort(ctx context.Context, h *head) error {
 // the thread had: then all of its session is read.
 func (c *checker) account(ctx context.Context, t events.Thread) (acc *Accounts, lost map[name]bool, err error) {
 	acc, lost, err = c.accountAmong(ctx, t, t)
-	if err != nil || len(lost) == 0 {
+	if err != nil || len(lost)+len(c.ledger.bare) == 0 {
 		return acc, lost, err
 	}
 	if left, err := c.s.List(ctx, events.LeftKeysOf(t.Session)); err != nil || len(left) == 0 { // nobody had another name
@@ -117,7 +117,7 @@ func (c *checker) accountAmong(ctx context.Context, t, among events.Thread) (acc
 		return nil, nil, err
 	}
 	a := c.ledger
-	a.asked, a.lost = t, map[name]bool{}
+	a.asked, a.lost, a.bare = t, map[name]bool{}, map[string]string{}
 	a.threads, a.accounts = map[events.Thread][]posting{}, &Accounts{Findings: []Finding{}}
 	for i := range stored {
 		if stored[i].Seq < c.floor {

@@ -140,7 +140,7 @@ func lookOnce(ctx context.Context, s Store, cfg Config) (*checker, error) {
 	}
 	for _, step := range []func(context.Context) error{
 		c.listHeads, c.listBulk, c.checkBlobs, c.checkPacks, c.checkArtifacts, c.recallHeads, c.checkHeads, c.checkAway,
-		c.checkOthers, c.checkClasses, c.checkItems, c.checkNameless,
+		c.checkOthers, c.checkClasses, c.checkItems, c.checkKept, c.checkRefused, c.checkNameless,
 	} {
 		if err := step(ctx); err != nil {
 			return nil, err
@@ -183,9 +183,12 @@ type checker struct {
 
 	floor       uint64 // events below were applied before anything was listed
 	items       map[events.Thread]*held
-	lostThreads []events.Thread                   // without a head
-	names       map[string]*namings               // of sessions that were asked for
-	posted      map[events.Thread]posted          // under the names of threads that have a head
+	lostThreads []events.Thread          // without a head
+	names       map[string]*namings      // of sessions that were asked for
+	posted      map[events.Thread]posted // under the names of threads that have a head
+	told        map[kept]events.Thread   // what events leave that were applied, and the threads of these
+	bare        []lostKept
+	refused     []record.Record                   // of what was refused: those that somebody removed
 	short       []*head                           // that lack the last of what was posted
 	anew        []*head                           // threads that have lost what was applied before their first entry
 	left        []threads.Head                    // of threads that are no more under their names

@@ -352,7 +352,7 @@ func (p packsOf) Pack(ctx context.Context, id casstore.PackID) (*casstore.Pack, 
 // new name, no deletion.
 func (c *checker) lostHeads(ctx context.Context, known map[events.Thread]bool) error {
 	told := map[events.Thread]string{}
-	c.posted = map[events.Thread]posted{}
+	c.posted, c.told = map[events.Thread]posted{}, map[kept]events.Thread{}
 	for t, it := range c.items {
 		if !known[t] {
 			told[t] = fmt.Sprintf("%s holds its items up to %d", events.ItemsStream, it.last)
@@ -372,6 +372,11 @@ func (c *checker) lostHeads(ctx context.Context, known map[events.Thread]bool) e
 		}
 		if is, all := nameOf(&e), c.posted[t]; kind == events.KindEntry && known[t] && all.last != is { // one that is sent again is no other
 			c.posted[t] = posted{all.n + int64(1+len(e.More)), is, seq}
+		}
+		for _, one := range e.Each() {
+			for _, k := range leaves(&one) {
+				c.told[k] = t
+			}
 		}
 		if name, why := begins(&e); !known[name] && why != "" && !c.ledger.refusedAll(seq, &e) {
 			told[name] = cmp.Or(told[name], fmt.Sprintf("%s holds %s, %d, that was applied", events.EventsStream, why, seq))

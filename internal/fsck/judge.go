@@ -103,13 +103,17 @@ func (b *book) judge(p *posting) (why string) {
 	default:
 		return "it was acked, and is neither in its thread nor in the dead letters"
 	}
-	if *n++; n == &b.a.accounts.Applied || n == &b.a.accounts.Noted {
+	if n == &b.a.accounts.Applied || n == &b.a.accounts.Noted {
 		b.at[p.producer] = p.at
+		why = b.bare(p)
+	}
+	if why == "" {
+		*n++
 	}
 	if p.at > b.w.removed { // what went with its thread says nothing of the one that has its name now
 		b.note(p, !again || n == &b.a.accounts.Applied) // else its sequence is another one's
 	}
-	return ""
+	return why
 }
 
 // note remembers an event that was found somewhere.

@@ -199,6 +199,9 @@ func (r *remaker) take(ch *apply.Change) {
 	for key, put := range ch.Puts {
 		r.records[key] = record.Record{Key: key, Value: put.Value, Seq: remadeSeq}
 	}
+	if ch.Run != nil {
+		r.records[ch.Run.Put.Key] = record.Record{Key: ch.Run.Put.Key, Value: ch.Run.Put.Value, Seq: remadeSeq}
+	}
 	ch.Thread(&r.thread)
 	if ch.Leaves != nil { // what comes for the name is another thread's
 		r.thread = apply.Thread{Key: r.thread.Key, Left: r.thread.LeaveTo(ch.Leaves.To), AskedLeft: true, Reused: true}

@@ -105,11 +105,10 @@ func Fix(ctx context.Context, s Store, w Writer, packs Packs, cfg Config) (*Repo
 			}
 		}
 	}
-	if err := f.fixDialects(ctx); err != nil {
-		return nil, err
-	}
-	if err := f.fixNames(ctx); err != nil {
-		return nil, err
+	for _, fix := range []func(context.Context) error{f.fixDialects, f.fixNames, f.fixKept, f.fixRefused} {
+		if err := fix(ctx); err != nil {
+			return nil, err
+		}
 	}
 	if err := f.unreadable(ctx, true); err != nil {
 		return nil, err
