@@ -1,12 +1,14 @@
 package main
 
 import (
+	"bytes"
 	"errors"
 	"fmt"
 	"io"
 	"io/fs"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 
 	"spool/internal/interchange"
@@ -136,6 +138,11 @@ func (e *export) all(dir string, force bool) error {
 	bar := newBar(e.app.err, "exporting", false)
 	defer bar.end()
 	var failed []error
+	// Packs that threads share are read once, as long as these come one after the other.
+	slices.SortStableFunc(list, func(a, b client.Thread) int {
+		at, other := a.Head.Head().Pack, b.Head.Head().Pack
+		return bytes.Compare(at[:], other[:])
+	})
 	for i, t := range list {
 		if err := e.ctx.Err(); err != nil {
 			return err

@@ -8,14 +8,16 @@ import (
 )
 
 // PackCache is a PackGetter that keeps the packs read last, bounded in bytes, and asks the store once for a pack that several
-// callers want at the same time. Safe for concurrent use.
+// callers want at the same time. Of those used least lately it keeps what the store gave, a fraction of what is read of it. Safe for
+// concurrent use.
 type PackCache struct {
 	from  PackGetter
 	limit int
 
 	mu     sync.Mutex
-	size   int                      // sum of Size over all cached packs; guarded by mu
-	recent *list.List               // of cachedPack, last used first; guarded by mu
+	size   int                      // sum over all cached packs; guarded by mu
+	recent *list.List               // of *cachedPack, last used first; guarded by mu
+	closed *list.Element            // of recent: from here on no frame of a pack is open; nil: any may be; guarded by mu
 	byID   map[PackID]*list.Element // guarded by mu
 	flying map[PackID]*flight       // reads under way; guarded by mu
 	clears int                      // how often it was cleared; guarded by mu
@@ -24,6 +26,7 @@ type PackCache struct {
 type cachedPack struct {
 	id   PackID
 	pack *Pack
+	size int // as counted; what is read of the pack by who has it from the cache is counted when that is used again
 }
 
 // flight is one read of the store. Its fields are written before done is closed.
@@ -49,9 +52,10 @@ func (c *PackCache) Pack(ctx context.Context, id PackID) (*Pack, error) {
 		}
 		c.mu.Lock()
 		if e, ok := c.byID[id]; ok {
-			c.recent.MoveToFront(e)
+			pack := e.Value.(*cachedPack).pack
+			c.use(e)
 			c.mu.Unlock()
-			return e.Value.(cachedPack).pack, nil
+			return pack, nil
 		}
 		f, waiting := c.flying[id]
 		if !waiting {
@@ -92,18 +96,50 @@ func (c *PackCache) read(ctx context.Context, id PackID, f *flight) (*Pack, erro
 	return f.pack, f.err
 }
 
-// keep puts a pack in front and removes packs from the back until the limit holds. The caller holds mu.
+// keep puts a pack in front. The caller holds mu.
 func (c *PackCache) keep(id PackID, p *Pack) {
-	size := p.Size()
-	if size > c.limit {
-		return
+	if p.Size() <= c.limit {
+		c.byID[id] = c.recent.PushBack(&cachedPack{id: id, pack: p})
+		c.use(c.byID[id])
 	}
-	c.byID[id] = c.recent.PushFront(cachedPack{id, p})
-	for c.size += size; c.size > c.limit; {
-		last := c.recent.Remove(c.recent.Back()).(cachedPack)
-		delete(c.byID, last.id)
-		c.size -= last.pack.Size()
+}
+
+// use brings a pack to the front, and closes and then removes packs from the back until the limit holds. The caller holds mu.
+func (c *PackCache) use(e *list.Element) {
+	c.count(c.recent.Front())
+	if c.count(e); c.closed == e {
+		c.closed = e.Next()
 	}
+	c.recent.MoveToFront(e)
+	for c.size > c.limit && c.closed != e.Next() {
+		before := c.recent.Back()
+		if c.closed != nil {
+			before = c.closed.Prev()
+		}
+		before.Value.(*cachedPack).pack = before.Value.(*cachedPack).pack.closed()
+		c.count(before)
+		c.closed = before
+	}
+	for c.size > c.limit {
+		c.remove(c.recent.Back())
+	}
+}
+
+// count counts what a pack takes now. The caller holds mu.
+func (c *PackCache) count(e *list.Element) {
+	p := e.Value.(*cachedPack)
+	size := p.pack.Size()
+	c.size, p.size = c.size+size-p.size, size
+}
+
+// remove drops a pack. The caller holds mu.
+func (c *PackCache) remove(e *list.Element) {
+	if c.closed == e {
+		c.closed = e.Next()
+	}
+	p := c.recent.Remove(e).(*cachedPack)
+	delete(c.byID, p.id)
+	c.size -= p.size
 }
 
 // Forget drops a pack, so that the next read asks the store: for a caller that found it corrupt or moved.
@@ -111,8 +147,7 @@ func (c *PackCache) Forget(id PackID) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if e, ok := c.byID[id]; ok {
-		delete(c.byID, id)
-		c.size -= c.recent.Remove(e).(cachedPack).pack.Size()
+		c.remove(e)
 	}
 }
 
@@ -122,7 +157,7 @@ func (c *PackCache) Clear() {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	c.clears++
-	c.size = 0
+	c.size, c.closed = 0, nil
 	c.recent.Init()
 	clear(c.byID)
 	clear(c.flying)

@@ -101,6 +101,34 @@ func TestPackCacheKeepsTheLastUsed(t *testing.T) {
 	}
 }
 
+// Packs that do not fit as they are read fit as they are stored: none is asked for again.
+func TestPackCacheClosesPacksBeforeItDropsThem(t *testing.T) {
+	m := casstore.NewMemory()
+	size := putPacks(t, m, 5)
+	c := &counter{PackGetter: m}
+	cache := casstore.NewPackCache(c, 5*size+25_000) // two that are read, and a half
+	var open int
+	for round := range 3 {
+		for i := range 5 {
+			p := must.Get(cache.Pack(t.Context(), casstore.PackID{byte(i)}))(t)
+			if round > 0 && p.Size() >= open {
+				t.Errorf("round %d: pack %d takes %d bytes before it is read, and %d when it was", round, i, p.Size(), open)
+			}
+			must.Get(p.Node(p.Ref(0)))(t)
+			open = p.Size()
+		}
+		must.Get(cache.Pack(t.Context(), casstore.PackID{3}))(t)
+		if p := must.Get(cache.Pack(t.Context(), casstore.PackID{4}))(t); p.Size() != open {
+			t.Errorf("round %d: the pack read last takes %d bytes, want %d", round, p.Size(), open)
+		}
+	}
+	must.Same(t, c.reads.Load(), 5, "%d reads, want %d")
+	cache.Forget(casstore.PackID{0})
+	cache.Forget(casstore.PackID{4})
+	must.Get(cache.Pack(t.Context(), casstore.PackID{1}))(t)
+	must.Same(t, c.reads.Load(), 5, "after Forget of others: %d reads, want %d")
+}
+
 func TestPackCacheReadsOnce(t *testing.T) {
 	m := casstore.NewMemory()
 	putPacks(t, m, 1)

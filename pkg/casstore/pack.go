@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"slices"
 	"sync"
+	"sync/atomic"
 )
 
 // The errors of reading. A caller decides by them; all are wrapped with the ref or the pack.
@@ -23,6 +24,7 @@ type Pack struct {
 	*Header
 	body   []byte
 	opened []openedFrame
+	open   atomic.Int64 // bytes of opened
 }
 
 // openedFrame is a frame of the body after its first use.
@@ -42,7 +44,7 @@ func OpenPack(header, body []byte) (*Pack, error) {
 	if int64(len(body)) != h.bodyLen() {
 		return nil, fmt.Errorf("pack: %w: body of %d bytes, want %d", ErrCorrupt, len(body), h.bodyLen())
 	}
-	return &Pack{Header: h, body: body, opened: make([]openedFrame, len(h.frames))}, nil
+	return (&Pack{Header: h, body: body}).closed(), nil
 }
 
 // Has reports whether the pack holds the node.
@@ -106,14 +108,20 @@ func (p *Pack) frame(i int) ([]byte, error) {
 	o.once.Do(func() {
 		f := p.frames[i]
 		o.raw, o.err = decompress(p.body[f.at:f.at+f.size], f.rawSize, f.codec)
+		p.open.Add(int64(len(o.raw)))
 	})
 	return o.raw, o.err
 }
 
-// Size is the memory the pack can take, in bytes: all it has now and all its frames when they are uncompressed.
+// closed is the pack without the frames that were read.
+func (p *Pack) closed() *Pack {
+	return &Pack{Header: p.Header, body: p.body, opened: make([]openedFrame, len(p.frames))}
+}
+
+// Size is the memory the pack takes, in bytes. It grows by each frame that is read.
 func (p *Pack) Size() int {
 	perNode := 8 + 4 + 2*4 // ends, edgeAt, slots
-	return len(p.raw) + len(p.body) + int(p.RawLen()) + perNode*p.Len() + 2*4*p.OutsideLen() + 64*len(p.frames) + 512
+	return len(p.raw) + len(p.body) + int(p.open.Load()) + perNode*p.Len() + 2*4*p.OutsideLen() + 64*len(p.frames) + 512
 }
 
 // Verify reads every node and compares its bytes, and its refs with those in the header. Errors wrap ErrCorrupt,
