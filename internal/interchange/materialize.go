@@ -15,6 +15,7 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+	"time"
 	"unicode"
 
 	"spool/internal/jsonscan"
@@ -61,7 +62,7 @@ func (m Materialized) Outcome() Outcome {
 // which are written file by file; the error names each, and wraps ErrThere.
 //
 //  1. Write all files under other names, those of the sessions that it needs behind its own.
-//  2. Give them their names, what others need first. A crash before leaves .part files; the next call makes new ones.
+//  2. Give them their names, what others need first. A crash before leaves .part files; the next call makes new ones, and one after an hour removes them.
 func (m *Materializer) Session(ctx context.Context, id string) (out Materialized, err error) {
 	out = Materialized{Session: id, Harness: m.Harness.Name}
 	if m.Harness.Name == ompDialect {
@@ -115,17 +116,28 @@ type thereFile struct {
 	info fs.FileInfo
 }
 
-// look finds the transcripts that are there: a session has the file that it has, whatever its folder.
+// look finds the transcripts that are there: a session has the file that it has, whatever its folder. What a call that was killed had
+// staged is removed, when no other can be at it any more.
 func (w *materialize) look() error {
 	for _, folder := range w.Harness.Folders {
 		err := fs.WalkDir(w.Dir.FS(), folder, func(name string, d fs.DirEntry, err error) error {
 			if errors.Is(err, fs.ErrNotExist) {
 				return nil
 			}
-			if err != nil || !d.Type().IsRegular() || !transcript.IsTranscript(d.Name()) {
+			if err != nil || !d.Type().IsRegular() {
 				return err
 			}
+			staged := partName.FindStringSubmatch(d.Name())
+			if staged == nil && !transcript.IsTranscript(d.Name()) {
+				return nil
+			}
 			info, err := d.Info()
+			if staged != nil {
+				if err == nil && transcript.IsTranscript(staged[1]) && time.Since(info.ModTime()) > partLives {
+					_ = w.Dir.Remove(name) // else a later call does
+				}
+				return err
+			}
 			if err == nil {
 				w.there = append(w.there, thereFile{name, info})
 			}

@@ -9,6 +9,7 @@ import (
 	"slices"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/google/go-cmp/cmp"
 	"github.com/klauspost/compress/zstd"
@@ -316,4 +317,25 @@ func TestMaterializeRefusesStoredNames(t *testing.T) {
 		}
 		r.holds(map[string]string{})
 	}
+}
+
+// What a materialize that was killed had staged goes with a later one, and nothing else does.
+func TestMaterializeRemovesWhatWasStaged(t *testing.T) {
+	r, from := newRig(t), t.TempDir()
+	write(t, filepath.Join(from, "s.jsonl"), []byte(codexMeta(codexID, "")+codexSaid(1)))
+	load(t, r.conn, from)
+	folder, old := filepath.Join(r.Path, "sessions", "2026"), time.Now().Add(-2*time.Hour)
+	for name, goes := range map[string]bool{"a.jsonl.ABCDEFG2.part": true, "b.jsonl.ABCDEFG2.part": false, "notes.ABCDEFG2.part": false, "c.jsonl.part": false} {
+		path := filepath.Join(folder, name)
+		write(t, path, []byte("half"))
+		if name[0] != 'b' {
+			must.Do(t, os.Chtimes(path, old, old))
+		}
+		defer func() {
+			if _, err := os.Stat(path); errors.Is(err, os.ErrNotExist) != goes {
+				t.Errorf("%s: %v, want it gone: %v", name, err, goes)
+			}
+		}()
+	}
+	must.Get(r.write(codexID))(t)
 }

@@ -11,7 +11,9 @@ import (
 	"io/fs"
 	"os"
 	"path"
+	"regexp"
 	"runtime"
+	"time"
 
 	"spool/internal/transcript"
 )
@@ -97,6 +99,11 @@ func (f File) stage(write func(io.Writer) error) (s *staged, err error) {
 	}
 	return s, nil
 }
+
+// partName is what stage calls a file, and partLives longer than one is staged.
+var partName = regexp.MustCompile(`^(.+)\.[A-Z2-7]{8}\.part$`)
+
+const partLives = time.Hour
 
 // drop takes back what was staged.
 func (s *staged) drop() error { return s.Dir.Remove(s.part) }
