@@ -247,8 +247,8 @@ func TestUndeleteBesideACycle(t *testing.T) {
 // nodes that refer to it, in packs that stayed: whoever wrote its bytes again would take them for stored.
 func TestUndeleteOfABlobWithoutBytes(t *testing.T) {
 	r := newRig(t)
-	picture := image("picture", 7)
-	r.together(th("victim"), th("keep"), func(i int) [][]byte { return [][]byte{entry(fmt.Sprint("v", i), "hello"), picture} })
+	picture := func(i int) []byte { return image(fmt.Sprint("picture", i), 7) } // alone, so that a pack with some of the victim has one
+	r.together(th("victim"), th("keep"), func(i int) [][]byte { return [][]byte{picture(i)} })
 	r.remove(th("victim"))
 	cfg := keeping()
 	cfg.Quarantine = 0
@@ -266,7 +266,7 @@ func TestUndeleteOfABlobWithoutBytes(t *testing.T) {
 		}
 	}
 	stop := r.persister(0)
-	r.say(th("keep"), picture) // it is stored anew
+	r.say(th("keep"), picture(0)) // it is stored anew
 	stop()
 	r.verify(th("keep"))
 }
