@@ -113,6 +113,18 @@ func absolute(cwd string) (string, error) {
 	return filepath.Clean(cwd), nil
 }
 
+// filter chooses what the context grants, of the session and the directory that a call names.
+func (p *peer) filter(ctx context.Context, session, cwd string) (f history.Filter, err error) {
+	f.Within = access.From(ctx).Sessions
+	if session != "" {
+		f.Session, err = p.session(ctx, session)
+	}
+	if err == nil {
+		f.Cwd, err = absolute(cwd)
+	}
+	return f, err
+}
+
 type historyIn struct {
 	Query   string `json:"query,omitempty" jsonschema:"words, or beginnings of words; without it the newest prompts"`
 	Session string `json:"session,omitempty" jsonschema:"only of this session, an id or the beginning of one"`
@@ -140,13 +152,8 @@ func (p *peer) searchHistory(ctx context.Context, in historyIn) (out historyOut,
 	if err != nil {
 		return out, err
 	}
-	f := history.Filter{Within: access.From(ctx).Sessions}
-	if in.Session != "" {
-		if f.Session, err = p.session(ctx, in.Session); err != nil {
-			return out, err
-		}
-	}
-	if f.Cwd, err = absolute(in.Cwd); err != nil {
+	f, err := p.filter(ctx, in.Session, in.Cwd)
+	if err != nil {
 		return out, err
 	}
 	all, err := p.Asked(ctx, in.Query, f, most+1)
@@ -193,13 +200,8 @@ func (p *peer) search(ctx context.Context, in searchIn) (out searchOut, err erro
 	if err != nil {
 		return out, err
 	}
-	f := history.ItemFilter{Filter: history.Filter{Within: access.From(ctx).Sessions}, Tool: in.Tool, Role: in.Role}
-	if in.Session != "" {
-		if f.Session, err = p.session(ctx, in.Session); err != nil {
-			return out, err
-		}
-	}
-	if f.Cwd, err = absolute(in.Cwd); err == nil {
+	f := history.ItemFilter{Tool: in.Tool, Role: in.Role}
+	if f.Filter, err = p.filter(ctx, in.Session, in.Cwd); err == nil {
 		err = f.Between(in.Since, in.Until, time.Now().UTC())
 	}
 	if err != nil {
