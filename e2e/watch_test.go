@@ -5,6 +5,7 @@ import (
 	"math/rand/v2"
 	"os"
 	"path/filepath"
+	"syscall"
 	"testing"
 	"time"
 
@@ -80,5 +81,35 @@ func TestWatchKilled(t *testing.T) {
 	must.Same(t, up.Stop(), 0, "spool up after SIGTERM: exit code %d, want %d")
 	if _, _, code := w.try("", "spool", "watch", "--once", dir); code == 0 {
 		t.Error("spool watch --once without Spool: exit code 0")
+	}
+}
+
+// TestWatchUnanswered kills a Spool that stands still, so that what spool watch asks of it is never answered: what waits for that goes on with
+// the next Spool.
+func TestWatchUnanswered(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	dir := filepath.Join(w.home, "transcripts")
+	a := harnesses(t, dir)[0]
+	a.grow(t, 5, false)
+	up := w.up()
+	w.start(w.command("spool", "watch", dir))
+	stored := func() {
+		t.Helper()
+		proc.Eventually(t, "all lines in their thread", func() error {
+			if n := w.threads()[a.thread].Entries; n < int64(a.lines) {
+				return fmt.Errorf("%s has %d entries of %d", a.thread, n, a.lines)
+			}
+			return nil
+		})
+	}
+	stored()
+	for range 3 {
+		up.Signal(syscall.SIGSTOP)
+		a.grow(t, 5, false)
+		time.Sleep(time.Second) // it asks meanwhile
+		up.Kill()
+		up = w.up()
+		stored()
 	}
 }

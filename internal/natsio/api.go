@@ -17,20 +17,17 @@ type api struct {
 }
 
 // ask runs a request. Its subjects are those of JetStream's API, as they begin: what a user may not send is one of
-// them. Where the caller sets no end it is that of every request: not all of nats.go's have one, and an answer can be lost.
+// them. It ends when its caller's context does, and with its own patience: its answer is lost with the connection that
+// it went by, and a caller that gives a long work its time waits for none so long.
 func ask[T any](ctx context.Context, d *denials, f func(context.Context) (T, error), subjects ...string) (v T, err error) {
 	ctx, done, err := d.watch(ctx, func(subject string) bool { return asks(subject, subjects) })
 	if err != nil {
 		return v, err
 	}
 	defer done()
-	if _, ends := ctx.Deadline(); !ends {
-		end, cancel := context.WithTimeout(ctx, d.patience)
-		defer cancel()
-		v, err = f(end)
-		return v, outcome(ctx, err)
-	}
-	v, err = f(ctx)
+	end, cancel := context.WithTimeout(ctx, d.patience)
+	defer cancel()
+	v, err = f(end)
 	return v, outcome(ctx, err)
 }
 
