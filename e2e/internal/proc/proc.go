@@ -144,7 +144,28 @@ func (p *Process) end() {
 		p.dump()
 	}
 	log := p.Log()
-	p.t.Logf("%.300q, %v, wrote %d bytes:\n%s", p.cmd.Args, p.cmd.ProcessState, said, log[max(0, said-shownTail):min(len(log), said+shownDump)])
+	wrote, dump := log[:said], brief(log[said:])
+	p.t.Logf("%.300q, %v, wrote %d bytes:\n%s%s", p.cmd.Args, p.cmd.ProcessState, said, wrote[max(0, said-shownTail):], dump[:min(len(dump), shownDump)])
+}
+
+// brief is a dump of goroutines without those in which nothing of Spool runs, and without the frames of Go's runtime.
+func brief(dump string) string {
+	var kept strings.Builder
+	for block := range strings.SplitSeq(dump, "\n\n") {
+		lines := strings.Split(strings.TrimSpace(block), "\n")
+		if !strings.Contains(block, "\nspool/") {
+			continue
+		}
+		fmt.Fprintf(&kept, "%s\n", lines[0])
+		for i := 1; i+1 < len(lines); i += 2 {
+			if call, where := lines[i], lines[i+1]; !strings.HasPrefix(call, "runtime.") {
+				call, _, _ = strings.Cut(call, "({")
+				where, _, _ = strings.Cut(where, " +0x")
+				fmt.Fprintf(&kept, "\t%s %s\n", call, strings.TrimSpace(where))
+			}
+		}
+	}
+	return kept.String()
 }
 
 // Log is what the process has written so far.
