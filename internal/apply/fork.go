@@ -133,7 +133,7 @@ func (d *draft) forked(ctx context.Context, source events.Thread, f events.Fork)
 	if err != nil {
 		return head, info, err
 	}
-	if head, err = ForkedHead(ctx, d.w.Reader(), from, f); err == nil && !f.Whole {
+	if head, err = ForkedHead(ctx, d.w.Reader(), from, f); err == nil && (!f.Whole || f.Point()) {
 		if e := project.Inherit(ctx, d.w.Reader(), source, from, &head); e != nil && Passing(e) {
 			return head, info, e // else the fork lacks what its source lacks
 		}
@@ -152,8 +152,8 @@ func ForkedHead(ctx context.Context, r threads.Reader, from threads.Head, f even
 	switch {
 	case err != nil:
 		return threads.Head{}, err
-	case f.Whole && point != (threads.Point{}):
-		return threads.Head{}, fmt.Errorf("%w: fork: a whole thread has no point", events.ErrControl)
+	case f.Whole && f.Point():
+		return threads.ForkWholeAt(ctx, r, from, point)
 	case f.Whole:
 		return threads.ForkWhole(from)
 	}

@@ -365,7 +365,7 @@ func (f *fixer) pin(ctx context.Context, e replayed, again *events.Event) (why s
 		return by + ", which is no more: what it had of that is not to be had", nil
 	}
 	op.Fork.Thread = now.name
-	if source.grewAfter(e.Seq) && (op.Fork.Whole || !op.Fork.Point()) {
+	if source.grewAfter(e.Seq) && !op.Fork.Point() {
 		node, err := f.pointAt(ctx, source, events.Thread{Session: op.Fork.Session, Name: now.name}, e.Seq)
 		if err != nil {
 			return "", err

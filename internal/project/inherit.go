@@ -2,6 +2,7 @@ package project
 
 import (
 	"context"
+	"iter"
 	"slices"
 
 	"spool/pkg/casstore"
@@ -34,10 +35,14 @@ func Inherit(ctx context.Context, r threads.Reader, t events.Thread, source thre
 	var err error
 	if straight && after < h.Entries {
 		var behind int64
-		behind, err = messages(ctx, r, source.Head(), point.Ref, after)
+		behind, err = messages(r.Walk(ctx, source.Head()), point.Ref, after)
 		h.Messages = max(source.Messages-behind, 0)
 	} else {
-		h.Messages, err = messages(ctx, r, point, casstore.Ref{}, h.Entries)
+		steps := r.Walk(ctx, point)
+		if h.Branches() > 0 {
+			steps = r.EntriesBack(ctx, *h)
+		}
+		h.Messages, err = messages(steps, casstore.Ref{}, h.Entries)
 	}
 	if err != nil {
 		return err
@@ -46,13 +51,10 @@ func Inherit(ctx context.Context, r threads.Reader, t events.Thread, source thre
 	return err
 }
 
-// messages counts the states from one back to another, without it, in which somebody says something; all is how many
-// they are at most.
-func messages(
-	ctx context.Context, r threads.Reader, from casstore.Located, until casstore.Ref, all int64,
-) (n int64, err error) {
+// messages counts the states before the one given in which somebody says something; all is how many they are at most.
+func messages(steps iter.Seq2[threads.Step, error], until casstore.Ref, all int64) (n int64, err error) {
 	read := int64(0)
-	for s, e := range r.Walk(ctx, from) {
+	for s, e := range steps {
 		if err = e; err != nil || s.At.Ref == until {
 			break
 		}

@@ -84,7 +84,7 @@ func (im *Importer) fork(ctx context.Context, f *file, c *claim) error {
 		return nil
 	}
 	if have.parted && !c.started {
-		f.warn(fmt.Sprintf("it is imported whole: %s has branches, and has gone on since it was forked", fork.From))
+		f.warn(fmt.Sprintf("it is imported whole: %s has branches, and other lines between those that it shares with it", fork.From))
 		return nil
 	}
 	if !c.started {
@@ -93,8 +93,8 @@ func (im *Importer) fork(ctx context.Context, f *file, c *claim) error {
 		if fork.ofSession() {
 			op.Fork.Header = have.header
 		}
-		if fork.ofSession() && !have.more { // with its branches and its leaf
-			op.Fork.Whole, op.Fork.Index = true, 0
+		if op.Fork.Whole = have.branches > 0 || fork.ofSession() && !have.more; op.Fork.Whole && !have.more { // with its leaf
+			op.Fork.Index = 0
 		}
 		e := &events.Event{Kind: events.KindControl, Seq: 1, Body: op.Encode()}
 		if err := p.publish(ctx, []*events.Event{p.stamp(e, startOf(c.producer))}); err != nil {
@@ -118,8 +118,10 @@ type shared struct {
 	at     int64  // the place of its entry
 	more   bool   // the thread goes on
 	next   bool   // with a line in the very next place, where it would have the entry of a fork
-	parted bool   // and what both have has branches, of which a fork at a place would have one
 	header []byte // of the file
+
+	branches int  // that what both have has beside that of its last line
+	parted   bool // and it is no whole beginning of the thread, or has too many
 }
 
 // common finds what the file of a fork shares with the thread that it branches off from. What both say of their session before the entries
@@ -132,7 +134,7 @@ func (im *Importer) common(ctx context.Context, f *file, from threads.Head) (hav
 	next, stop := iter.Pull2(im.stored.RawEntries(ctx, from))
 	defer stop()
 	var last string
-	linear := true
+	lacks := false // lines of the thread that are before its last one
 	for r, err := range f.src.records() {
 		if err != nil {
 			return shared{}, err
@@ -143,7 +145,10 @@ func (im *Importer) common(ctx context.Context, f *file, from threads.Head) (hav
 		if r.heads() {
 			have.header = r.body
 		} else if id := member(r.body, "id"); !r.part {
-			linear, last = linear && member(r.body, "parentId") == last, id
+			if member(r.body, "parentId") != last {
+				have.branches++
+			}
+			last = id
 		}
 		for {
 			line, err, ok := next()
@@ -154,6 +159,7 @@ func (im *Importer) common(ctx context.Context, f *file, from threads.Head) (hav
 				have.at = line.Index
 				break
 			}
+			lacks = lacks || line.Dialect == f.id.Dialect && !headsFile(line)
 		}
 		if have.before = r.seq(); r.part {
 			continue
@@ -163,7 +169,7 @@ func (im *Importer) common(ctx context.Context, f *file, from threads.Head) (hav
 		}
 		line, err, ok := next()
 		have.more, have.next = ok, ok && line.Index == have.at+1
-		have.parted = f.src.Fork.ofSession() && have.more && !linear
+		have.parted = have.branches > 0 && (lacks || have.more && have.branches > threads.MaxTips)
 		return have, err
 	}
 	return shared{}, nil

@@ -70,7 +70,7 @@ type Fork struct {
 	Entry   string `json:"entry,omitempty"` // the entry's id in its source
 	Role    string `json:"role,omitempty"`  // the first step of this role
 
-	// Whole takes the thread as it is, with its branches and its leaf; no point is given then (SPEC S9).
+	// Whole takes the thread as it is, with its branches and its leaf (SPEC S9); with a point as it was when that was the newest state.
 	Whole bool `json:"whole,omitempty"`
 	// Header is the header of an omp session that the new one has instead of its source's; its id is the new session's.
 	Header json.RawMessage `json:"header,omitempty"`

@@ -68,6 +68,37 @@ func ForkWhole(source Head) (Head, error) {
 	}, nil
 }
 
+// MaxTips is how many branches ForkWholeAt takes: as many as a head can note at once.
+const MaxTips = tipsOfNode * nodesAtOnce
+
+// ForkWholeAt is ForkWhole of a thread as it was when that point was its newest state: without what came later, on whatever branch. It
+// reads the whole thread. Errors wrap ErrNoPoint or those of Reader.
+func ForkWholeAt(ctx context.Context, r Reader, source Head, at Point) (Head, error) {
+	h, err := Fork(ctx, r, source, at)
+	if err != nil || len(h.Recent) == 0 {
+		return h, err
+	}
+	parents := map[casstore.Ref]bool{h.Recent[0].Ref: true} // of states that were met, and the head
+	for s, err := range r.EntriesBack(ctx, source) {
+		if err != nil {
+			return Head{}, err
+		}
+		if s.Entry.Index > h.Entries {
+			continue
+		}
+		if !parents[s.At.Ref] {
+			h.Tips = append(h.Tips, s.At)
+		}
+		delete(parents, s.At.Ref)
+		parents[s.Parent] = true
+	}
+	if len(h.Tips) > MaxTips {
+		return Head{}, fmt.Errorf("%w: the thread has %d branches there, more than %d", ErrNoPoint, len(h.Tips), MaxTips)
+	}
+	slices.Reverse(h.Tips)
+	return h, nil
+}
+
 // lastItem is the number of the thread's last item at a state: from its record, or from the nearest one before that says.
 func (r Reader) lastItem(ctx context.Context, at casstore.Located) (int64, error) {
 	for s, err := range r.Walk(ctx, at) {

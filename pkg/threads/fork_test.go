@@ -201,3 +201,34 @@ func TestForkWhole(t *testing.T) {
 	}
 	must.Is(t, must.Err(threads.ForkWhole(w.begin())), threads.ErrNoPoint, "ForkWhole of an empty thread")
 }
+
+// TestForkWholeAt: a whole fork at a point has what its source had when that came, on every branch, and goes on behind it.
+func TestForkWholeAt(t *testing.T) {
+	w := newWorld(t, 2)
+	h := w.begin()
+	roles := strings.Split("a b c d e f g", " ")
+	after := map[string]int{"c": 1, "e": 1, "g": 3} // back to the state that many before the head
+	for _, role := range roles {
+		if back := after[role]; back > 0 {
+			w.flush()
+			h.MoveTo(must.Get(w.reader().Recent(t.Context(), h.Recent[min(back, len(h.Recent)-1)]))(t))
+		}
+		w.add(&h, role, 1)
+	}
+	w.flush()
+	for k := range roles {
+		fork := must.Get(threads.ForkWholeAt(t.Context(), w.reader(), h, threads.Point{Entry: int64(k + 1)}))(t)
+		var got []string
+		for s := range must.All(t, w.reader().Entries(t.Context(), fork)) {
+			got = append(got, s.Role)
+		}
+		if !slices.Equal(got, roles[:k+1]) || fork.Entries != int64(k+1) || fork.N != int64(k+1) || fork.Sent != fork.N {
+			t.Errorf("at entry %d: entries %v, head %+v; want %v", k+1, got, fork, roles[:k+1])
+		}
+		if s := must.Get(w.reader().State(t.Context(), fork.Head()))(t); s.Role != roles[k] {
+			t.Errorf("at entry %d: it goes on behind %s, want %s", k+1, s.Role, roles[k])
+		}
+		must.Do(t, threads.Verify(t.Context(), w.reader(), fork))
+	}
+	must.Is(t, must.Err(threads.ForkWholeAt(t.Context(), w.reader(), h, threads.Point{Entry: 8})), threads.ErrNoPoint, "behind its end")
+}
