@@ -56,7 +56,7 @@ const library = "library"
 // pure are the groups that call the library, and for what. Others run on a `spool up`; context alone can do without.
 var pure = map[string]string{
 	"legacy":   "the records of a file, and what is written; entries, leaf and branch are those of its import",
-	"truncate": "one text: Go programs alone can cut so",
+	"truncate": "one text by lines and characters, and notices: Go programs alone can cut so; by bytes as outputs are",
 }
 
 func split(s string) []string {

@@ -1,15 +1,18 @@
 package main
 
 import (
+	"bytes"
 	"fmt"
 	"path/filepath"
 
+	"spool/pkg/events"
 	"spool/pkg/truncate/output"
 )
 
 func init() { groups["truncate"] = truncateGroup }
 
-// truncateGroup compares cuts of whole texts by lines, bytes and characters (SPEC U2, O3), and their notices.
+// truncateGroup compares cuts of whole texts by lines, bytes and characters (SPEC U2, O3), and their notices. Those by bytes are what outputs
+// show.
 func truncateGroup(dir string, report func(Case)) error {
 	expected, err := readObject(filepath.Join(dir, oracle))
 	if err != nil {
@@ -45,10 +48,12 @@ func truncateCase(name string, c any, report func(Case)) error {
 		v.Got = cutObject(output.Head(input, limits))
 	case "truncateTail":
 		v.Got = cutObject(output.Tail(input, limits))
-	case "truncateHeadBytes":
-		v.Got = bytesObject(output.HeadBytes(input, maxBytes))
-	case "truncateTailBytes":
-		v.Got = bytesObject(output.TailBytes(input, maxBytes))
+	case "truncateHeadBytes", "truncateTailBytes":
+		cut, err := cutByBytes(input, maxBytes, fn == "truncateHeadBytes")
+		if err != nil {
+			return fmt.Errorf("%s: %w", name, err)
+		}
+		v.Got = bytesObject(cut)
 	case "truncateLine":
 		maxChars, _ := number(field(c, "maxChars"))
 		line, cut := output.Line(input, maxChars)
@@ -62,6 +67,42 @@ func truncateCase(name string, c any, report func(Case)) error {
 	}
 	report(v)
 	return nil
+}
+
+// cutByBytes cuts a text by bytes: as what the result of an output shows at its end, or of its beginning in front of the marker. No output
+// shows nothing.
+func cutByBytes(input string, most int, head bool) (string, error) {
+	if through == library || most == 0 || 2*most > events.MaxShow {
+		if head {
+			return output.HeadBytes(input, most), nil
+		}
+		return output.TailBytes(input, most), nil
+	}
+	p, err := running()
+	if err != nil {
+		return "", err
+	}
+	s := &streamed{product: p, start: events.OutputStart{Tool: "sh", Show: most}}
+	if input != "" {
+		s.chunks = [][]byte{[]byte(input)}
+	}
+	if head = head && len(input) > most; head { // what is behind it fills the end
+		s.start.Show, s.start.Head = 2*most, most
+		s.chunks = append(s.chunks, bytes.Repeat([]byte("x"), s.start.Show))
+	}
+	if err := s.run(); err != nil {
+		return "", err
+	}
+	text, told := str(field(field(s.item, "tool"), "output")), field(s.item, "output")
+	if head {
+		total, _ := number(field(told, "total_bytes"))
+		elided, ok := number(field(told, "elided_bytes"))
+		if !ok { // the first character has no place
+			return "", nil
+		}
+		text = text[:total-elided-most]
+	}
+	return text, nil
 }
 
 func bytesObject(s string) any {
