@@ -276,9 +276,6 @@ func (o *order) between(w *writer, s *seen, n uint64) {
 	}
 }
 
-// itemPatience is how long the next item of a thread may take to reach a subscriber.
-const itemPatience = time.Minute
-
 // checkItems reads the items as a subscriber does and as the nodes give them, side by side.
 func (l *Ledger) checkItems(ctx context.Context, c *client.Client, t events.Thread, head threads.Head, f *found) error {
 	if head.N == 0 {
@@ -286,7 +283,7 @@ func (l *Ledger) checkItems(ctx context.Context, c *client.Client, t events.Thre
 	}
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
-	stuck := time.AfterFunc(itemPatience, cancel)
+	stuck := time.AfterFunc(Patience, cancel)
 	defer stuck.Stop()
 	made, stop := iter.Pull2(c.ItemsFrom(ctx, t, head, 1))
 	defer stop()
@@ -296,7 +293,7 @@ func (l *Ledger) checkItems(ctx context.Context, c *client.Client, t events.Thre
 			f.add("%s: item %d: %w", t, last+1, err)
 			return nil
 		}
-		stuck.Reset(itemPatience)
+		stuck.Reset(Patience)
 		want, err, _ := made()
 		if err != nil {
 			f.add("%s: item %d from the nodes: %w", t, last+1, err)

@@ -15,11 +15,9 @@ import (
 	"spool/pkg/events"
 )
 
-const patience = time.Minute
-
 func within(t *testing.T) context.Context {
 	t.Helper()
-	ctx, cancel := context.WithTimeout(t.Context(), patience)
+	ctx, cancel := context.WithTimeout(t.Context(), faulttest.Patience)
 	t.Cleanup(cancel)
 	return ctx
 }

@@ -135,11 +135,11 @@ func jobRow(w *world, name string, f faulttest.Fault, tries int, prepare func(w 
 	j.check()
 }
 
-// undated is a context that ends with patience and has no deadline: a request with a deadline waits for its answer until then,
+// undated is a context that ends with faulttest.Patience and has no deadline: a request with a deadline waits for its answer until then,
 // and not for the time that its connection allows.
 func undated(t *testing.T) (context.Context, context.CancelFunc) {
 	ctx, cancel := context.WithCancel(t.Context())
-	timer := time.AfterFunc(patience, cancel)
+	timer := time.AfterFunc(faulttest.Patience, cancel)
 	return ctx, func() {
 		timer.Stop()
 		cancel()

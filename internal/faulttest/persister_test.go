@@ -182,6 +182,20 @@ func TestPersisterReadsFail(t *testing.T) {
 	}
 }
 
+// TestStartAsksAgain: a persister starts, as a service has it start, where the answer to a question for a consumer is lost.
+func TestStartAsksAgain(t *testing.T) {
+	server := natstest.Server(t)
+	must.Do(t, natstest.Dial(t, server).Ensure(t.Context(), limits))
+	never, _ := process(t, server, faulttest.Fault{Mode: faulttest.Lose, Class: faulttest.Any, K: 1 << 30})
+	_, _, answered := never.Sent()
+	wire, faulty := process(t, server, faulttest.Fault{Mode: faulttest.Lose, Class: faulttest.Any, K: answered[faulttest.Any] + 3})
+	p := faulttest.Start(t, faulty, nil)
+	if !fired(wire) {
+		t.Error("it asked too little to meet the fault")
+	}
+	must.Do(t, p.Stop())
+}
+
 // reached waits until a fault has happened, or all is done without it.
 func reached(t *testing.T, w *faulttest.Wire, done func(context.Context) error) bool {
 	t.Helper()

@@ -4,12 +4,17 @@ import (
 	"context"
 	"sync"
 	"testing"
+	"time"
 
 	"spool/internal/natsio"
 	"spool/internal/persist"
 	"spool/internal/persist/persistnats"
+	"spool/internal/retry"
 	"spool/pkg/events"
 )
+
+// Patience is how long a step may take on a busy machine with a slow disk. It ends what hangs; a test concludes nothing else from it.
+const Patience = 5 * time.Minute
 
 // Persister is one that runs with its consumers, as internal/service starts it.
 type Persister struct {
@@ -45,10 +50,12 @@ func Start(t testing.TB, conn *natsio.Conn, change func(*persist.Deps, *persist.
 	ctx, cancel := context.WithCancel(context.Background())
 	died := make(chan error, 1)
 	run := &Persister{Persister: p, Died: died}
+	starting, started := context.WithTimeout(ctx, Patience)
+	defer started()
 	var stops []func()
 	ready := make(chan struct{}) // nothing begins, and nothing dies, before all partitions are asked for
 	for part := range events.Partitions {
-		stop, err := conn.Events().Consume(ctx, part, nil, func(d natsio.Delivery) {
+		deliver := func(d natsio.Delivery) {
 			select {
 			case <-ready:
 			case <-ctx.Done():
@@ -56,12 +63,18 @@ func Start(t testing.TB, conn *natsio.Conn, change func(*persist.Deps, *persist.
 			}
 			p.Deliver(ctx, persist.Message{Subject: d.Subject, Data: d.Data, Seq: d.Seq, Partition: part, Link: d.Link,
 				Open: d.Open, Term: d.Term, Ack: d.Ack})
+		}
+		err := retry.Do(starting, nil, func() error {
+			stop, err := conn.Events().Consume(ctx, part, nil, deliver)
+			if err == nil {
+				stops = append(stops, stop.Stop)
+			}
+			return err
 		})
 		if err != nil {
 			cancel()
 			t.Fatal(err)
 		}
-		stops = append(stops, stop.Stop)
 	}
 	close(ready)
 	var end error
