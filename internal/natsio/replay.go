@@ -30,6 +30,25 @@ func (es Events) ThreadEvents(ctx context.Context, t events.Thread) ([]record.St
 	return out, err
 }
 
+// Event reads a stored event of a partition from the stream's leader. record.ErrNotFound: it was removed, which a later one of the
+// partition shows. Where there is no later one, whoever answers may not have heard of the event yet: record.ErrBusy.
+func (es Events) Event(ctx context.Context, partition int, seq uint64) ([]byte, error) {
+	s, err := MessagesOf(ctx, es.c.Streams(), events.EventsStream)
+	if err != nil {
+		return nil, WrapErr(err)
+	}
+	m, err := s.GetMsg(ctx, seq, jetstream.WithGetMsgSubject(events.PartitionFilter(partition)))
+	switch {
+	case errors.Is(err, jetstream.ErrMsgNotFound):
+		return nil, fmt.Errorf("%w: event %d: %w", record.ErrBusy, seq, err)
+	case err != nil:
+		return nil, WrapErr(err)
+	case m.Sequence != seq:
+		return nil, fmt.Errorf("%w: event %d", record.ErrNotFound, seq)
+	}
+	return m.Data, nil
+}
+
 // Past reads from the leader what EVENTS holds of one producer's events in a thread, in one epoch, from a sequence up to and without
 // another one: no more than most bytes of the thread, in which a message counts 4 KiB at least; 0: all. Past.Before says
 // how far.

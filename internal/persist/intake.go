@@ -69,7 +69,7 @@ func (p *Persister) Deliver(ctx context.Context, m Message) {
 		return
 	}
 	e, err := open(m)
-	moved, ended := p.park(ctx, m, d, originOf(&e), p.needs(&e), e.Ref == nil && m.Seq > p.deadly.of[m.Partition].until)
+	moved, ended := p.park(ctx, m, d, originOf(&e), p.needs(&e), e.Ref != nil, m.Seq > p.deadly.of[m.Partition].until)
 	if moved {
 		return
 	}
@@ -86,12 +86,6 @@ func (p *Persister) needs(e *events.Event) int64 {
 		size += int64(len(m.Body))
 	}
 	return min(size, p.cfg.QueueBytes)
-}
-
-// bringAll brings the events of a message that was parked.
-func (p *Persister) bringAll(ctx context.Context, m Message, d *delivery, came uint64) {
-	e, err := open(m)
-	p.bringEach(ctx, m, d, e.Each(), err, came)
 }
 
 // bringEach brings the events of a message; came is its number, 0: it gets one now.

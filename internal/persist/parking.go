@@ -3,8 +3,12 @@ package persist
 import (
 	"bytes"
 	"context"
+	"errors"
 	"math"
 	"sync"
+
+	"spool/internal/record"
+	"spool/pkg/events"
 )
 
 // A session that comes faster than it is applied fills its part of the queue. Its partition is read on all the same:
@@ -12,12 +16,16 @@ import (
 // a session brings it into the queue, in its order, as room is made. Nothing of a session overtakes what is parked of
 // it, and what is parked is not through: neither is it acknowledged, nor what comes after it in its partition.
 //
-// Where a session has its part of the parking, too, its partition waits. So it does for what refers to a body in the
-// inbox, and while others may have died over what is in it: that is not parked.
+// What refers to a body in the inbox is always parked: only its session waits until the body is read. Of a session that
+// has its part of the bytes in memory, only the number of a message is kept, and the message is read again from the
+// stream. Where it has its part of these, too, its partition waits. So it does while others may have died over what is
+// in the message: that is not parked.
 
 // parking has what is parked.
 type parking struct {
-	room *space // bytes of it
+	room  *space // what messages take beside their bytes
+	bytes *space // of messages that are in memory
+	most  int64  // of these bytes
 
 	mu    sync.Mutex
 	of    map[string]*parked // by session
@@ -32,27 +40,31 @@ type parked struct {
 
 // waiting is a message that is parked. It has a share of deadly.room, so that nothing is tried alone beside it.
 type waiting struct {
-	msg  Message
+	msg  Message // without its bytes, if they are not kept
 	of   *delivery
 	from origin
 	came uint64
-	size int64
+	size int64 // of its bytes
+	kept bool  // its bytes are in memory
 }
 
+// newParking divides the bytes so that small messages, too, find room by number.
 func newParking(bytes int64) *parking {
-	return &parking{room: newSpace(bytes), of: map[string]*parked{}}
+	most := bytes / 4
+	return &parking{room: newSpace(bytes - most), bytes: newSpace(most), most: most, of: map[string]*parked{}}
 }
 
 // parkedRoom is what a message takes beside its bytes while it is parked.
 const parkedRoom = 512
 
-// park parks a message if it has to wait, and may be parked. moved: it was; then what it holds of
+// park parks a message if it has to wait, and may be parked; inbox: its body is there. moved: it was; then what it holds of
 // deadly.room is the parking's. An error: ctx ended.
-func (p *Persister) park(ctx context.Context, m Message, d *delivery, from origin, need int64, may bool) (
+func (p *Persister) park(ctx context.Context, m Message, d *delivery, from origin, need int64, inbox, may bool) (
 	moved bool, err error) {
 	k, session := p.parking, from.session
 	k.mu.Lock()
-	of := k.of[session] // only who delivers its partition puts one there
+	of := k.of[session]                                  // only who delivers its partition puts one there
+	read := of != nil && !of.waits[len(of.waits)-1].kept // so is what comes behind it: the oldest one then holds no bytes
 	k.mu.Unlock()
 	if !may {
 		if of == nil {
@@ -65,13 +77,21 @@ func (p *Persister) park(ctx context.Context, m Message, d *delivery, from origi
 			return false, ctx.Err()
 		}
 	}
-	if of == nil && p.space.has(from, need) {
+	if of == nil && !inbox && p.space.has(from, need) {
 		return false, nil
 	}
-	m.Data = bytes.Clone(m.Data) // without the headers that are behind it in memory
-	w := waiting{msg: m, of: d, from: from, size: min(int64(len(m.Data))+parkedRoom, p.cfg.QueueBytes)}
-	if err := k.room.acquire(ctx, from, w.size); err != nil {
+	if err := k.room.acquire(ctx, from, parkedRoom); err != nil {
 		return false, err
+	}
+	w := waiting{msg: m, of: d, from: from, size: min(int64(len(m.Data)), k.most)}
+	if w.kept = p.Stored == nil || !read && k.bytes.has(from, w.size); w.kept {
+		if err := k.bytes.acquire(ctx, from, w.size); err != nil {
+			k.room.free(from, parkedRoom)
+			return false, err
+		}
+		w.msg.Data = bytes.Clone(m.Data) // without the headers that are behind it in memory
+	} else {
+		w.msg.Data = nil
 	}
 	w.came = p.queue.number(&m)
 	k.mu.Lock()
@@ -96,7 +116,7 @@ func (p *Persister) unpark(ctx context.Context, session string) {
 		w := k.of[session].waits[0]
 		k.mu.Unlock()
 		if ctx.Err() == nil && p.windows.current(w.of) { // else it comes again, in its place
-			p.bringAll(ctx, w.msg, w.of, w.came)
+			p.bringParked(ctx, &w)
 		}
 		k.mu.Lock()
 		of := k.of[session]
@@ -111,14 +131,48 @@ func (p *Persister) unpark(ctx context.Context, session string) {
 			close(of.ended)
 		}
 		k.mu.Unlock()
-		k.room.free(w.from, w.size)
+		k.room.free(w.from, parkedRoom)
+		if w.kept {
+			k.bytes.free(w.from, w.size)
+		}
 		p.deadly.room.Release(1)
+		k.bytes.look()
 		p.space.look()
 		p.queue.wake()
 		if ended {
 			return
 		}
 	}
+}
+
+// bringParked brings the events of a message, of which the bytes are read again if they were not kept. What was removed
+// from the stream meanwhile says nothing, and nothing waits for it.
+func (p *Persister) bringParked(ctx context.Context, w *waiting) {
+	if !w.kept {
+		if p.parking.bytes.acquire(ctx, w.from, w.size) != nil {
+			return
+		}
+		w.kept = true
+		data, err := asked(ctx, p, "read an event again", func() ([]byte, error) {
+			return p.Stored.Event(ctx, w.msg.Partition, w.msg.Seq)
+		})
+		switch {
+		case errors.Is(err, record.ErrNotFound):
+			p.Log.Warn("an event was removed from its stream before it was applied", "subject", w.msg.Subject, "seq", w.msg.Seq)
+			s := &staged{msg: w.msg, of: w.of, from: w.from, came: w.came, last: true}
+			s.event.Thread, s.event.Kind, _ = events.ParseStored(w.msg.Subject)
+			p.queue.push(s)
+			return
+		case err != nil:
+			if ctx.Err() == nil {
+				p.halt(ctx, err)
+			}
+			return
+		}
+		w.msg.Data = data
+	}
+	e, err := open(w.msg)
+	p.bringEach(ctx, w.msg, w.of, e.Each(), err, w.came)
 }
 
 // before reports whether something is parked that came before: of a session, or of any.

@@ -83,6 +83,11 @@ type Past interface {
 	Past(ctx context.Context, t events.Thread, producer string, epoch, from, before uint64, most int) (events.Past, error)
 }
 
+// Stored reads the bytes of a stored event of a partition again; record.ErrNotFound only where it is known to have been removed.
+type Stored interface {
+	Event(ctx context.Context, partition int, seq uint64) ([]byte, error)
+}
+
 // Deps is the world outside.
 type Deps struct {
 	Records Records
@@ -111,6 +116,8 @@ type Deps struct {
 
 	// Past tells what was stored before an event; nil: an event that is linked to what its thread does not know is a dead letter.
 	Past Past
+
+	Stored Stored // of what waits for its turn; nil: its bytes are kept in memory meanwhile, as far as there is room
 
 	// Reused reports whether EVENTS gave a sequence out before, to an event that it has lost. nil: it never did.
 	Reused func(seq uint64, stored int64) bool
@@ -141,7 +148,8 @@ type Config struct {
 	BatchBytes  int // bytes of their bodies at most (one larger body still is a batch); 0 = 4 MiB
 	// QueueBytes is how many bytes are taken from the stream and not acked yet; a user, or a session of which nobody knows
 	// whose it is, has as much of it as it leaves to others, and a larger entry waits for the queue to be empty. Messages
-	// beyond that are parked, in as many bytes again; 0 = 64 MiB.
+	// beyond that are parked, in as many bytes again: a quarter for those that are kept in memory, and 512 bytes for
+	// each; 0 = 64 MiB.
 	QueueBytes  int64
 	StreamBytes int64 // bytes of a body above which it is read as a stream, and counts with what its cut leaves; 0 = 8 MiB
 	MaxEntry    int64 // bytes of an entry after the size rules; a larger one is a dead letter; 0 = 64 MiB, at most 200 MiB

@@ -27,7 +27,7 @@ func Deps(conn *natsio.Conn, lane, packCache int) persist.Deps {
 	outputs := conn.Outputs()
 	return persist.Deps{
 		Records: conn.Records(), Bulk: store, Inbox: conn.Inbox(), Outbox: outbox{conn.Items(), conn.DeadLetters()},
-		Sessions: sessionstore.Of(conn), Past: conn.Events(), MaxRecord: conn.Records().MaxRecord,
+		Sessions: sessionstore.Of(conn), Past: conn.Events(), Stored: conn.Events(), MaxRecord: conn.Records().MaxRecord,
 		Parts: outputs, Wholes: conn.Objects(), Live: outputs, Leases: leases{outputs, conn.Events()},
 		Packs: casstore.NewPackCache(store, packCache), Nodes: store, Search: store.Search(),
 	}
