@@ -366,11 +366,11 @@ func (f *fixer) pin(ctx context.Context, e replayed, again *events.Event) (why s
 	}
 	op.Fork.Thread = now.name
 	if source.grewAfter(e.Seq) && !op.Fork.Point() {
-		node, err := f.pointAt(ctx, source, events.Thread{Session: op.Fork.Session, Name: now.name}, e.Seq)
+		node, err := f.pointAt(ctx, source, events.Thread{Session: op.Fork.Session, Name: now.name}, e.Seq, op.Fork.Whole)
 		if err != nil {
 			return "", err
 		}
-		if op.Fork.Node = node; op.Fork.Whole || node == "" {
+		if op.Fork.Node = node; node == "" {
 			return by + ", which went on since, and where it was then cannot be told: repair again if that has come back meanwhile, else fork it again", nil
 		}
 	}
@@ -378,9 +378,9 @@ func (f *fixer) pin(ctx context.Context, e replayed, again *events.Event) (why s
 	return "", nil
 }
 
-// pointAt is the state at which a fork without a point began, of a source as it was before a sequence of SPOOL_EVENTS; "" if it cannot be
-// told.
-func (f *fixer) pointAt(ctx context.Context, source *life, now events.Thread, before uint64) (node string, err error) {
+// pointAt is the state at which a fork without a point began, or the newest one for a whole fork, of a source as it was before a sequence
+// of SPOOL_EVENTS; "" if it cannot be told.
+func (f *fixer) pointAt(ctx context.Context, source *life, now events.Thread, before uint64, whole bool) (node string, err error) {
 	entries := int64(0)
 	for _, e := range source.evs {
 		if e.refused || e.Seq > before || !makesState(e.Event) && !moves(e.Event) {
@@ -402,6 +402,9 @@ func (f *fixer) pointAt(ctx context.Context, source *life, now events.Thread, be
 		return "", err
 	}
 	step, err := f.r.Find(ctx, was, func(s threads.State) bool { return s.Entry.Index == entries })
+	if err == nil && whole {
+		return step.At.Ref.String(), nil
+	}
 	if err == nil {
 		was, _, err = f.headAt(ctx, now, step.At.Ref)
 	}

@@ -86,6 +86,27 @@ func TestRepairOfLostRecords(t *testing.T) {
 	}
 }
 
+// A whole fork that is lost begins again with what its source had then.
+func TestRepairOfAWholeFork(t *testing.T) {
+	w := newWorld(t)
+	w.play(says(thA, "p", 1, 3), func(w *world) {
+		must.Do(w, w.cl.Fork(w.Context(), thB, events.Fork{Session: thA.Session, Thread: thA.Name, Whole: true}))
+	}, says(thB, "q", 1, 1), says(thA, "p", 4, 5))
+	want := w.texts()
+	w.stop()
+	w.put(events.HeadKey(thB), nil)
+	w.dropItems(thB, func(int64) bool { return true })
+	rep := must.Get(fsck.Fix(w.Context(), natsadmin.Of(w.conn), natsadmin.Of(w.conn), w.conn.Store(0), fsck.Config{}))(w)
+	w.start()
+	w.settle()
+	for id, text := range want {
+		if got := w.texts()[id]; got != text {
+			t.Errorf("%s = %q, want %q; repairs %+v", id, got, text, rep.Repairs)
+		}
+	}
+	w.wantClean()
+}
+
 func repairOf(t *testing.T, steps []any, loss string) {
 	w := newWorld(t)
 	w.play(steps...)
