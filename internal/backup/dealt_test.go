@@ -142,7 +142,7 @@ func TestRefusedAndNotYetALetter(t *testing.T) {
 			workOff(t, src)
 			want := map[string]int{}
 			var at []uint64
-			must.Do(t, src.DeadLetters().EachLetter(ctx, "", func(d natsio.DeadLetter) error {
+			must.Do(t, src.DeadLetters().EachLetter(ctx, events.Thread{}, func(d natsio.DeadLetter) error {
 				want[d.Reason]++
 				at = append(at, d.At)
 				return nil
@@ -161,7 +161,7 @@ func TestRefusedAndNotYetALetter(t *testing.T) {
 			must.Do(t, backup.Restore(ctx, dst, repo, m, natsio.Limits{EventsBytes: 1 << 28, ItemsBytes: 1 << 28}, nil))
 			workOff(t, dst)
 			got := map[string]int{}
-			must.Do(t, dst.DeadLetters().EachLetter(ctx, "", func(d natsio.DeadLetter) error {
+			must.Do(t, dst.DeadLetters().EachLetter(ctx, events.Thread{}, func(d natsio.DeadLetter) error {
 				got[d.Reason]++
 				return nil
 			}))

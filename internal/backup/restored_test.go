@@ -58,7 +58,7 @@ func restored(t *testing.T, src *natsio.Conn) *natsio.Conn {
 func reasons(t *testing.T, conn *natsio.Conn) map[string]int {
 	t.Helper()
 	got := map[string]int{}
-	must.Do(t, conn.DeadLetters().EachLetter(t.Context(), "", func(d natsio.DeadLetter) error {
+	must.Do(t, conn.DeadLetters().EachLetter(t.Context(), events.Thread{}, func(d natsio.DeadLetter) error {
 		got[d.Thread.Name+": "+d.Reason]++
 		return nil
 	}))

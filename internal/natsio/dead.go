@@ -26,10 +26,10 @@ type DeadLetter struct {
 	object      string
 }
 
-// EachLetter gives every dead letter of a session, or of all, oldest first.
-func (box DeadLetters) EachLetter(ctx context.Context, session string, f func(DeadLetter) error) error {
+// EachLetter gives every dead letter of a thread, oldest first; without its name those of its session, and without a session all.
+func (box DeadLetters) EachLetter(ctx context.Context, t events.Thread, f func(DeadLetter) error) error {
 	err := box.c.Streams().Each(ctx, events.DeadStream, jetstream.OrderedConsumerConfig{
-		FilterSubjects: []string{events.DeadFilter(session)}, DeliverPolicy: jetstream.DeliverAllPolicy,
+		FilterSubjects: []string{events.DeadFilter(t)}, DeliverPolicy: jetstream.DeliverAllPolicy,
 	}, func(m jetstream.Msg, meta *jetstream.MsgMetadata) error {
 		return f(deadLetter(m.Subject(), m.Headers(), m.Data(), meta.Sequence.Stream, meta.Timestamp))
 	})

@@ -41,7 +41,7 @@ func TestDeadLettersComeOnce(t *testing.T) {
 	} {
 		must.Do(t, c.DeadLetters().Dead(t.Context(), []events.Dead{step.d}))
 		n := 0
-		if err := c.DeadLetters().EachLetter(t.Context(), "", func(natsio.DeadLetter) error { n++; return nil }); err != nil || n != step.want {
+		if err := c.DeadLetters().EachLetter(t.Context(), events.Thread{}, func(natsio.DeadLetter) error { n++; return nil }); err != nil || n != step.want {
 			t.Errorf("step %d, %s: %d letters, %v, want %d", i, step.what, n, err, step.want)
 		}
 	}
@@ -59,7 +59,7 @@ func TestDeadLetterIsNotStoredBehindADeletion(t *testing.T) {
 	count := func(when string, want int) {
 		t.Helper()
 		n := 0
-		must.Do(t, c.DeadLetters().EachLetter(t.Context(), "", func(natsio.DeadLetter) error { n++; return nil }))
+		must.Do(t, c.DeadLetters().EachLetter(t.Context(), events.Thread{}, func(natsio.DeadLetter) error { n++; return nil }))
 		must.Same(t, n, want, "%s: %d letters, want %d", when)
 	}
 	must.Do(t, c.DeadLetters().Dead(t.Context(), []events.Dead{letter}))

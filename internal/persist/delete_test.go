@@ -75,7 +75,7 @@ func (r *rig) gone(session string) {
 	if keys := r.records(session); len(keys) > 0 {
 		r.t.Errorf("records of %s are left: %v", session, keys)
 	}
-	for stream, filter := range map[string]string{events.ItemsStream: events.ItemsOfSession(session), events.DeadStream: events.DeadFilter(session)} {
+	for stream, filter := range map[string]string{events.ItemsStream: events.ItemsOfSession(session), events.DeadStream: events.DeadFilter(events.Thread{Session: session})} {
 		if n := r.stored(stream, filter); n != 0 {
 			r.t.Errorf("%s holds %d messages of %s", stream, n, session)
 		}

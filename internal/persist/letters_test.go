@@ -102,7 +102,7 @@ func TestLettersOfACommitGoTogether(t *testing.T) {
 		t.Errorf("%d letters in %d calls, want about a call for %d", second.letters, second.calls, batch)
 	}
 	seen := map[uint64]int{}
-	err := r.conn.DeadLetters().EachLetter(t.Context(), "", func(l natsio.DeadLetter) error { seen[l.Seq]++; return nil })
+	err := r.conn.DeadLetters().EachLetter(t.Context(), events.Thread{}, func(l natsio.DeadLetter) error { seen[l.Seq]++; return nil })
 	if err != nil || len(seen) != entries {
 		t.Errorf("%d events have letters, %v, want %d", len(seen), err, entries)
 	}

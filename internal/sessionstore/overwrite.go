@@ -68,7 +68,7 @@ func (st *Store) OverwriteObject(ctx context.Context, o record.Object) (Overwrit
 // OverwriteDead is Overwrite for the dead letters of a session, and for what they keep in the inbox.
 func (st *Store) OverwriteDead(ctx context.Context, session string, upTo uint64) ([]Overwritten, error) {
 	inbox := Overwritten{Stream: events.ObjectStream(events.InboxBucket)}
-	err := st.dead.EachLetter(ctx, session, func(d natsio.DeadLetter) error {
+	err := st.dead.EachLetter(ctx, events.Thread{Session: session}, func(d natsio.DeadLetter) error {
 		if d.Object() == "" || d.At > upTo {
 			return nil
 		}
@@ -86,6 +86,6 @@ func (st *Store) OverwriteDead(ctx context.Context, session string, upTo uint64)
 	if err != nil {
 		return nil, err
 	}
-	w, err := st.Overwrite(ctx, events.DeadStream, events.DeadFilter(session), upTo)
+	w, err := st.Overwrite(ctx, events.DeadStream, events.DeadFilter(events.Thread{Session: session}), upTo)
 	return []Overwritten{w, inbox}, err
 }

@@ -46,7 +46,7 @@ func (st *Store) PurgeSession(ctx context.Context, session string, how record.De
 		stream, filter string
 		below          uint64
 	}{
-		{events.DeadStream, events.DeadFilter(session), how.Dead + 1},
+		{events.DeadStream, events.DeadFilter(events.Thread{Session: session}), how.Dead + 1},
 		{events.EventsStream, events.StoredOfSession(session), how.Seq},
 	} {
 		s, err := st.js.Stream(ctx, p.stream)
@@ -65,7 +65,7 @@ func (st *Store) PurgeSession(ctx context.Context, session string, how record.De
 func (st *Store) PurgeLate(ctx context.Context, session string, seq uint64) error {
 	for _, p := range []struct{ stream, filter, header string }{
 		{events.ItemsStream, events.ItemsOfSession(session), events.HeaderLife},
-		{events.DeadStream, events.DeadFilter(session), natsio.HeaderEventSeq},
+		{events.DeadStream, events.DeadFilter(events.Thread{Session: session}), natsio.HeaderEventSeq},
 	} {
 		s, err := natsio.MessagesOf(ctx, st.streams, p.stream)
 		if err != nil {

@@ -144,7 +144,7 @@ func requests(c *natsio.Conn) map[string]func(context.Context) error {
 		"ForgetReader": func(ctx context.Context) error { return c.Items().ForgetReader(ctx, "d") },
 		"DropItems":    func(ctx context.Context) error { _, err := c.Items().DropItems(ctx, th, 1); return err },
 		"EachLetter": func(ctx context.Context) error {
-			return c.DeadLetters().EachLetter(ctx, "other", func(natsio.DeadLetter) error { return nil })
+			return c.DeadLetters().EachLetter(ctx, events.Thread{Session: "other"}, func(natsio.DeadLetter) error { return nil })
 		},
 		"DropLetters": func(ctx context.Context) error { return c.DeadLetters().DropLetters(ctx, 1) },
 		"Outputs": func(ctx context.Context) error {

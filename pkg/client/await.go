@@ -287,8 +287,8 @@ func (w waited) is(e events.Event) bool {
 // says nothing of the event.
 func (c *Client) refusal(ctx context.Context, w waited) error {
 	var refused error
-	err := c.dead.EachLetter(ctx, w.thread.Session, func(d DeadLetter) error {
-		if d.Thread != w.thread || refused != nil {
+	err := c.dead.EachLetter(ctx, w.thread, func(d DeadLetter) error {
+		if refused != nil {
 			return nil
 		}
 		raw, err := c.letterBytes(ctx, d)

@@ -15,7 +15,7 @@ type DeadLetter = natsio.DeadLetter
 
 // DeadLetters lists them, oldest first; those of a session, or all.
 func (c *Client) DeadLetters(ctx context.Context, session string) (out []DeadLetter, err error) {
-	err = c.dead.EachLetter(ctx, session, func(d DeadLetter) error { out = append(out, d); return nil })
+	err = c.dead.EachLetter(ctx, events.Thread{Session: session}, func(d DeadLetter) error { out = append(out, d); return nil })
 	return out, err
 }
 

@@ -196,8 +196,8 @@ func ParseItemSubject(subject string) (Thread, bool) {
 	return Thread{Session: parts[0], Name: parts[1]}, true
 }
 
-// DeadFilter matches the dead letters of a session, or of all.
-func DeadFilter(session string) string { return root + "dead." + star(session) + ".*.*" }
+// DeadFilter matches the dead letters of a thread; without its name those of its session, and without a session all.
+func DeadFilter(t Thread) string { return root + "dead." + star(t.Session) + "." + star(t.Name) + ".*" }
 
 // ParseDead reads the subject of a dead letter: what is known of the event, "_" where nothing is.
 func ParseDead(subject string) (t Thread, kind string) {
