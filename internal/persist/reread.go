@@ -27,8 +27,9 @@ type stretch struct {
 	former *stretch // what EVENTS holds before it; nil: nothing is linked to that
 	recent *stretch // its end, that is looked at before all of it is read
 	before uint64
-	bytes  int
-	over   bool // it begins behind its beginning; of the last ones: they are too many to be read
+	bytes  int    // that were read for the events of EVENTS …
+	since  uint64 // … from here on
+	over   bool   // it begins behind its beginning; of the last ones: they are too many to be read
 }
 
 // len is how much is remembered of it.
@@ -42,12 +43,15 @@ func (s *stretch) len() int {
 	return n
 }
 
+// What is read of a stretch at most while EVENTS grows by so many messages of leastBytes, and how many things that sequences were given to
+// are told apart. Other sessions wait meanwhile, and who sends what is not new may send it again and again.
+var mostBytes, mostGiven = 256 << 20, 1 << 14
+
 // What is read at once, and remembered at most: of a stretch, and of all.
 const (
+	leastBytes  = 4 << 10 // what a message counts at least
 	fewBytes    = 4 << 20
 	manyBytes   = 64 << 20
-	mostBytes   = 256 << 20 // of a stretch: other sessions wait meanwhile, and who sends what is not new may send it again and again
-	mostGiven   = 1 << 14   // what sequences were given to; of a stretch that has more, as many sequences are told apart
 	mostRereads = 1 << 18
 	lastReread  = 1 << 12 // sequences of EVENTS before an event, in which its producer may have sent the same before
 )
@@ -61,13 +65,20 @@ func (w world) Given(
 	s := w.l.rereads.stretch(of, of.from)
 	n := s.len()
 	defer func() { w.l.rereads.n += s.len() - n }()
+	if at := w.l.deciding.msg.Seq; at >= s.since+uint64(mostBytes/leastBytes) {
+		s.bytes, s.since = 0, at
+	}
 	narrow := func() {
-		*s = stretch{former: s.former, recent: s.recent, before: of.from, bytes: s.bytes, over: s.bytes >= mostBytes, given: events.GivenAround(seq, mostGiven)}
+		*s = stretch{former: s.former, recent: s.recent, before: of.from, bytes: s.bytes, since: s.since, given: events.GivenAround(seq, uint64(mostGiven))}
 	}
 	if !s.given.Tells(seq) {
+		if s.bytes >= mostBytes {
+			return nil, nil
+		}
 		narrow()
 	}
-	for !s.over && s.before < before && !(is != nil && s.given.Before(seq, *is, before)) {
+	found := func() bool { return is != nil && s.given.Before(seq, *is, before) }
+	for !s.over && s.bytes < mostBytes && s.before < before && !found() {
 		most := fewBytes - s.bytes
 		if most <= 0 {
 			most = manyBytes
@@ -84,7 +95,7 @@ func (w world) Given(
 			narrow()
 		}
 	}
-	if s.over {
+	if s.over || s.before < before && !found() {
 		return nil, nil
 	}
 	return &s.given, nil
@@ -165,7 +176,7 @@ func (w world) extend(ctx context.Context, of rereadOf, s *stretch, before uint6
 		}
 	}
 	s.bytes += past.Bytes
-	s.over = past.From > s.before || past.Before < before && s.bytes >= mostBytes
+	s.over = past.From > s.before
 	s.before = past.Before
 	return nil
 }
@@ -178,10 +189,10 @@ func (w world) stoodBefore(ctx context.Context, of rereadOf, s *stretch, prev ui
 	}
 	begin := of.from
 	of.from = 1
-	for !s.former.over && s.former.before < begin {
+	for !s.former.over && s.former.bytes < mostBytes && s.former.before < begin {
 		if err := w.extend(ctx, of, s.former, begin, manyBytes); err != nil {
 			return false, err
 		}
 	}
-	return s.former.over || s.former.given.Stood(prev), nil
+	return s.former.over || s.former.before < begin || s.former.given.Stood(prev), nil
 }

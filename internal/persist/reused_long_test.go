@@ -2,8 +2,11 @@ package persist_test
 
 import (
 	"fmt"
+	"strings"
 	"testing"
 
+	"spool/internal/apply"
+	"spool/internal/must"
 	"spool/internal/persist"
 	"spool/pkg/events"
 )
@@ -61,5 +64,53 @@ func TestReusedInALongThread(t *testing.T) {
 	r.wantReused(want...)
 	if n := r.head(id).Entries; n != int64(entries*1000) {
 		t.Errorf("%d entries, want %d", n, entries*1000)
+	}
+}
+
+// What is read back for a thread is bounded, and the bound is not for ever: when EVENTS has grown, sequences of it are told apart again.
+func TestReusedAfterMuchWasRead(t *testing.T) {
+	r := newRig(t)
+	id, entries := thread(0), 2
+	for n := range entries {
+		r.run(id, uint64(n*1000+1), uint64(n*1000+1000), n*1000)
+	}
+	s := must.Get(r.conn.JetStream().Stream(t.Context(), events.EventsStream))(t)
+	size := int(s.CachedInfo().State.Bytes)
+	most := size * 5 / 2
+	t.Cleanup(persist.MostReread(most, 1000))
+	p, looks := r.looking(func(_ *persist.Deps, c *persist.Config) { c.BatchEvents = 1000 })
+	var bytes int64
+	given, came := uint64(0), int64(0)
+	tell := func(n int) (read int64) {
+		last := r.lastSeq(events.EventsStream)
+		r.give(p, given+1, last)
+		came += int64(n)
+		r.through(p, came)
+		given = last
+		read, bytes = looks.bytes.Load()-bytes, looks.bytes.Load()
+		return read
+	}
+	tell(entries * 1000)
+	apart := []uint64{1, 2000} // too far to be remembered together
+	for n := range 20 {
+		r.entry(id, apart[n%2], 90_000+n)
+	}
+	if read := tell(20); read > int64(2*most+4*size) { // under the thread's name and under all, and at the end of each
+		t.Errorf("%d bytes were read for 20 entries in a row of a thread of %d bytes, want not much more than twice %d", read, size, most)
+	}
+	told := len(must.Get(r.DeadLetters(t.Context(), ""))(t))
+	if told == 0 || told == 20 {
+		t.Fatalf("%d of 20 sequences were told apart, want some, until the bound is reached", told)
+	}
+	others := most/(4<<10) + 1
+	for n := range others {
+		r.store(&events.Event{Producer: "q", Seq: uint64(n + 1), Kind: events.KindEntry, Dialect: "omp", Thread: thread(1), Time: 1,
+			Body: message(fmt.Sprintf("e%05d", n), "user", 10)})
+	}
+	r.entry(id, 1, 99_999)
+	tell(others + 1)
+	letters := must.Get(r.DeadLetters(t.Context(), ""))(t)
+	if len(letters) != told+1 || !strings.Contains(letters[len(letters)-1].Reason, apply.ErrReused.Error()) {
+		t.Errorf("%d dead letters, want %d and one of the entry that came when EVENTS had grown", len(letters), told)
 	}
 }

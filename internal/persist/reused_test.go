@@ -24,6 +24,7 @@ import (
 type looks struct {
 	of       persist.Past
 	n, fails atomic.Int64
+	bytes    atomic.Int64 // that were read
 }
 
 func (l *looks) Past(
@@ -33,7 +34,9 @@ func (l *looks) Past(
 	if l.fails.Add(-1) >= 0 {
 		return events.Past{}, fmt.Errorf("%w: as a test wants it", record.ErrBusy)
 	}
-	return l.of.Past(ctx, t, producer, epoch, from, before, most)
+	past, err := l.of.Past(ctx, t, producer, epoch, from, before, most)
+	l.bytes.Add(int64(past.Bytes))
+	return past, err
 }
 
 // looking is a persister that is fed by hand, and how often it reads EVENTS back.
