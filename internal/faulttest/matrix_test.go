@@ -12,7 +12,6 @@ import (
 	"strings"
 	"sync/atomic"
 	"testing"
-	"time"
 
 	"spool/internal/backup"
 	"spool/internal/faulttest"
@@ -100,7 +99,7 @@ func jobRow(w *world, name string, f faulttest.Fault, tries int, prepare func(w 
 	t := w.t
 	wire, faulty := process(t, w.server, f)
 	j := prepare(w, name)
-	ctx, cancel := undated(t)
+	ctx, cancel := context.WithTimeout(t.Context(), faulttest.Patience)
 	done := make(chan error, 1)
 	go func() { done <- j.run(ctx, faulty) }()
 	died := f.Mode == faulttest.DieBefore || f.Mode == faulttest.DieAfter
@@ -133,17 +132,6 @@ func jobRow(w *world, name string, f faulttest.Fault, tries int, prepare func(w 
 		t.Errorf("after %s, which ended with %v: %v", f, err, err)
 	}
 	j.check()
-}
-
-// undated is a context that ends with faulttest.Patience and has no deadline: a request with a deadline waits for its answer until then,
-// and not for the time that its connection allows.
-func undated(t *testing.T) (context.Context, context.CancelFunc) {
-	ctx, cancel := context.WithCancel(t.Context())
-	timer := time.AfterFunc(faulttest.Patience, cancel)
-	return ctx, func() {
-		timer.Stop()
-		cancel()
-	}
 }
 
 func fired(w *faulttest.Wire) bool {
@@ -435,7 +423,7 @@ func TestRestoreMatrix(t *testing.T) {
 	restore := func(t *testing.T, f faulttest.Fault) (*faulttest.Wire, natstest.Running, error) {
 		server := natstest.Server(t)
 		wire, conn := process(t, server, f)
-		ctx, cancel := undated(t)
+		ctx, cancel := context.WithTimeout(t.Context(), faulttest.Patience)
 		defer cancel()
 		if f.Mode == faulttest.DieBefore || f.Mode == faulttest.DieAfter {
 			go func() {
