@@ -20,7 +20,7 @@ func TestNewSessionAsIngest(t *testing.T) {
 	t.Parallel()
 	s := newSite(t)
 	conn := must.Get(natsio.Dial(t.Context(), natsio.Config{
-		URL: s.srv.ClientURL(), NKey: s.seeds["acme/ingest"], Inbox: tenants.User{Name: "ingest"}.Inbox(), Scope: events.Everywhere,
+		URL: s.url(), NKey: s.seeds["acme/ingest"], Inbox: tenants.User{Name: "ingest"}.Inbox(), Scope: events.Everywhere,
 	}))(t)
 	t.Cleanup(conn.Close)
 	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)

@@ -58,7 +58,7 @@ func TestDeniedIsTold(t *testing.T) {
 func (s *site) patient(user, inbox string) *natsio.Conn {
 	s.t.Helper()
 	conn := must.Get(natsio.Dial(s.t.Context(), natsio.Config{
-		URL: s.srv.ClientURL(), NKey: s.seeds["acme/"+user], Inbox: inbox, Timeout: time.Hour,
+		URL: s.url(), NKey: s.seeds["acme/"+user], Inbox: inbox, Timeout: time.Hour,
 	}))(s.t)
 	s.t.Cleanup(conn.Close)
 	return conn

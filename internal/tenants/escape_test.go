@@ -38,7 +38,7 @@ import (
 type site struct {
 	t     *testing.T
 	dir   string
-	srv   *embedded.Server
+	urls  []string // of the server, or of those of a cluster, which are asked in turn
 	conf  tenants.Directory
 	seeds map[string]string // tenant/user: file
 	acme  *client.Client    // its admin
@@ -77,19 +77,32 @@ func (s *site) accounts() string { return filepath.Join(s.dir, "accounts.conf") 
 
 func newSite(t *testing.T) *site {
 	s := newUsers(t)
-	var err error
-	s.srv, err = embedded.Start(embedded.Config{Dir: filepath.Join(s.dir, "data"), Listen: "127.0.0.1:0", Sync: time.Minute, Auth: s.accounts()})
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(s.srv.Stop)
+	srv := must.Get(embedded.Start(embedded.Config{Dir: filepath.Join(s.dir, "data"), Listen: "127.0.0.1:0", Sync: time.Minute, Auth: s.accounts()}))(t)
+	t.Cleanup(srv.Stop)
+	s.urls = []string{srv.ClientURL()}
+	s.begin(1)
+	return s
+}
+
+// begin makes the streams of both tenants, with so many copies, and runs their persisters.
+func (s *site) begin(copies int) {
 	for _, name := range []string{"acme", "brook"} {
-		admin := s.dial(name, tenants.Admin, nil)
-		must.Do(t, admin.Ensure(t.Context(), natsio.Limits{EventsBytes: 64 << 20, ItemsBytes: 64 << 20}))
+		eventually(s.t, "streams", func() error {
+			admin, err := s.try(name, tenants.Admin, nil)
+			if err == nil {
+				err = admin.Ensure(s.t.Context(), natsio.Limits{Replicas: copies, EventsBytes: 64 << 20, ItemsBytes: 64 << 20})
+			}
+			return err
+		})
 		s.persist(name)
 	}
 	s.acme, s.brook = client.New(s.conns["acme/admin"]), client.New(s.conns["brook/admin"])
-	return s
+}
+
+// url is that of the server whose turn it is.
+func (s *site) url() string {
+	s.urls = append(s.urls[1:], s.urls[0])
+	return s.urls[0]
 }
 
 func (s *site) key(name string) (public string) {
@@ -102,17 +115,26 @@ func (s *site) key(name string) (public string) {
 // dial connects as a user. Complaints of the server are written to log.
 func (s *site) dial(tenant string, role tenants.Role, log io.Writer) *natsio.Conn {
 	s.t.Helper()
-	cfg := natsio.Config{URL: s.srv.ClientURL(), NKey: s.seeds[tenant+"/"+string(role)], Inbox: tenants.User{Name: string(role)}.Inbox()}
+	c, err := s.try(tenant, role, log)
+	if err != nil {
+		s.t.Fatalf("dial as %s/%s: %v", tenant, role, err)
+	}
+	return c
+}
+
+func (s *site) try(tenant string, role tenants.Role, log io.Writer) (*natsio.Conn, error) {
+	cfg := natsio.Config{
+		URL: s.url(), NKey: s.seeds[tenant+"/"+string(role)], Inbox: tenants.User{Name: string(role)}.Inbox(), Timeout: wait,
+	}
 	if log != nil {
 		cfg.Logger = slog.New(slog.NewTextHandler(log, nil))
 	}
 	c, err := natsio.Dial(s.t.Context(), cfg)
-	if err != nil {
-		s.t.Fatalf("dial as %s/%s: %v", tenant, role, err)
+	if err == nil {
+		s.t.Cleanup(c.Close)
+		s.conns[tenant+"/"+string(role)] = c
 	}
-	s.t.Cleanup(c.Close)
-	s.conns[tenant+"/"+string(role)] = c
-	return c
+	return c, err
 }
 
 // persist runs a persister as the user of that role, which may do no more than it needs.
@@ -126,7 +148,7 @@ func (s *site) raw(tenant string, role tenants.Role, inbox string) (*nats.Conn, 
 	s.t.Helper()
 	opt := must.Get(nats.NkeyOptionFromSeed(s.seeds[tenant+"/"+string(role)]))(s.t)
 	complaints := make(chan error, 100)
-	nc, err := nats.Connect(s.srv.ClientURL(), opt, nats.CustomInboxPrefix(inbox), nats.ErrorHandler(func(_ *nats.Conn, _ *nats.Subscription, err error) {
+	nc, err := nats.Connect(s.url(), opt, nats.CustomInboxPrefix(inbox), nats.ErrorHandler(func(_ *nats.Conn, _ *nats.Subscription, err error) {
 		select {
 		case complaints <- err:
 		default:
@@ -166,8 +188,9 @@ func event(session, text string, seq uint64) *events.Event {
 const marker = "orchard-7391" // in what acme writes, and nowhere else
 
 // TestTenants: brook's operator, who may do anything in brook, reads, lists and infers nothing of acme (DESIGN 13.10).
-func TestTenants(t *testing.T) {
-	s := newSite(t)
+func TestTenants(t *testing.T) { tenantsApart(t, newSite(t)) }
+
+func tenantsApart(t *testing.T, s *site) {
 	spy, _ := s.raw("brook", tenants.Admin, "_INBOX.spy")
 	heard := make(chan *nats.Msg, 10_000)
 	for _, subject := range []string{">", "$SYS.>", "$JS.>", "$KV.>", "$SRV.>", "spool.v1.>"} {
@@ -279,8 +302,9 @@ func account(t *testing.T, nc *nats.Conn) map[string]uint64 {
 }
 
 // TestRoles: what users of a tenant may not publish, and may not hear.
-func TestRoles(t *testing.T) {
-	s := newSite(t)
+func TestRoles(t *testing.T) { rolesRefused(t, newSite(t)) }
+
+func rolesRefused(t *testing.T, s *site) {
 	s.publish("acme", tenants.Agent, "mine", "hello", 1)
 	other := "spool.v1.event.other.main.entry"
 	everybody := []string{"$JS.API.STREAM.DELETE.SPOOL_EVENTS", "$JS.API.STREAM.UPDATE.SPOOL_EVENTS", "$JS.API.STREAM.CREATE.steal", "$JS.API.STREAM.SNAPSHOT.SPOOL_EVENTS",
@@ -324,8 +348,9 @@ func denied(t *testing.T, complaints <-chan error, what, subject string) {
 }
 
 // TestRolesSuffice: each role does what it is for, and the server never complains.
-func TestRolesSuffice(t *testing.T) {
-	s := newSite(t)
+func TestRolesSuffice(t *testing.T) { rolesSuffice(t, newSite(t)) }
+
+func rolesSuffice(t *testing.T, s *site) {
 	s.publish("acme", tenants.Agent, "mine", marker, 1)
 	s.publish("acme", tenants.Ingest, "other", strings.Repeat("long ", 400_000), 1) // by the inbox
 	var complaints natstest.Log
@@ -363,8 +388,9 @@ func TestRolesSuffice(t *testing.T) {
 }
 
 // TestHostileHeaders: what a client writes into the headers of its own event does nothing to other events (DESIGN 11).
-func TestHostileHeaders(t *testing.T) {
-	s := newSite(t)
+func TestHostileHeaders(t *testing.T) { hostileHeaders(t, newSite(t)) }
+
+func hostileHeaders(t *testing.T, s *site) {
 	s.publish("acme", tenants.Agent, "mine", "first", 1)
 	nc, _ := s.raw("acme", tenants.Agent, "_INBOX.agent")
 	send := func(session string, seq uint64, header nats.Header) string {
@@ -394,8 +420,9 @@ func TestHostileHeaders(t *testing.T) {
 
 // TestConfusedDeputy: an answer goes where its asker says, but in the asker's own account: no event, item or record comes of it, nor a
 // dead letter.
-func TestConfusedDeputy(t *testing.T) {
-	s := newSite(t)
+func TestConfusedDeputy(t *testing.T) { confusedDeputy(t, newSite(t)) }
+
+func confusedDeputy(t *testing.T, s *site) {
 	s.publish("acme", tenants.Ingest, "other", "first", 1)
 	victim := events.Thread{Session: "other", Name: events.MainThread}
 	head := must.Get(s.conns["acme/admin"].Records().Records(t.Context(), events.HeadKey(victim)))(t)
@@ -462,7 +489,7 @@ func TestNobodyWithoutKey(t *testing.T) {
 	s := newSite(t)
 	stranger := s.key("stranger")
 	for what, key := range map[string]string{"no key": "", "a key that nobody knows (" + stranger + ")": s.seeds["stranger"]} {
-		if c, err := natsio.Dial(t.Context(), natsio.Config{URL: s.srv.ClientURL(), NKey: key}); err == nil {
+		if c, err := natsio.Dial(t.Context(), natsio.Config{URL: s.url(), NKey: key}); err == nil {
 			c.Close()
 			t.Errorf("with %s: let in", what)
 		}

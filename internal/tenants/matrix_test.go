@@ -398,5 +398,5 @@ func (s *target) run() {
 // what is stored, but what the agent writes into its own sessions.
 func TestNothingReachesTheStore(t *testing.T) {
 	s := newSite(t)
-	(&target{T: t, urls: []string{s.srv.ClientURL()}, seeds: s.seeds, admin: s.conns["acme/admin"]}).run()
+	(&target{T: t, urls: s.urls, seeds: s.seeds, admin: s.conns["acme/admin"]}).run()
 }

@@ -58,7 +58,7 @@ func newScoped(t *testing.T) *scoped {
 		t.Fatal(err)
 	}
 	conn := must.Get(natsio.Dial(t.Context(), natsio.Config{
-		URL: s.srv.ClientURL(), NKey: s.seeds["acme/ingest"], Inbox: "_INBOX.ingest", Scope: events.Everywhere,
+		URL: s.site.url(), NKey: s.seeds["acme/ingest"], Inbox: "_INBOX.ingest", Scope: events.Everywhere,
 	}))(t)
 	t.Cleanup(conn.Close)
 	srv := httptest.NewServer(httpapi.For(conn, httpapi.Config{

@@ -62,6 +62,26 @@ func (s *site) cluster() (urls []string) {
 	return urls
 }
 
+// newClusterSite is newSite of three servers, each of which has a copy of everything.
+func newClusterSite(t *testing.T) *site {
+	s := newUsers(t)
+	s.urls = s.cluster()
+	s.begin(3)
+	return s
+}
+
+// What roles may do, and may not, is the same on three servers, whichever of them a user, a persister and a stream's leader are at.
+func TestRolesOfACluster(t *testing.T) {
+	if testing.Short() {
+		t.Skip("three servers take a minute")
+	}
+	for name, test := range map[string]func(*testing.T, *site){
+		"tenants": tenantsApart, "refused": rolesRefused, "suffice": rolesSuffice, "headers": hostileHeaders, "deputy": confusedDeputy,
+	} {
+		t.Run(name, func(t *testing.T) { test(t, newClusterSite(t)) })
+	}
+}
+
 // TestNothingReachesTheStoreOfACluster is TestNothingReachesTheStore through each of three servers: the user's, the persister's and those
 // that lead the streams are different ones.
 func TestNothingReachesTheStoreOfACluster(t *testing.T) {
