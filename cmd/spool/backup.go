@@ -137,8 +137,12 @@ func (c *restoreCmd) Run(a *app) error {
 	if err := c.restore(a, repo, m, limits); err != nil {
 		return err
 	}
-	_, err = fmt.Fprintf(a.out, "snapshot %s is restored: %d objects of %s, %d events, %d dead letters; now start a persister, or spool up, then: spool fsck\n",
-		m.ID, m.Objects, text.Bytes(m.Bytes), m.Events, m.Dead)
+	next := "start a persister, or spool up"
+	if c.Data != "" {
+		next = "spool up --data " + quoted(c.Data)
+	}
+	_, err = fmt.Fprintf(a.out, "snapshot %s is restored: %d objects of %s, %d events, %d dead letters; now %s, then: spool fsck\n",
+		m.ID, m.Objects, text.Bytes(m.Bytes), m.Events, m.Dead, next)
 	return err
 }
 

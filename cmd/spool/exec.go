@@ -1,6 +1,7 @@
 package main
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -16,6 +17,7 @@ import (
 
 	"golang.org/x/term"
 
+	"spool/internal/natsio"
 	"spool/internal/service"
 	"spool/pkg/client"
 	"spool/pkg/events"
@@ -67,21 +69,30 @@ func (c *execCmd) Run(a *app) error {
 		}
 		return exitCode(exitNotRunnable)
 	}
-	cl, err := a.client()
+	conn, err := a.dial()
 	if err != nil {
 		return err
 	}
+	cl := client.New(conn)
 	look, cancel := context.WithTimeout(a.ctx, lookTime)
-	err = cl.MayBegin(look, t, "")
+	if err = cl.MayBegin(look, t, ""); err == nil {
+		_, err = natsio.StoreIDOf(look, conn) // where no stream is, each thread is new
+	}
 	cancel()
-	if errors.Is(err, client.ErrEnded) || errors.Is(err, client.ErrLatched) { // who may not look, or cannot, begins
+	if errors.Is(err, client.ErrEnded) || errors.Is(err, client.ErrLatched) || errors.Is(err, natsio.ErrNoStream) { // who may not look, or cannot, begins
 		return fmt.Errorf("the command was not run: %w", err)
 	}
 	keepPipes()
 	signals := make(chan os.Signal, 8)
 	signal.Notify(signals, forwarded...)
 	defer signal.Stop(signals)
-	out, err := cl.Output(context.WithoutCancel(a.ctx), t, c.output())
+	ctx, cancel := context.WithCancel(context.WithoutCancel(a.ctx))
+	defer cancel()
+	waiting := context.AfterFunc(a.ctx, cancel) // nothing runs yet that a signal could be for
+	out, err := cl.Output(ctx, t, c.output())
+	if !waiting() {
+		err = cmp.Or(err, context.Canceled)
+	}
 	if err != nil {
 		return fmt.Errorf("the command was not run: %w", err)
 	}

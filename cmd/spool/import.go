@@ -104,8 +104,10 @@ func (c *importCmd) print(a *app, cl *client.Client, res transcript.Result, took
 		for _, w := range f.Warnings {
 			fmt.Fprintf(a.err, "%s: %s\n", f.File, w)
 		}
-		if f.Err != nil {
+		if f.Err != nil && strings.Contains(f.Err.Error(), f.File) {
 			fmt.Fprintln(a.err, f.Err)
+		} else if f.Err != nil {
+			fmt.Fprintf(a.err, "%s: %v\n", f.File, f.Err)
 		}
 	}
 	if c.JSON {
@@ -113,9 +115,11 @@ func (c *importCmd) print(a *app, cl *client.Client, res transcript.Result, took
 	}
 	t := a.table()
 	t.Short = a.short(cl, nil)
-	fmt.Fprintln(t, "FILE\tHARNESS\tTHREAD\tLINES\tNEW\tMALFORMED")
+	header := "FILE\tHARNESS\tTHREAD\tLINES\tNEW\tMALFORMED\n"
 	for _, f := range res.Files {
 		if f.Session != "" {
+			fmt.Fprint(t, header)
+			header = ""
 			fmt.Fprintf(t, "%s\t%s\t%s\t%d\t%d\t%d\n", text.Printable(shorten(f.File)), f.Harness, f.ID(), f.Lines, f.Published, f.Malformed)
 		}
 	}

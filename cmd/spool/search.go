@@ -1,6 +1,7 @@
 package main
 
 import (
+	"cmp"
 	"encoding/json"
 	"fmt"
 	"path/filepath"
@@ -89,6 +90,9 @@ func withItems(a *app, v *itemsOf, f history.ItemFilter, do func(*history.DB, *h
 	})
 }
 
+// speakers are whose words items are, by their type, as spool show names them.
+var speakers = map[string]string{events.TypeMessage: "user", events.TypeText: "agent"}
+
 func (c *searchCmd) write(a *app, found []history.Match) error {
 	if c.JSON {
 		enc := json.NewEncoder(a.out)
@@ -114,7 +118,7 @@ func (c *searchCmd) write(a *app, found []history.Match) error {
 		if form, ok := short(item); ok {
 			item = form
 		}
-		said := strings.ReplaceAll(m.Kind, "_", " ")
+		said := cmp.Or(speakers[m.Kind], strings.ReplaceAll(m.Kind, "_", " "))
 		if m.Tool != "" {
 			said += " " + m.Tool
 		}

@@ -142,6 +142,20 @@ func unsent(nc *nats.Conn, m *nats.Msg, err, verdict, large error) error {
 // errClosed: the connection was closed, here, for good. What was asked before and is asked again may have been stored.
 var errClosed = fmt.Errorf("%w: the connection is %w", record.ErrUnknown, record.ErrClosed)
 
+// ErrNoStream: the server has no stream of that name, as before the first start of a persister. It is record.ErrNotFound, and
+// jetstream.ErrStreamNotFound.
+var ErrNoStream error = noStream{}
+
+type noStream struct{}
+
+func (noStream) Error() string {
+	return "not found: there is no such stream; spool up or a persister makes those of a new system, and spool doctor says which are missing"
+}
+
+func (noStream) Is(target error) bool {
+	return target == record.ErrNotFound || target == jetstream.ErrStreamNotFound
+}
+
 // WrapErr maps what nats.go returns to the errors of package record.
 func WrapErr(err error) error {
 	var api *jetstream.APIError
@@ -153,8 +167,9 @@ func WrapErr(err error) error {
 		return err
 	case errors.Is(err, nats.ErrConnectionClosed), errors.Is(err, jetstream.ErrConnectionClosed):
 		return errClosed
-	case errors.Is(err, jetstream.ErrMsgNotFound), errors.Is(err, jetstream.ErrStreamNotFound),
-		errors.Is(err, jetstream.ErrConsumerNotFound):
+	case errors.Is(err, jetstream.ErrStreamNotFound):
+		return ErrNoStream
+	case errors.Is(err, jetstream.ErrMsgNotFound), errors.Is(err, jetstream.ErrConsumerNotFound):
 		return fmt.Errorf("%w: %w", record.ErrNotFound, err)
 	case errors.As(err, &api):
 		e := apiError{Code: api.Code, ErrCode: int(api.ErrorCode), Description: api.Description}

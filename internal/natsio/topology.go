@@ -217,6 +217,9 @@ func (c *Conn) Verify(ctx context.Context) error {
 	errs := []error{Usable(ctx, c)}
 	for _, want := range Topology(Limits{EventsBytes: 1, ItemsBytes: 1}) {
 		s, err := c.js.Stream(ctx, want.Name)
+		if errors.Is(err, jetstream.ErrStreamNotFound) {
+			err = record.ErrNotFound
+		}
 		if err != nil {
 			errs = append(errs, fmt.Errorf("stream %s: %w", want.Name, WrapErr(err)))
 			if errors.Is(err, record.ErrDenied) {
