@@ -126,24 +126,31 @@ func (db *DB) Reset(ctx context.Context, stream string) error {
 
 // Forget removes what a session asked for, whatever thread it was.
 func (db *DB) Forget(ctx context.Context, session string) error {
-	return db.forgetBefore(ctx, session, math.MaxInt64)
+	_, err := db.forgetBefore(ctx, session, math.MaxInt64)
+	return err
 }
 
 // forgetBefore removes what the threads of a session asked for whose lives began below a sequence of the events: what the session
-// had before it was deleted by that event, and nothing of a new one under its name.
-func (db *DB) forgetBefore(ctx context.Context, session string, event int64) error {
-	return wrap("forget the prompts of "+session, db.transact(ctx, func(tx *sql.Tx) error {
+// had before it was deleted by that event, and nothing of a new one under its name. It tells whether there was anything.
+func (db *DB) forgetBefore(ctx context.Context, session string, event int64) (some bool, err error) {
+	err = db.transact(ctx, func(tx *sql.Tx) error {
 		const its = " WHERE session = (SELECT id FROM sessions WHERE name = ?1) AND life < ?2"
 		for _, statement := range append(deletion(its), "DELETE FROM filled"+its,
 			`DELETE FROM sessions WHERE name = ?1 AND (?2 = 9223372036854775807 OR NOT EXISTS (SELECT 1 FROM prompts p WHERE p.session = sessions.id)
 				AND NOT EXISTS (SELECT 1 FROM said i WHERE i.session = sessions.id))`,
 		) {
-			if _, err := tx.ExecContext(ctx, statement, session, event); err != nil {
+			done, err := tx.ExecContext(ctx, statement, session, event)
+			if err != nil {
+				return err
+			}
+			n, err := done.RowsAffected()
+			if some = some || n > 0; err != nil {
 				return err
 			}
 		}
 		return nil
-	}))
+	})
+	return some, wrap("forget the prompts of "+session, err)
 }
 
 // deletion is the statements that remove prompts and items, from the indexes first.

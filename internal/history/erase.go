@@ -3,7 +3,6 @@ package history
 import (
 	"context"
 	"fmt"
-	"math"
 	"sync"
 
 	"spool/internal/record"
@@ -14,14 +13,14 @@ import (
 // on to its end, whatever becomes of ctx: nobody would come back to it. A crash in between leaves pages that nothing leads to, and
 // the log behind the file, until the next erasure.
 func (db *DB) Erase(ctx context.Context, session string) error {
-	return db.eraseBefore(ctx, session, math.MaxInt64)
-}
-
-// eraseBefore is Erase of what ForgetBefore forgets.
-func (db *DB) eraseBefore(ctx context.Context, session string, event int64) error {
-	if err := db.forgetBefore(ctx, session, event); err != nil {
+	if err := db.Forget(ctx, session); err != nil {
 		return err
 	}
+	return db.rewrite(ctx, session)
+}
+
+// rewrite makes the indexes and the file anew, without what a session said that was forgotten.
+func (db *DB) rewrite(ctx context.Context, session string) error {
 	ctx = context.WithoutCancel(ctx)
 	for _, statement := range []string{
 		"INSERT INTO prompt_words(prompt_words) VALUES('optimize')", "INSERT INTO prompt_parts(prompt_parts) VALUES('optimize')",
@@ -48,7 +47,7 @@ func (f *Follower) forgetDeleted(ctx context.Context) (stop func()) {
 	wg.Go(func() {
 		for r, err := range f.bucket.Watch(ctx, events.DeletedKey("*"), false, nil) {
 			if err == nil && r.Exists() {
-				err = f.forget(ctx, r)
+				_, err = f.forget(ctx, r, true)
 			}
 			if err != nil && ctx.Err() == nil {
 				f.log.Warn("forget the prompts of a deleted session", "error", err)
@@ -58,14 +57,17 @@ func (f *Follower) forgetDeleted(ctx context.Context) (stop func()) {
 	return func() { cancel(); wg.Wait() }
 }
 
-func (f *Follower) forget(ctx context.Context, r record.Record) error {
+// forget removes what a session had before it was deleted, as its record says, and tells whether there was anything. Of one that was
+// erased the file is made anew: when the record has changed, for what was forgotten before, else where there was anything.
+func (f *Follower) forget(ctx context.Context, r record.Record, changed bool) (some bool, err error) {
 	d, err := record.DecodeDeleted(r.Value)
 	if err != nil {
-		return fmt.Errorf("%s: %w", r.Key, err)
+		return false, fmt.Errorf("%s: %w", r.Key, err)
 	}
 	session, _ := events.ParseDeletedKey(r.Key)
-	if d.Erase {
-		return f.db.eraseBefore(ctx, session, int64(d.Seq))
+	some, err = f.db.forgetBefore(ctx, session, int64(d.Seq))
+	if err != nil || !d.Erase || !some && !changed {
+		return some, err
 	}
-	return f.db.forgetBefore(ctx, session, int64(d.Seq))
+	return some, f.db.rewrite(ctx, session)
 }

@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
-	"maps"
 	"slices"
 	"strings"
 	"time"
@@ -316,17 +315,16 @@ func (f *Follower) store(ctx context.Context, some *gathered, from Position, to 
 	if err == nil {
 		err = f.db.Apply(ctx, Batch{From: from, To: to, Posts: some.sorted(), Sessions: about, Former: some.former, Filled: some.filled})
 	}
+	if err == nil { // one that was deleted since it was read: who deletes it later finds it
+		_, err = f.forgetEarlier(ctx, some.names())
+	}
 	*some = gathered{}
 	return err
 }
 
 // sessions reads what is known of the sessions of posts. A record of a later version tells nothing.
 func (f *Follower) sessions(ctx context.Context, some *gathered) (about []Session, err error) {
-	names := map[string]bool{}
-	for _, p := range some.posts {
-		names[p.Thread.Session] = true
-	}
-	records, err := f.records(ctx, slices.Collect(maps.Keys(names)))
+	records, err := f.records(ctx, some.names(), events.SessionKey)
 	for _, r := range records {
 		if !r.Exists() {
 			continue
@@ -342,10 +340,14 @@ func (f *Follower) sessions(ctx context.Context, some *gathered) (about []Sessio
 }
 
 // Forget removes what those of the sessions asked for that were deleted, and tells how many they are. What a session said is
-// not to outlive it (SPEC A6).
+// not to outlive it (SPEC A6), nor to come to another one of its name.
 func (f *Follower) Forget(ctx context.Context, names []string) (gone int, err error) {
 	for some := range slices.Chunk(names, mostPosts) {
-		records, err := f.records(ctx, some)
+		n, err := f.forgetEarlier(ctx, some)
+		if gone += n; err != nil {
+			return gone, err
+		}
+		records, err := f.records(ctx, some, events.SessionKey)
 		if err != nil {
 			return gone, err
 		}
@@ -362,11 +364,29 @@ func (f *Follower) Forget(ctx context.Context, names []string) (gone int, err er
 	return gone, nil
 }
 
-// records reads the records of sessions, in that order.
-func (f *Follower) records(ctx context.Context, names []string) ([]record.Record, error) {
+// forgetEarlier removes what sessions had before they were deleted, and tells of how many there was anything.
+func (f *Follower) forgetEarlier(ctx context.Context, names []string) (gone int, err error) {
+	records, err := f.records(ctx, names, events.DeletedKey)
+	for _, r := range records {
+		if !r.Exists() {
+			continue
+		}
+		some, err := f.forget(ctx, r, false)
+		if err != nil {
+			return gone, err
+		}
+		if some {
+			gone++
+		}
+	}
+	return gone, err
+}
+
+// records reads a record of each of the sessions, in that order.
+func (f *Follower) records(ctx context.Context, names []string, key func(session string) string) ([]record.Record, error) {
 	keys := make([]string, len(names))
 	for i, name := range names {
-		keys[i] = events.SessionKey(name)
+		keys[i] = key(name)
 	}
 	found, err := f.bucket.Records(ctx, keys...)
 	if err != nil {

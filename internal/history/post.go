@@ -2,6 +2,7 @@ package history
 
 import (
 	"cmp"
+	"maps"
 	"slices"
 	"strings"
 	"time"
@@ -60,6 +61,15 @@ type gathered struct {
 func (g *gathered) add(p Post) {
 	g.posts = append(g.posts, p)
 	g.bytes += len(p.Text)
+}
+
+// names are the sessions of the posts.
+func (g *gathered) names() []string {
+	names := map[string]bool{}
+	for _, p := range g.posts {
+		names[p.Thread.Session] = true
+	}
+	return slices.Collect(maps.Keys(names))
 }
 
 // whole notes that all posts of a thread up to a number are stored or among those gathered.

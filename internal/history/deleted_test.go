@@ -1,0 +1,93 @@
+package history_test
+
+import (
+	"context"
+	"fmt"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"spool/internal/history"
+	"spool/internal/must"
+	"spool/pkg/client"
+)
+
+// counted waits until an index of items has a number of them.
+func counted(t testing.TB, file string, enough func(int64) bool) {
+	t.Helper()
+	var n int64
+	for late := time.Now().Add(time.Minute); time.Now().Before(late); time.Sleep(50 * time.Millisecond) {
+		err := history.With(file, func(db *history.DB) (err error) {
+			n, err = db.CountItems(t.Context())
+			return err
+		})
+		if err == nil && enough(n) {
+			return
+		}
+	}
+	t.Fatalf("%d items, want another number", n)
+}
+
+// What is on its way into an index when its session is deleted does not stay there.
+func TestDeletedOnTheWay(t *testing.T) {
+	s := newSpool(t)
+	path := filepath.Join(t.TempDir(), "history.db")
+	file := history.ItemsFile(path)
+	s.work("first", 1_600_000_000, "plum") // so that the stream goes on to begin where it did
+	lines := make([]string, 1200)          // three transactions
+	for i := range lines {
+		lines[i] = fmt.Sprintf("user: papayasecret %d", i)
+	}
+	s.say("gone/main", 1_700_000_000, lines...)
+	ctx, stop := context.WithCancel(t.Context())
+	done := make(chan error, 1)
+	go func() { done <- history.Keep(ctx, path, s.conn, nil) }()
+	defer func() { stop(); <-done }()
+	counted(t, file, func(n int64) bool { return n > 12 }) // it has more in its hands
+	must.Get(s.DeleteSession(t.Context(), "gone", client.Deletion{}))(t)
+	s.work("last", 1_700_090_000, "quince")
+	counted(t, file, func(int64) bool {
+		var found int
+		must.Do(t, history.With(file, func(db *history.DB) error {
+			found = len(matches(t, db, "quince", history.ItemFilter{}))
+			return nil
+		}))
+		return found == 5
+	})
+	counted(t, file, func(n int64) bool { return n <= 12 }) // of the two that are there
+}
+
+// What a session said that was erased while nobody kept the index does not come to another session of its name, nor stay in the file.
+func TestErasedMeanwhile(t *testing.T) {
+	s := newSpool(t)
+	path := filepath.Join(t.TempDir(), "history.db")
+	file := history.ItemsFile(path)
+	keep := func(until func()) {
+		ctx, stop := context.WithCancel(t.Context())
+		done := make(chan error, 1)
+		go func() { done <- history.Keep(ctx, path, s.conn, nil) }()
+		until()
+		stop()
+		must.Do(t, <-done)
+	}
+	s.work("one", 1_700_000_000, "papayasecret")
+	keep(func() { counted(t, file, func(n int64) bool { return n >= 5 }) })
+	must.Get(s.DeleteSession(t.Context(), "one", client.Deletion{Erase: true}))(t)
+	s.work("one", 1_700_000_100, "quince")
+	var found []string
+	keep(func() {
+		counted(t, file, func(int64) bool {
+			return history.With(file, func(db *history.DB) error {
+				found = matches(t, db, "papayasecret", history.ItemFilter{})
+				return nil
+			}) == nil && len(found) == 0
+		})
+	})
+	for _, part := range []string{"", "-wal"} {
+		if b, err := os.ReadFile(file + part); err == nil && strings.Contains(string(b), "papayasecret") {
+			t.Errorf("%s still has what an erased session said", filepath.Base(file)+part)
+		}
+	}
+}
