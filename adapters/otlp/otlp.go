@@ -11,6 +11,7 @@ package otlp
 
 import (
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"log/slog"
@@ -20,7 +21,6 @@ import (
 	"github.com/cenkalti/backoff/v4"
 	tracepb "go.opentelemetry.io/proto/otlp/trace/v1"
 
-	"spool/internal/show"
 	"spool/pkg/client"
 	"spool/pkg/events"
 	"spool/pkg/threads"
@@ -87,19 +87,23 @@ func read(ctx context.Context, cl *client.Client, end client.Item) (t turn, err 
 	if err != nil {
 		return t, err
 	}
-	if t.session, err = cl.Info(ctx, end.Session); err != nil {
+	info, err := cl.Info(ctx, end.Session)
+	if err != nil {
 		return t, err
 	}
-	t.items = []item{{show.Read(end.Raw), end.Raw}}
+	t.harness, t.model, t.host, t.items = info.Harness, info.Model, info.Host, []item{readItem(end)}
 	for posted, err := range cl.ItemsBack(ctx, id, head, end.N) {
 		if err != nil {
 			return t, err
 		}
-		it := item{show.Read(posted.Data), posted.Data}
-		if it.Kind == events.TypeTurnEnd {
+		var it client.Item
+		if err := json.Unmarshal(posted.Data, &it); err != nil {
+			return t, fmt.Errorf("item %d of %s: %w", posted.N, id, err)
+		}
+		if it.Type() == events.TypeTurnEnd {
 			break
 		}
-		t.items = append(t.items, it)
+		t.items = append(t.items, readItem(it))
 	}
 	slices.Reverse(t.items)
 	return t, nil

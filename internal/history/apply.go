@@ -55,7 +55,7 @@ type Former struct {
 // Filled is up to which number a thread was read whole, and the life that it is of.
 type Filled struct{ N, Life int64 }
 
-// ErrMoved says that the position is not where the batch began: another process started over. Nothing was stored.
+// ErrMoved says that the position is not where it was read: another process started over. Nothing was stored, or removed.
 var ErrMoved = errors.New("position of the prompt history was set back")
 
 // Apply stores a batch, all or nothing. What is in already adds nothing.
@@ -115,13 +115,29 @@ func position(ctx context.Context, q querier) (p Position, err error) {
 
 // Reset empties the history: it starts over, with the first item of that stream.
 func (db *DB) Reset(ctx context.Context, stream string) error {
-	return wrap("empty the prompt history", db.transact(ctx, func(tx *sql.Tx) error {
-		_, err := tx.ExecContext(ctx, drop+schema)
-		if err == nil {
-			_, err = tx.ExecContext(ctx, "UPDATE position SET stream = ?", stream)
+	return wrap("empty the prompt history", db.transact(ctx, func(tx *sql.Tx) error { return empty(ctx, tx, stream) }))
+}
+
+// Begin is Reset of a history that is still at a position. ErrMoved: it is not, for another process has begun it.
+func (db *DB) Begin(ctx context.Context, was Position, stream string) error {
+	return wrap("begin the prompt history", db.transact(ctx, func(tx *sql.Tx) error {
+		at, err := position(ctx, tx)
+		if err == nil && at != was {
+			err = ErrMoved
 		}
-		return err
+		if err != nil {
+			return err
+		}
+		return empty(ctx, tx, stream)
 	}))
+}
+
+func empty(ctx context.Context, tx *sql.Tx, stream string) error {
+	_, err := tx.ExecContext(ctx, drop+schema)
+	if err == nil {
+		_, err = tx.ExecContext(ctx, "UPDATE position SET stream = ?", stream)
+	}
+	return err
 }
 
 // Forget removes what a session asked for, whatever thread it was.

@@ -210,6 +210,18 @@ func TestSetBack(t *testing.T) {
 	}
 }
 
+// Two processes that find a history of another stream begin it once: what the first one stored since stays.
+func TestBegunByTwo(t *testing.T) {
+	db := open(t, filepath.Join(t.TempDir(), "history.db"))
+	was := must.Get(db.Position(t.Context()))(t)
+	must.Do(t, db.Begin(t.Context(), was, "s1"))
+	must.Do(t, db.Apply(t.Context(), history.Batch{From: history.Position{Stream: "s1"}, To: 10, Posts: []history.Post{post("a/main", 1, 1, "one")}}))
+	must.Is(t, db.Begin(t.Context(), was, "s1"), history.ErrMoved, "Begin of the second")
+	if n, err := db.Count(t.Context()); err != nil || n != 1 {
+		t.Errorf("Count = %d, %v, want 1", n, err)
+	}
+}
+
 func TestForget(t *testing.T) {
 	db := open(t, filepath.Join(t.TempDir(), "history.db"))
 	b := history.Batch{

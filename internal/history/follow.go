@@ -146,10 +146,10 @@ func (f *Follower) catchUp(ctx context.Context) (Position, error) {
 		return at, err
 	}
 	if at.Stream != now.Stream || at.Seq > now.Last {
-		at = Position{Stream: now.Stream}
-		if err := f.db.Reset(ctx, at.Stream); err != nil {
+		if err := f.db.Begin(ctx, at, now.Stream); err != nil {
 			return at, err
 		}
+		at = Position{Stream: now.Stream}
 	}
 	if now.First > at.Seq+1 {
 		f.log.Info("reading prompts from the threads", "seq", at.Seq, "first", now.First)
