@@ -30,10 +30,10 @@ func (es Events) ThreadEvents(ctx context.Context, t events.Thread) ([]record.St
 	return out, err
 }
 
-// Event reads a stored event of a partition from the stream's leader. record.ErrNotFound: it was removed, which a later one of the
+// EventOf reads a stored event of a partition from the stream's leader. record.ErrNotFound: it was removed, which a later one of the
 // partition shows. Where there is no later one, whoever answers may not have heard of the event yet: record.ErrBusy.
-func (es Events) Event(ctx context.Context, partition int, seq uint64) ([]byte, error) {
-	s, err := MessagesOf(ctx, es.c.Streams(), events.EventsStream)
+func EventOf(ctx context.Context, st Streams, partition int, seq uint64) ([]byte, error) {
+	s, err := MessagesOf(ctx, st, events.EventsStream)
 	if err != nil {
 		return nil, WrapErr(err)
 	}

@@ -3,6 +3,8 @@
 package persistnats
 
 import (
+	"context"
+
 	"spool/internal/natsio"
 	"spool/internal/persist"
 	"spool/internal/sessionstore"
@@ -18,7 +20,13 @@ type (
 		natsio.Outputs
 		natsio.Events
 	}
+	stored struct{ natsio.Streams }
 )
+
+// Event implements persist.Stored.
+func (s stored) Event(ctx context.Context, partition int, seq uint64) ([]byte, error) {
+	return natsio.EventOf(ctx, s.Streams, partition, seq)
+}
 
 // Deps are those of a persister that commits behind the fence of a lane and keeps so many bytes of packs. It has no
 // secrets to look for, and nobody says when the store was set back.
@@ -27,7 +35,7 @@ func Deps(conn *natsio.Conn, lane, packCache int) persist.Deps {
 	outputs := conn.Outputs()
 	return persist.Deps{
 		Records: conn.Records(), Bulk: store, Inbox: conn.Inbox(), Outbox: outbox{conn.Items(), conn.DeadLetters()},
-		Sessions: sessionstore.Of(conn), Past: conn.Events(), Stored: conn.Events(), MaxRecord: conn.Records().MaxRecord,
+		Sessions: sessionstore.Of(conn), Past: conn.Events(), Stored: stored{conn.Streams()}, MaxRecord: conn.Records().MaxRecord,
 		Parts: outputs, Wholes: conn.Objects(), Live: outputs, Leases: leases{outputs, conn.Events()},
 		Packs: casstore.NewPackCache(store, packCache), Nodes: store, Search: store.Search(),
 	}
