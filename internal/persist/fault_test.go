@@ -4,6 +4,8 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"strconv"
+	"strings"
 	"sync/atomic"
 	"testing"
 
@@ -161,6 +163,17 @@ func (r *rig) deaf(change ...func(*persist.Deps, *persist.Config)) *persist.Pers
 	return p
 }
 
+// partitionOf is the partition that a stored event is of.
+func partitionOf(subject string) int {
+	begin, _ := strings.CutSuffix(events.PartitionFilter(0), "0.>")
+	number, _, _ := strings.Cut(strings.TrimPrefix(subject, begin), ".")
+	p, err := strconv.Atoi(number)
+	if err != nil {
+		panic(subject)
+	}
+	return p
+}
+
 // feed gives every stored event to all persisters.
 func (r *rig) feed(ps ...*persist.Persister) {
 	r.t.Helper()
@@ -186,7 +199,8 @@ func (r *rig) feedOver(link uint64, ps ...*persist.Persister) {
 			return
 		}
 		for _, p := range ps {
-			p.Deliver(r.t.Context(), persist.Message{Subject: m.Subject, Data: m.Data, Seq: seq, Link: link, Ack: func() error { return nil }})
+			p.Deliver(r.t.Context(), persist.Message{
+				Subject: m.Subject, Data: m.Data, Seq: seq, Partition: partitionOf(m.Subject), Link: link, Ack: func() error { return nil }})
 		}
 	}
 }
