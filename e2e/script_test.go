@@ -1,11 +1,11 @@
 package e2e_test
 
 import (
+	"errors"
 	"os"
 	"os/exec"
 	"strings"
 	"testing"
-	"time"
 
 	"github.com/rogpeppe/go-internal/testscript"
 
@@ -37,13 +37,14 @@ func await(ts *testscript.TestScript, neg bool, args []string) {
 	}
 	path := strings.Split(ts.Getenv("PATH"), string(os.PathListSeparator))[0]
 	var out []byte
-	for end := time.Now().Add(30 * time.Second); time.Now().Before(end); time.Sleep(50 * time.Millisecond) {
+	if err := proc.Poll(func() (err error) {
 		cmd := exec.Command(path+"/"+args[0], args[1:]...)
 		cmd.Dir, cmd.Env = ts.MkAbs("."), append(os.Environ(), "NATS_URL="+ts.Getenv("NATS_URL"), "HOME="+ts.Getenv("HOME"))
-		var err error
-		if out, err = cmd.CombinedOutput(); err == nil && strings.Contains(strings.Join(strings.Fields(string(out)), " "), text) {
-			return
+		if out, err = cmd.CombinedOutput(); err == nil && !strings.Contains(strings.Join(strings.Fields(string(out)), " "), text) {
+			err = errors.New("another answer")
 		}
+		return err
+	}); err != nil {
+		ts.Fatalf("await %v: %v; the last answer was:\n%s", args, err, out)
 	}
-	ts.Fatalf("await %v: not within 30 s; the last answer was:\n%s", args, out)
 }

@@ -45,7 +45,7 @@ func buildDeadly(t *testing.T) (tools string) {
 	}
 	tools = filepath.Join(dir, "bin")
 	if err == nil {
-		err = proc.Build(tools, append([]string{"-overlay", filepath.Join(dir, "overlay.json")}, commands...)...)
+		err = proc.Build(tools, "-overlay", filepath.Join(dir, "overlay.json"), "spool/cmd/persister")
 	}
 	if err != nil {
 		t.Fatal(err)

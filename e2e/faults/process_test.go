@@ -42,7 +42,9 @@ func TestKilledUnderLoad(t *testing.T) {
 	for i := range kinds {
 		begin(i)
 	}
-	load := w.publish(faulttest.NewLedger(small()))
+	fast := small()
+	fast.Pause = 5 * time.Millisecond
+	load := w.publish(faulttest.NewLedger(fast))
 	kills := often(6, 300)
 	for range kills {
 		load.acks(20)

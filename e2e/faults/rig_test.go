@@ -201,7 +201,7 @@ type load struct {
 
 // small is a workload that many rows use: 4 producers, 6 threads.
 func small() faulttest.Workload {
-	return faulttest.Workload{Sessions: 3, ThreadsEach: 2, Pause: 5 * time.Millisecond, Seed: rand.Uint64()}
+	return faulttest.Workload{Sessions: 3, ThreadsEach: 2, Pause: 20 * time.Millisecond, Seed: rand.Uint64()}
 }
 
 // publish has a ledger publish over a connection of its own, until stop.

@@ -226,12 +226,21 @@ func (p *Process) Await(text string) {
 // Eventually polls until something succeeds, and fails the test when it does not within Patience.
 func Eventually(t testing.TB, what string, try func() error) {
 	t.Helper()
-	err := try()
-	for end := time.Now().Add(Patience); err != nil; err = try() {
-		if time.Now().After(end) {
-			t.Fatalf("%s: not within %v: %v", what, Patience, err)
+	if err := Poll(try); err != nil {
+		t.Fatalf("%s: not within %v: %v", what, Patience, err)
+	}
+}
+
+// Poll tries until something succeeds, and gives the last error when it does not within Patience. It rests four times as long as
+// a try takes, a second at most: what it waits for needs the processor.
+func Poll(try func() error) error {
+	for begun := time.Now(); ; {
+		tried := time.Now()
+		err := try()
+		if err == nil || time.Since(begun) > Patience {
+			return err
 		}
-		time.Sleep(pollEvery)
+		time.Sleep(min(max(pollEvery, 4*time.Since(tried)), time.Second))
 	}
 }
 
