@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"math"
+	"math/rand/v2"
 
 	"spool/pkg/events"
 )
@@ -142,13 +143,14 @@ func empty(ctx context.Context, tx *sql.Tx, stream string) error {
 
 // Forget removes what a session asked for, whatever thread it was.
 func (db *DB) Forget(ctx context.Context, session string) error {
-	_, err := db.forgetBefore(ctx, session, math.MaxInt64)
+	_, err := db.forgetBefore(ctx, session, math.MaxInt64, func(bool) bool { return false })
 	return err
 }
 
 // forgetBefore removes what the threads of a session asked for whose lives began below a sequence of the events: what the session
-// had before it was deleted by that event, and nothing of a new one under its name. It tells whether there was anything.
-func (db *DB) forgetBefore(ctx context.Context, session string, event int64) (some bool, err error) {
+// had before it was deleted by that event, and nothing of a new one under its name. It tells whether there was anything. Where erases
+// says so then, it is due from here on to write the file anew.
+func (db *DB) forgetBefore(ctx context.Context, session string, event int64, erases func(some bool) bool) (some bool, err error) {
 	err = db.transact(ctx, func(tx *sql.Tx) error {
 		const its = " WHERE session = (SELECT id FROM sessions WHERE name = ?1) AND life < ?2"
 		for _, statement := range append(deletion(its), "DELETE FROM filled"+its,
@@ -163,6 +165,9 @@ func (db *DB) forgetBefore(ctx context.Context, session string, event int64) (so
 			if some = some || n > 0; err != nil {
 				return err
 			}
+		}
+		if erases(some) {
+			return setDue(ctx, tx, 1+rand.Int32N(math.MaxInt32))
 		}
 		return nil
 	})

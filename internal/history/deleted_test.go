@@ -2,7 +2,9 @@ package history_test
 
 import (
 	"context"
+	"database/sql"
 	"fmt"
+	"log/slog"
 	"os"
 	"path/filepath"
 	"strings"
@@ -11,7 +13,9 @@ import (
 
 	"spool/internal/history"
 	"spool/internal/must"
+	"spool/internal/record"
 	"spool/pkg/client"
+	"spool/pkg/events"
 )
 
 // counted waits until an index of items has a number of them.
@@ -90,4 +94,69 @@ func TestErasedMeanwhile(t *testing.T) {
 			t.Errorf("%s still has what an erased session said", filepath.Base(file)+part)
 		}
 	}
+}
+
+// What an erased session said leaves the file although somebody read it when it was to be written anew, and although who did that died.
+func TestErasedBesideAReader(t *testing.T) {
+	s := newSpool(t)
+	path := filepath.Join(t.TempDir(), "history.db")
+	file := history.ItemsFile(path)
+	reading := func() (end func()) {
+		db := must.Get(sql.Open("sqlite", "file:"+file))(t)
+		tx := must.Get(db.Begin())(t)
+		must.Do(t, tx.QueryRow("SELECT count(*) FROM said").Scan(new(int)))
+		return func() { must.Do(t, tx.Rollback()); must.Do(t, db.Close()) }
+	}
+	leaves := func(word string) {
+		t.Helper()
+		for late := time.Now().Add(time.Minute); ; time.Sleep(50 * time.Millisecond) {
+			has := ""
+			for _, part := range []string{"", "-wal"} {
+				if b, err := os.ReadFile(file + part); err == nil && strings.Contains(string(b), word) {
+					has = filepath.Base(file) + part
+				}
+			}
+			if has == "" {
+				return
+			}
+			if time.Now().After(late) {
+				t.Fatalf("%s still has what an erased session said", has)
+			}
+		}
+	}
+	logged := make(chan string, 100)
+	keep := func() (stop func()) {
+		ctx, cancel := context.WithCancel(t.Context())
+		done := make(chan error, 1)
+		go func() { done <- history.Keep(ctx, path, s.conn, slog.New(slog.NewTextHandler(lines(logged), nil))) }()
+		return func() { cancel(); must.Do(t, <-done) }
+	}
+	s.work("one", 1_700_000_000, "papayasecret")
+	s.work("two", 1_700_000_100, "quincesecret")
+	stop := keep()
+	counted(t, file, func(n int64) bool { return n >= 10 })
+	end := reading()
+	must.Get(s.conn.Records().Write(t.Context(), record.Put{ // once: a deletion writes it again, and each time is a chance
+		Key: events.DeletedKey("one"), Value: record.Deleted{Seq: 1 << 40, Delete: events.Delete{Erase: true}}.Encode(),
+	}))(t)
+	for !strings.Contains(<-logged, "somebody reads the file") {
+	}
+	end()
+	leaves("papayasecret")
+	stop()
+
+	must.Do(t, history.With(file, func(db *history.DB) error { return db.BeginErase(t.Context(), "two") }))
+	defer keep()()
+	leaves("quincesecret")
+}
+
+// lines sends what is written, as far as there is room.
+type lines chan string
+
+func (l lines) Write(b []byte) (int, error) {
+	select {
+	case l <- string(b):
+	default:
+	}
+	return len(b), nil
 }

@@ -7,7 +7,10 @@ import (
 	"log/slog"
 	"slices"
 	"strings"
+	"sync"
 	"time"
+
+	"golang.org/x/sync/errgroup"
 
 	"spool/internal/natsio"
 	"spool/internal/record"
@@ -24,8 +27,9 @@ type Follower struct {
 	items  natsio.Items
 	client *client.Client
 	log    *slog.Logger
-	all    bool // all items, not prompts alone
-	rests  bool // between two transactions, so that what is indexed in words leaves the machine to those who work
+	all    bool          // all items, not prompts alone
+	erased chan struct{} // somebody was, since the file was looked at
+	rests  bool          // between two transactions, so that what is indexed in words leaves the machine to those who work
 
 	agents map[life]bool     // threads not called main that were looked at: is it a subagent's
 	former map[life][]Former // threads of a name that was used before: what keeps those that had it
@@ -45,7 +49,7 @@ func NewFollower(db *DB, conn *natsio.Conn, log *slog.Logger) *Follower {
 	if log == nil {
 		log = slog.New(slog.DiscardHandler)
 	}
-	return &Follower{db: db, bucket: conn.Records(), items: conn.Items(), client: client.New(conn), log: log}
+	return &Follower{db: db, bucket: conn.Records(), items: conn.Items(), client: client.New(conn), log: log, erased: make(chan struct{}, 1)}
 }
 
 // NewItemsFollower makes a follower that feeds an index of all items: what Find and Stats ask. log may be nil.
@@ -88,10 +92,26 @@ var errAgain = errors.New("the stream has moved on")
 // Follow catches up and goes on, until ctx ends or something fails. Calling it again continues. Sessions that are deleted
 // meanwhile are forgotten.
 func (f *Follower) Follow(ctx context.Context) error {
-	defer f.forgetDeleted(ctx)()
+	g, ctx := errgroup.WithContext(ctx)
+	watched := make(chan struct{})
+	g.Go(func() error { return f.forgetDeleted(ctx, sync.OnceFunc(func() { close(watched) })) })
+	g.Go(func() error { return f.rewriteErased(ctx) })
+	g.Go(func() error {
+		select {
+		case <-watched:
+			return f.follow(ctx)
+		case <-ctx.Done():
+			return nil
+		}
+	})
+	return g.Wait()
+}
+
+// follow reads on, once those are forgotten that were deleted meanwhile.
+func (f *Follower) follow(ctx context.Context) error {
 	known, err := f.db.Sessions(ctx)
 	if err == nil {
-		_, err = f.Forget(ctx, known)
+		_, err = f.forgetAll(ctx, known)
 	}
 	if err != nil {
 		return err
@@ -340,8 +360,18 @@ func (f *Follower) sessions(ctx context.Context, some *gathered) (about []Sessio
 }
 
 // Forget removes what those of the sessions asked for that were deleted, and tells how many they are. What a session said is
-// not to outlive it (SPEC A6), nor to come to another one of its name.
+// not to outlive it (SPEC A6), nor to come to another one of its name. Where the file cannot be written anew now without what erased ones
+// said, the next call or Follow does it.
 func (f *Follower) Forget(ctx context.Context, names []string) (gone int, err error) {
+	if gone, err = f.forgetAll(ctx, names); err == nil {
+		if err := f.db.rewrite(ctx); err != nil {
+			f.log.Warn("the file still has what an erased session said", "error", err)
+		}
+	}
+	return gone, err
+}
+
+func (f *Follower) forgetAll(ctx context.Context, names []string) (gone int, err error) {
 	for some := range slices.Chunk(names, mostPosts) {
 		n, err := f.forgetEarlier(ctx, some)
 		if gone += n; err != nil {

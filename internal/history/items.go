@@ -50,6 +50,9 @@ func (f *ItemFilter) Between(since, until string, now time.Time) (err error) {
 	if f.From, err = moment(since, now); err == nil {
 		f.Until, err = moment(until, now)
 	}
+	if until != "" {
+		f.Until = max(f.Until, 1) // 0 is no limit
+	}
 	return err
 }
 

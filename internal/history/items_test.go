@@ -67,6 +67,8 @@ func TestFindItems(t *testing.T) {
 	}
 	one, two := said("one", "papaya"), said("two", "quince")
 	ms := func(seconds int64) int64 { return (day + seconds) * 1000 }
+	var early history.ItemFilter
+	must.Do(t, early.Between("1969-12-31", "1970-01-01T00:00:00Z", time.Now()))
 	for range 2 { // reading on adds nothing
 		for _, c := range []struct {
 			query string
@@ -83,6 +85,7 @@ func TestFindItems(t *testing.T) {
 			{"", history.ItemFilter{Role: "tool", From: ms(86400)}, two[1:2]},
 			{"", history.ItemFilter{Tool: "bash"}, []string{two[1], two[2], one[1], one[2]}},
 			{"", history.ItemFilter{Tool: "grep"}, nil},
+			{"", early, nil},
 			{"", history.ItemFilter{From: ms(1), Until: ms(3)}, one[1:4]},
 			{"", history.ItemFilter{Filter: history.Filter{Cwd: "/home/ada", Within: []string{"t"}}}, two},
 			{"", history.ItemFilter{Filter: history.Filter{Cwd: "/home"}}, nil},
