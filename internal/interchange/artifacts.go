@@ -70,7 +70,7 @@ func Artifacts(ctx context.Context, reg Registry, src transcript.Source, session
 			out.Old++
 			continue
 		}
-		r := said.record(record(session, d.Name(), created))
+		r := said.record(recordOf(session, d.Name(), created))
 		number, holder := r.Seq, taken[r.Seq]
 		if holder != "" {
 			r.Seq, r.Writer = "", artifacts.FromOutput // it gets the next one
@@ -115,7 +115,7 @@ func others(
 ) (exported map[string]artifacts.Record, taken map[artifacts.Seq]artifacts.ID) {
 	own := map[artifacts.ID]bool{}
 	for _, d := range folder {
-		own[record(session, d.Name(), created).ID] = true
+		own[recordOf(session, d.Name(), created).ID] = true
 	}
 	names, _ := fileNames(all)
 	exported, taken = map[string]artifacts.Record{}, map[artifacts.Seq]artifacts.ID{}
@@ -177,8 +177,8 @@ func adoptFile(ctx context.Context, reg Registry, fsys fs.FS, name string, r art
 	return got, made, err
 }
 
-// record is the record of a file in the folder of a session's artifacts. Its id follows from session and name.
-func record(session, name string, created time.Time) artifacts.Record {
+// recordOf is the record of a file in the folder of a session's artifacts. Its id follows from session and name.
+func recordOf(session, name string, created time.Time) artifacts.Record {
 	sum := sha256.Sum256([]byte(session + "\x00" + name))
 	r := artifacts.Record{
 		ID: artifacts.NewID(created, [10]byte(sum[:10])), Session: session, Created: created.UnixMilli(), Filename: name,
@@ -215,7 +215,7 @@ func aboutArtifact(file string, r artifacts.Record) (n artifactNote, ok bool) {
 	if r.Category != artifacts.Normal {
 		n.Category = r.Category
 	}
-	plain := record(r.Session, file, time.Time{})
+	plain := recordOf(r.Session, file, time.Time{})
 	told := n.over(plain)
 	return n, told.Filename != plain.Filename || told.Seq != plain.Seq || told.MIME != plain.MIME || told.Category != plain.Category ||
 		told.ToolCall != plain.ToolCall || told.Summary != plain.Summary

@@ -2,27 +2,45 @@ package interchange
 
 import (
 	"context"
+	"errors"
 	"fmt"
+	"io"
+	"math"
+	"strings"
+	"time"
 
+	"spool/internal/apply"
 	"spool/internal/natsio"
+	"spool/internal/record"
+	"spool/internal/retry"
 	"spool/internal/transcript"
 	"spool/pkg/client"
 	"spool/pkg/events"
 )
 
-// newestLetter is the number of the newest dead letter; 0: there is none, or it is not to be known.
-func newestLetter(ctx context.Context, conn *natsio.Conn) uint64 {
-	s, err := conn.Streams().LeaderStream(ctx, events.DeadStream)
-	if err != nil {
+// unknownLetters is the number of the newest dead letter of whoever may not know it: none is newer.
+const unknownLetters = math.MaxUint64
+
+// newestLetter is the number of the newest dead letter; 0: there is none. It asks until it is answered, or ctx ends.
+func newestLetter(ctx context.Context, conn *natsio.Conn, notify func(error, time.Duration)) uint64 {
+	newest := uint64(unknownLetters)
+	err := retry.Do(ctx, notify, func() error {
+		s, err := conn.Streams().LeaderStream(ctx, events.DeadStream)
+		if err == nil {
+			newest = s.CachedInfo().State.LastSeq
+		}
+		return natsio.WrapErr(err)
+	})
+	if errors.Is(err, record.ErrNotFound) {
 		return 0
 	}
-	return s.CachedInfo().State.LastSeq
+	return newest
 }
 
-// Collided finds the files of an import whose lines met those of another import that said something else at the same moment: both publish as
-// one producer, a line has its place in the file for its sequence, and each place of the thread has what came to it first. The other is a dead
-// letter. Such a file fails, for the thread is neither; the next import finds that, and gives each what it says. Wait for the import first:
-// what no persister came to is not looked for. The error is that of who cannot read dead letters.
+// Collided finds the files of an import of which a line was refused, and says why. Where that is because another import said something else at
+// the same moment, the thread is neither: both publish as one producer, a line has its place in the file for its sequence, and each place of
+// the thread has what came to it first. The next import finds that, and gives each what it says. Wait for the import first: what no persister
+// came to is not looked for. The error is that of who cannot read dead letters.
 func Collided(ctx context.Context, conn *natsio.Conn, res *transcript.Result) error {
 	cl := client.New(conn)
 	for i := range res.Files {
@@ -30,7 +48,7 @@ func Collided(ctx context.Context, conn *natsio.Conn, res *transcript.Result) er
 		if f.Err != nil || f.Published == 0 || cl.Settled(ctx, f.ID()) != nil {
 			continue
 		}
-		if newestLetter(ctx, conn) <= res.Letters {
+		if newest := newestLetter(ctx, conn, nil); newest <= res.Letters || newest == unknownLetters {
 			continue
 		}
 		letters, err := cl.DeadLetters(ctx, f.Session)
@@ -38,16 +56,41 @@ func Collided(ctx context.Context, conn *natsio.Conn, res *transcript.Result) er
 			return err
 		}
 		for _, d := range letters {
-			e, unread := events.Open(d.Subject, d.Data)
-			if d.At <= res.Letters || d.Thread != f.ID() || unread == nil && e.Producer != f.Last.Producer {
+			if d.At <= res.Letters || d.Thread != f.ID() {
 				continue
 			}
-			f.Err = fmt.Errorf("%s: another import wrote something else to %s at the same time, and the thread is neither: import it again (dead letter %d)",
-				f.File, f.ID(), d.At)
+			its, err := isOf(ctx, cl, d, f.Last.Producer)
+			if err != nil {
+				return err
+			}
+			collides := strings.Contains(d.Reason, apply.ErrReused.Error()) || strings.Contains(d.Reason, apply.ErrLate.Error())
+			if !its || f.Err != nil && !collides {
+				continue
+			}
+			f.Err = fmt.Errorf("%s: %s refused a line of it: %s (dead letter %d)", f.File, f.ID(), d.Reason, d.At)
+			if collides {
+				f.Err = fmt.Errorf("%s: another import wrote something else to %s at the same time, and the thread is neither: import it again (dead letter %d)",
+					f.File, f.ID(), d.At)
+				break
+			}
+		}
+		if f.Err != nil {
 			f.Error = f.Err.Error()
 			res.Failed++
-			break
 		}
 	}
 	return nil
+}
+
+// isOf tells whether a dead letter is of a producer. Of one whose bytes are gone, or cannot be read, nobody can tell.
+func isOf(ctx context.Context, cl *client.Client, d client.DeadLetter, producer string) (bool, error) {
+	r, err := cl.OpenDeadLetter(ctx, d)
+	if err == nil {
+		d.Data, err = io.ReadAll(r)
+	}
+	if err != nil && !errors.Is(err, record.ErrNotFound) {
+		return false, err
+	}
+	e, bad := events.Open(d.Subject, d.Data)
+	return err == nil && bad == nil && e.Producer == producer, nil
 }

@@ -1,12 +1,14 @@
 package interchange_test
 
 import (
+	"context"
 	"path/filepath"
 	"strings"
 	"testing"
 
 	"spool/internal/interchange"
 	"spool/internal/must"
+	"spool/internal/transcript"
 	"spool/pkg/client"
 	"spool/pkg/events"
 )
@@ -43,4 +45,29 @@ func TestImportsThatCollide(t *testing.T) {
 	var got strings.Builder
 	must.Get(client.New(conn).Export(t.Context(), f.ID(), &got))(t)
 	must.Same(t, got.String(), text+codexSaid(3), "export %q, want %q")
+}
+
+// What is refused of a file for another reason is told as that, also where its bytes are in the inbox; and whoever could not learn which dead
+// letters there were before takes none for a new one.
+func TestRefusedLineIsNoCollision(t *testing.T) {
+	conn, dir := system(t), t.TempDir()
+	write(t, filepath.Join(dir, "s.jsonl"), []byte(codexMeta(codexID, "")+codexSaid(1)))
+	res := load(t, conn, dir)
+	before, f := res, &res.Files[0]
+	bad := events.Event{Kind: events.KindControl, Thread: f.ID(), Producer: f.Last.Producer, Epoch: f.Last.Epoch, Seq: f.Last.Seq + 1, Time: 1,
+		Body: []byte(`{"op":"dance","with":"` + strings.Repeat("x", 4<<20) + `"}`)}
+	must.Do(t, conn.Events().PublishEvents(t.Context(), []*events.Event{&bad}))
+	must.Do(t, client.New(conn).Settled(t.Context(), f.ID()))
+	before.Files = []transcript.FileResult{*f}
+	must.Do(t, interchange.Collided(t.Context(), conn, &res))
+	if res.Failed != 1 || !strings.Contains(f.Error, "refused a line of it") || strings.Contains(f.Error, "another import") {
+		t.Errorf("%d files failed, %q; want one, with the reason of the dead letter", res.Failed, f.Error)
+	}
+
+	ctx, cancel := context.WithCancel(t.Context())
+	cancel()
+	blind, _, _ := interchange.Import(ctx, conn, nil, transcript.Config{Inbox: conn.Inbox()})
+	before.Letters = blind.Letters
+	must.Do(t, interchange.Collided(t.Context(), conn, &before))
+	must.Same(t, before.Failed, 0, "%d files failed for dead letters of which nobody knows since when, want %d")
 }

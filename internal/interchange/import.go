@@ -43,7 +43,7 @@ func Import(
 		info, err := cl.Info(ctx, session)
 		return info.Host, err
 	}
-	letters := newestLetter(ctx, conn)
+	letters := newestLetter(ctx, conn, cfg.Retry)
 	res = transcript.New(cl, conn.Events(), cfg).Import(ctx, restored)
 	res.Letters = letters
 	if err = adopt(ctx, artifactstore.Of(conn, 0), restored, res); err == nil {

@@ -82,7 +82,7 @@ type Result struct {
 	Bytes     int64
 	Failed    int // files
 
-	Letters uint64 // number of the newest dead letter before the import
+	Letters uint64 // number of the newest dead letter before the import; math.MaxUint64: unknown
 }
 
 func total(files []*file) (t Result) {
