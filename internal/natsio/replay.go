@@ -31,15 +31,24 @@ func (es Events) ThreadEvents(ctx context.Context, t events.Thread) ([]record.St
 }
 
 // EventOf reads a stored event of a partition from the stream's leader. record.ErrNotFound: it was removed, which a later one of the
-// partition shows. Where there is no later one, whoever answers may not have heard of the event yet: record.ErrBusy.
+// partition shows, or the stream, which has had later ones. Else whoever answers may not have heard of the event yet, or of the stream:
+// record.ErrBusy.
 func EventOf(ctx context.Context, st Streams, partition int, seq uint64) ([]byte, error) {
 	s, err := MessagesOf(ctx, st, events.EventsStream)
-	if err != nil {
-		return nil, WrapErr(err)
+	var m *jetstream.RawStreamMsg
+	if err == nil {
+		m, err = s.GetMsg(ctx, seq, jetstream.WithGetMsgSubject(events.PartitionFilter(partition)))
 	}
-	m, err := s.GetMsg(ctx, seq, jetstream.WithGetMsgSubject(events.PartitionFilter(partition)))
+	if errors.Is(err, jetstream.ErrMsgNotFound) {
+		var now jetstream.Stream
+		if now, err = st.LeaderStream(ctx, events.EventsStream); err == nil && now.CachedInfo().State.LastSeq >= seq {
+			return nil, fmt.Errorf("%w: event %d", record.ErrNotFound, seq)
+		} else if err == nil {
+			return nil, fmt.Errorf("%w: there is no event %d yet", record.ErrBusy, seq)
+		}
+	}
 	switch {
-	case errors.Is(err, jetstream.ErrMsgNotFound):
+	case errors.Is(err, jetstream.ErrStreamNotFound):
 		return nil, fmt.Errorf("%w: event %d: %w", record.ErrBusy, seq, err)
 	case err != nil:
 		return nil, WrapErr(err)

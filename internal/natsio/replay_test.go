@@ -1,12 +1,20 @@
 package natsio_test
 
 import (
+	"bytes"
+	"errors"
 	"fmt"
 	"reflect"
+	"strconv"
+	"strings"
 	"testing"
 
+	"github.com/nats-io/nats.go/jetstream"
+
 	"spool/internal/must"
+	"spool/internal/natsio"
 	"spool/internal/natstest"
+	"spool/internal/record"
 	"spool/pkg/events"
 )
 
@@ -46,4 +54,35 @@ func TestPast(t *testing.T) {
 	if want := 694; len(all.Links) < want-2 || len(all.Links) > want+2 {
 		t.Errorf("%d events, want some %d", len(all.Links), want)
 	}
+}
+
+// An event that was removed is told as removed, also where nothing came behind it; one that the stream has not had, or whose stream is
+// away, may come.
+func TestEventOfRemoved(t *testing.T) {
+	conn := natstest.Conn(t)
+	id := events.Thread{Session: "s", Name: "main"}
+	var last *jetstream.PubAck
+	for seq := range uint64(3) {
+		e := events.Event{Producer: "p", Seq: seq + 1, Kind: events.KindEntry, Dialect: "raw", Thread: id, Body: []byte("x")}
+		last = must.Get(conn.JetStream().Publish(t.Context(), events.EventSubject(id, e.Kind), e.Encode()))(t)
+	}
+	s := must.Get(conn.JetStream().Stream(t.Context(), events.EventsStream))(t)
+	m := must.Get(s.GetMsg(t.Context(), last.Sequence))(t)
+	partition := must.Get(strconv.Atoi(strings.Split(m.Subject, ".")[3]))(t)
+	is := func(what string, seq uint64, want error) {
+		t.Helper()
+		if data, err := natsio.EventOf(t.Context(), conn.Streams(), partition, seq); !errors.Is(err, want) || err == nil && !bytes.Equal(data, m.Data) {
+			t.Errorf("%s: EventOf(%d) = %q, %v; want %v", what, seq, data, err, want)
+		}
+	}
+	is("stored", last.Sequence, nil)
+	is("to come", last.Sequence+1, record.ErrBusy)
+	must.Do(t, s.DeleteMsg(t.Context(), 1))
+	is("deleted", 1, record.ErrNotFound)
+	must.Do(t, s.DeleteMsg(t.Context(), last.Sequence))
+	is("the last one deleted", last.Sequence, record.ErrNotFound)
+	must.Do(t, s.Purge(t.Context()))
+	is("purged", 2, record.ErrNotFound)
+	must.Do(t, conn.JetStream().DeleteStream(t.Context(), events.EventsStream))
+	is("without its stream", 2, record.ErrBusy)
 }

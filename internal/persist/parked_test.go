@@ -4,6 +4,7 @@ import (
 	"context"
 	"crypto/sha256"
 	"strings"
+	"sync"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -111,4 +112,63 @@ func sessionIsParked(t *testing.T, of flooding) {
 	must.Same(t, acked, uint64(backlog+others), "%d events are acknowledged, want %d")
 	cancel()
 	must.Do(t, <-ended)
+}
+
+// again is a store that answers late, whatever becomes of who asks.
+type again struct {
+	flooding
+	asked chan struct{} // closed when it is asked first
+	first *sync.Once
+	gate  chan struct{}
+}
+
+func (a again) Event(ctx context.Context, partition int, seq uint64) ([]byte, error) {
+	a.first.Do(func() { close(a.asked) })
+	<-a.gate
+	return a.flooding.Event(ctx, partition, seq)
+}
+
+// A partition that was given away, and comes again while something of before is still being read, is applied: what comes then has its own
+// delivery.
+func TestParkedBehindAnEarlierTerm(t *testing.T) {
+	warmUp(t)
+	synctest.Test(t, func(t *testing.T) {
+		const n = 60
+		st := &memoryStore{records: map[string]record.Record{}}
+		of := again{flooding{stored: map[uint64][]byte{}}, make(chan struct{}), new(sync.Once), make(chan struct{})}
+		p := persist.New(persist.Deps{Records: st, Bulk: st, Outbox: st, Inbox: st, Packs: st, Stored: of}, persist.Config{QueueBytes: 1 << 20})
+		ctx, cancel := context.WithCancel(t.Context())
+		ended := make(chan error, 1)
+		for seq := range uint64(n) {
+			e := events.Event{
+				Producer: "p", Seq: seq + 1, Kind: events.KindEntry, Thread: thread(0), Dialect: "omp", Body: message("e", "user", 20_000),
+			}
+			of.stored[seq+1] = e.Encode()
+		}
+		acked := uint64(0)
+		give := func(ctx context.Context, term uint64) {
+			for seq := uint64(1); seq <= n; seq++ {
+				p.Deliver(ctx, persist.Message{
+					Subject: strings.TrimSuffix(events.StoredFilter(thread(0)), "*") + events.KindEntry.String(), Data: of.stored[seq], Seq: seq, Term: term,
+					Ack: func() error { acked = max(acked, seq); return nil },
+				})
+			}
+		}
+		before, stop := context.WithCancel(ctx)
+		give(before, 1) // nobody takes from the queue: the rest is parked
+		go func() { ended <- p.Run(ctx) }()
+		<-of.asked
+		stop()
+		p.Leave(before, 0)
+		go give(ctx, 2)
+		synctest.Wait()
+		close(of.gate)
+		time.Sleep(time.Minute)
+		synctest.Wait()
+		if s := p.Stats(); s.Entries != n || acked != n {
+			t.Errorf("%d of %d events are applied, and %d acknowledged", s.Entries, n, acked)
+		}
+		cancel()
+		must.Do(t, <-ended)
+	})
 }

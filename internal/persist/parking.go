@@ -40,7 +40,8 @@ type parked struct {
 
 // waiting is a message that is parked. It has a share of deadly.room, so that nothing is tried alone beside it.
 type waiting struct {
-	msg  Message // without its bytes, if they are not kept
+	ctx  context.Context // of who delivered it; one partition may be delivered again while something of before waits
+	msg  Message         // without its bytes, if they are not kept
 	of   *delivery
 	from origin
 	came uint64
@@ -51,7 +52,9 @@ type waiting struct {
 // newParking divides the bytes so that small messages, too, find room by number.
 func newParking(bytes int64) *parking {
 	most := bytes / 4
-	return &parking{room: newSpace(bytes - most), bytes: newSpace(most), most: most, of: map[string]*parked{}}
+	k := &parking{room: newSpace(bytes - most), bytes: newSpace(most), most: most, of: map[string]*parked{}}
+	k.bytes.parked = k
+	return k
 }
 
 // parkedRoom is what a message takes beside its bytes while it is parked.
@@ -83,7 +86,7 @@ func (p *Persister) park(ctx context.Context, m Message, d *delivery, from origi
 	if err := k.room.acquire(ctx, from, parkedRoom); err != nil {
 		return false, err
 	}
-	w := waiting{msg: m, of: d, from: from, size: min(int64(len(m.Data)), k.most)}
+	w := waiting{ctx: ctx, msg: m, of: d, from: from, size: min(int64(len(m.Data)), k.most)}
 	if w.kept = p.Stored == nil || !read && k.bytes.has(from, w.size); w.kept {
 		if err := k.bytes.acquire(ctx, from, w.size); err != nil {
 			k.room.free(from, parkedRoom)
@@ -99,7 +102,7 @@ func (p *Persister) park(ctx context.Context, m Message, d *delivery, from origi
 	if of = k.of[session]; of == nil {
 		of = &parked{ended: make(chan struct{})}
 		k.of[session] = of
-		go p.unpark(ctx, session)
+		go p.unpark(session)
 	}
 	of.waits = append(of.waits, w)
 	if first := k.of[k.first]; first != nil && w.came < first.waits[0].came {
@@ -108,15 +111,15 @@ func (p *Persister) park(ctx context.Context, m Message, d *delivery, from origi
 	return true, nil
 }
 
-// unpark brings what is parked of a session, until nothing is. After ctx ended nothing is brought.
-func (p *Persister) unpark(ctx context.Context, session string) {
+// unpark brings what is parked of a session, until nothing is. What is not delivered any more is not brought.
+func (p *Persister) unpark(session string) {
 	k := p.parking
 	for {
 		k.mu.Lock()
 		w := k.of[session].waits[0]
 		k.mu.Unlock()
-		if ctx.Err() == nil && p.windows.current(w.of) { // else it comes again, in its place
-			p.bringParked(ctx, &w)
+		if w.ctx.Err() == nil && p.windows.current(w.of) { // else it comes again, in its place
+			p.bringParked(&w)
 		}
 		k.mu.Lock()
 		of := k.of[session]
@@ -147,7 +150,8 @@ func (p *Persister) unpark(ctx context.Context, session string) {
 
 // bringParked brings the events of a message, of which the bytes are read again if they were not kept. What was removed
 // from the stream meanwhile says nothing, and nothing waits for it.
-func (p *Persister) bringParked(ctx context.Context, w *waiting) {
+func (p *Persister) bringParked(w *waiting) {
+	ctx := w.ctx
 	if !w.kept {
 		if p.parking.bytes.acquire(ctx, w.from, w.size) != nil {
 			return

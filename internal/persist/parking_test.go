@@ -7,31 +7,35 @@ import (
 	"testing"
 )
 
-// What is parked for longest gets room also where there is none, once its session holds nothing: what fills the queue
-// may wait for it. What is parked for less long does not.
+// What is parked for longest gets room also where there is none, once its session holds nothing: what fills the queue, or waits for room
+// there with its bytes in memory, may wait for it. What is parked for less long does not.
 func TestParkedForLongestGetsRoom(t *testing.T) {
-	k := newParking(100)
-	s := newSpace(100)
-	s.parked = k
-	for _, session := range []string{"x", "y", "z"} { // 50, 25, 25: nothing is left
-		if err := s.acquire(t.Context(), origin{session: session}, map[string]int64{"x": 50, "y": 25, "z": 25}[session]); err != nil {
-			t.Fatal(err)
+	for name, of := range map[string]func(*Persister) *space{
+		"queue": func(p *Persister) *space { return p.space }, "parking": func(p *Persister) *space { return p.parking.bytes },
+	} {
+		p := New(Deps{}, Config{QueueBytes: 400})
+		k, s := p.parking, of(p)
+		all := s.left
+		for _, session := range []string{"x", "y", "z"} { // nothing is left
+			if err := s.acquire(t.Context(), origin{session: session}, map[string]int64{"x": all / 2, "y": all / 4, "z": all / 4}[session]); err != nil {
+				t.Fatal(err)
+			}
 		}
-	}
-	k.of["old"] = &parked{waits: []waiting{{came: 1}}}
-	k.of["young"] = &parked{waits: []waiting{{came: 2}}}
-	ended, end := context.WithCancel(t.Context())
-	end()
-	if err := s.acquire(ended, origin{session: "young"}, 10); err == nil {
-		t.Error("what is parked for less long got room")
-	}
-	for i := range 2 {
-		if err := s.acquire(ended, origin{session: "old"}, 10); (err == nil) != (i == 0) {
-			t.Errorf("what is parked for longest: acquire %d = %v, want room once", i+1, err)
+		k.of["old"] = &parked{waits: []waiting{{came: 1}}}
+		k.of["young"] = &parked{waits: []waiting{{came: 2}}}
+		ended, end := context.WithCancel(t.Context())
+		end()
+		if err := s.acquire(ended, origin{session: "young"}, 10); err == nil {
+			t.Errorf("%s: what is parked for less long got room", name)
 		}
-	}
-	if !k.before("old", 2) || k.before("old", 1) || !k.before("", 2) || k.before("none", 9) {
-		t.Error("before() does not tell what is parked")
+		for i := range 2 {
+			if err := s.acquire(ended, origin{session: "old"}, 10); (err == nil) != (i == 0) {
+				t.Errorf("%s: what is parked for longest: acquire %d = %v, want room once", name, i+1, err)
+			}
+		}
+		if !k.before("old", 2) || k.before("old", 1) || !k.before("", 2) || k.before("none", 9) {
+			t.Error("before() does not tell what is parked")
+		}
 	}
 }
 
