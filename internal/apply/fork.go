@@ -145,9 +145,20 @@ func (d *draft) forked(ctx context.Context, source events.Thread, f events.Fork)
 	return head, info, err
 }
 
+// mostForkRead is how many nodes are read at most to find where a fork begins, and what it goes on with: others wait meanwhile.
+var mostForkRead = threads.MaxForkRead
+
 // ForkedHead is the head that a fork of a thread begins with. Errors wrap events.ErrControl, threads.ErrNoPoint or
 // those of threads.Reader.
 func ForkedHead(ctx context.Context, r threads.Reader, from threads.Head, f events.Fork) (threads.Head, error) {
+	read := 0
+	r.Read = func(casstore.Ref, casstore.Node) error {
+		if read++; read > mostForkRead {
+			return fmt.Errorf("%w: more than %d states are to be read to find it: name a state, an entry or an item by its ref or number, "+
+				"or take the whole thread as it is now", threads.ErrNoPoint, mostForkRead)
+		}
+		return nil
+	}
 	point, err := forkPoint(f)
 	switch {
 	case err != nil:

@@ -84,7 +84,7 @@ func (im *Importer) fork(ctx context.Context, f *file, c *claim) error {
 		return nil
 	}
 	if have.parted && !c.started {
-		f.warn(fmt.Sprintf("it is imported whole: %s has branches, and other lines between those that it shares with it", fork.From))
+		f.warn(fmt.Sprintf("it is imported whole: %s has branches, and too many lines, or others between those that it shares with it", fork.From))
 		return nil
 	}
 	if !c.started {
@@ -121,7 +121,7 @@ type shared struct {
 	header []byte // of the file
 
 	branches int  // that what both have has beside that of its last line
-	parted   bool // and it is no whole beginning of the thread, or has too many
+	parted   bool // and it is no whole beginning of the thread, or has too many, or the thread has too many entries
 }
 
 // common finds what the file of a fork shares with the thread that it branches off from. What both say of their session before the entries
@@ -169,7 +169,7 @@ func (im *Importer) common(ctx context.Context, f *file, from threads.Head) (hav
 		}
 		line, err, ok := next()
 		have.more, have.next = ok, ok && line.Index == have.at+1
-		have.parted = have.branches > 0 && (lacks || have.more && have.branches > threads.MaxTips)
+		have.parted = have.branches > 0 && (lacks || have.more && (have.branches > threads.MaxTips || from.Entries > threads.MaxForkRead/2))
 		return have, err
 	}
 	return shared{}, nil

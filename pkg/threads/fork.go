@@ -71,6 +71,9 @@ func ForkWhole(source Head) (Head, error) {
 // MaxTips is how many branches ForkWholeAt takes: as many as a head can note at once.
 const MaxTips = tipsOfNode * nodesAtOnce
 
+// MaxForkRead is how many states a persister reads at most for a fork (SPEC P11).
+const MaxForkRead = 100_000
+
 // ForkWholeAt is ForkWhole of a thread as it was when that point was its newest state: without what came later, on whatever branch. It
 // reads the whole thread. Errors wrap ErrNoPoint or those of Reader.
 func ForkWholeAt(ctx context.Context, r Reader, source Head, at Point) (Head, error) {
