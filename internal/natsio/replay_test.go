@@ -1,13 +1,11 @@
 package natsio_test
 
 import (
-	"bytes"
 	"errors"
 	"fmt"
 	"reflect"
-	"strconv"
-	"strings"
 	"testing"
+	"time"
 
 	"github.com/nats-io/nats.go/jetstream"
 
@@ -56,33 +54,56 @@ func TestPast(t *testing.T) {
 	}
 }
 
-// An event that was removed is told as removed, also where nothing came behind it; one that the stream has not had, or whose stream is
-// away, may come.
-func TestEventOfRemoved(t *testing.T) {
-	conn := natstest.Conn(t)
-	id := events.Thread{Session: "s", Name: "main"}
-	var last *jetstream.PubAck
-	for seq := range uint64(3) {
-		e := events.Event{Producer: "p", Seq: seq + 1, Kind: events.KindEntry, Dialect: "raw", Thread: id, Body: []byte("x")}
-		last = must.Get(conn.JetStream().Publish(t.Context(), events.EventSubject(id, e.Kind), e.Encode()))(t)
+// An event that was removed is told as removed, also where nothing came behind it. One that the stream has not had may come; where the
+// stream is gone or nobody answers, what was acknowledged may come back.
+func TestEventOf(t *testing.T) {
+	wire := deafly{natstest.Server(t), make(chan struct{})}
+	c := must.Get(natsio.Dial(t.Context(), natsio.Config{InProcess: wire, Timeout: 2 * time.Second}))(t)
+	defer c.Close()
+	sound := natstest.Dial(t, wire.server)
+	ctx, js := t.Context(), sound.JetStream()
+	must.Do(t, sound.Ensure(ctx, goneLimits))
+	one, other := events.Thread{Session: "s", Name: "main"}, events.Thread{}
+	publish := func(th events.Thread) uint64 {
+		return must.Get(js.Publish(ctx, events.EventSubject(th, events.KindEntry), []byte(th.Session)))(t).Sequence
 	}
-	s := must.Get(conn.JetStream().Stream(t.Context(), events.EventsStream))(t)
-	m := must.Get(s.GetMsg(t.Context(), last.Sequence))(t)
-	partition := must.Get(strconv.Atoi(strings.Split(m.Subject, ".")[3]))(t)
-	is := func(what string, seq uint64, want error) {
-		t.Helper()
-		if data, err := natsio.EventOf(t.Context(), conn.Streams(), partition, seq); !errors.Is(err, want) || err == nil && !bytes.Equal(data, m.Data) {
-			t.Errorf("%s: EventOf(%d) = %q, %v; want %v", what, seq, data, err, want)
+	first := publish(one)
+	partition := must.Get(sound.Events().NewestEvent(ctx, one))(t).Partition
+	for i := 0; other.Session == ""; i++ {
+		th := events.Thread{Session: fmt.Sprint("t", i), Name: "main"}
+		if publish(th); must.Get(sound.Events().NewestEvent(ctx, th))(t).Partition != partition {
+			other = th
 		}
 	}
-	is("stored", last.Sequence, nil)
-	is("to come", last.Sequence+1, record.ErrBusy)
-	must.Do(t, s.DeleteMsg(t.Context(), 1))
-	is("deleted", 1, record.ErrNotFound)
-	must.Do(t, s.DeleteMsg(t.Context(), last.Sequence))
-	is("the last one deleted", last.Sequence, record.ErrNotFound)
-	must.Do(t, s.Purge(t.Context()))
-	is("purged", 2, record.ErrNotFound)
-	must.Do(t, conn.JetStream().DeleteStream(t.Context(), events.EventsStream))
-	is("without its stream", 2, record.ErrBusy)
+	last := publish(one)
+	publish(other)
+	stream := must.Get(js.Stream(ctx, events.EventsStream))(t)
+	check := func(when string, seq uint64, want error) {
+		t.Helper()
+		got, err := natsio.EventOf(ctx, c.Streams(), partition, seq)
+		if !errors.Is(err, want) || err == nil && string(got) != one.Session || want != nil && errors.Is(err, record.ErrNotFound) != (want == record.ErrNotFound) {
+			t.Errorf("%s: EventOf = %q, %v, want %v", when, got, err, want)
+		}
+	}
+	check("it is there", first, nil)
+	check("the last one is there", last, nil)
+	check("to come", last+9, record.ErrBusy)
+	must.Do(t, stream.DeleteMsg(ctx, first))
+	check("deleted", first, record.ErrNotFound)
+	must.Do(t, stream.DeleteMsg(ctx, last))
+	check("deleted, and none of the partition is behind it", last, record.ErrNotFound)
+	must.Do(t, stream.Purge(ctx))
+	check("purged", first, record.ErrNotFound)
+	last = publish(one)
+	check("purged, and one is behind it", first, record.ErrNotFound)
+	must.Do(t, stream.Purge(ctx, jetstream.WithPurgeSequence(last)))
+	check("what a purge spares", last, nil)
+	must.Do(t, js.DeleteStream(ctx, events.EventsStream))
+	check("the stream is gone", last, record.ErrBusy)
+	fresh := natstest.Dial(t, wire.server)
+	if _, err := natsio.EventOf(ctx, fresh.Streams(), partition, last); !errors.Is(err, record.ErrBusy) || errors.Is(err, record.ErrNotFound) {
+		t.Errorf("the stream was gone before it was asked for: EventOf = %v, want %v", err, record.ErrBusy)
+	}
+	close(wire.gone)
+	check("nobody answers", last, record.ErrUnknown)
 }
