@@ -15,8 +15,8 @@ import (
 	"spool/pkg/threads"
 )
 
-// fixItems repairs what items tell of: heads that are lost, heads that are older than their items, and items that are missing.
-func (f *fixer) fixItems(ctx context.Context) error {
+// fixLost brings back what threads have lost whole: heads, and what was before the beginning or behind the end of one.
+func (f *fixer) fixLost(ctx context.Context) error {
 	for _, h := range f.c.anew {
 		if err := f.repair(ctx, h, f.putBack); err != nil {
 			return err
@@ -37,6 +37,11 @@ func (f *fixer) fixItems(ctx context.Context) error {
 		}
 		f.c.report.Repairs = append(f.c.report.Repairs, done)
 	}
+	return nil
+}
+
+// fixItems repairs what items tell of the heads that are there: those that are older than their items, and items that are missing.
+func (f *fixer) fixItems(ctx context.Context) error {
 	for i := range f.c.heads {
 		h := &f.c.heads[i]
 		it := f.c.items[h.id]
@@ -394,14 +399,23 @@ func (f *fixer) pointAt(ctx context.Context, source *life, now events.Thread, be
 		return "", nil
 	}
 	var was threads.Head
-	if i := slices.IndexFunc(f.c.heads, func(h head) bool { return h.id == now }); i >= 0 {
+	i := slices.IndexFunc(f.c.heads, func(h head) bool { return h.id == now })
+	if i >= 0 {
 		was = f.c.heads[i].Head
 	} else if it, err := f.newest(ctx, now, source, source.evs); err != nil || it == nil {
 		return "", err
 	} else if was, _, err = f.headAt(ctx, now, it.node); err != nil {
 		return "", err
 	}
-	step, err := f.r.Find(ctx, was, func(s threads.State) bool { return s.Entry.Index == entries })
+	last := func(s threads.State) bool { return s.Entry.Index == entries }
+	step, err := f.r.Find(ctx, was, last)
+	if i >= 0 && unread(err) { // it is yet to go back
+		if at, _ := f.ancestor(&f.c.heads[i]); !at.IsZero() {
+			if was, _, err = f.headAt(ctx, now, at.Ref); err == nil {
+				step, err = f.r.Find(ctx, was, last)
+			}
+		}
+	}
 	if err == nil && whole {
 		return step.At.Ref.String(), nil
 	}
@@ -411,13 +425,18 @@ func (f *fixer) pointAt(ctx context.Context, source *life, now events.Thread, be
 	if err == nil {
 		was, err = threads.Fork(ctx, f.r, was, threads.Point{})
 	}
-	if errors.Is(err, threads.ErrNoStep) || errors.Is(err, threads.ErrNoPoint) || err == nil && len(was.Recent) == 0 {
+	if errors.Is(err, threads.ErrNoStep) || errors.Is(err, threads.ErrNoPoint) || unread(err) || err == nil && len(was.Recent) == 0 {
 		return "", nil
 	}
 	if err != nil {
 		return "", err
 	}
 	return was.Recent[0].Ref.String(), nil
+}
+
+// unread reports whether an error says that something is not there, or not good, and not that the store does not answer.
+func unread(err error) bool {
+	return errors.Is(err, casstore.ErrNotFound) || errors.Is(err, casstore.ErrGone) || errors.Is(err, casstore.ErrCorrupt)
 }
 
 // moves reports whether an event moves the leaf of its thread, or may.

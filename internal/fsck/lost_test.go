@@ -107,6 +107,40 @@ func TestRepairOfAWholeFork(t *testing.T) {
 	w.wantClean()
 }
 
+// Where a source has lost its newest states as well, and goes back before them, a whole fork that is lost begins with what its source had;
+// where the source has that again only once a persister has applied it, another repair makes the fork.
+func TestRepairOfAForkWhoseSourceGoesBack(t *testing.T) {
+	for lost, repairs := range map[int]int{1: 1, 2: 1, 4: 2} { // of the source's six entries; the fork has the first three
+		t.Run(fmt.Sprint(lost), func(t *testing.T) {
+			t.Parallel()
+			w := masking(t)
+			w.secrets(thA, 3)
+			w.play(func(w *world) {
+				must.Do(w, w.cl.Fork(w.Context(), thB, events.Fork{Session: thA.Session, Thread: thA.Name, Whole: true}))
+			}, says(thB, "q", 1, 1))
+			w.secrets(thA, 6)
+			w.settle()
+			want := w.texts()
+			w.stop()
+			w.put(events.HeadKey(thB), nil)
+			w.dropItems(thB, func(int64) bool { return true })
+			for _, l := range w.path(thA)[:lost] {
+				w.lose(events.PackKey(l.Pack.String()))
+			}
+			for range repairs {
+				w.fix(thB, fsck.Config{})
+				w.startWith(masked)
+				w.settle()
+				w.stop()
+			}
+			if got := w.texts(); !maps.Equal(got, want) {
+				t.Errorf("threads are %q, want %q", got, want)
+			}
+			w.wantClean()
+		})
+	}
+}
+
 func repairOf(t *testing.T, steps []any, loss string) {
 	w := newWorld(t)
 	w.play(steps...)

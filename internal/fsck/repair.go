@@ -83,6 +83,13 @@ func Fix(ctx context.Context, s Store, w Writer, packs Packs, cfg Config) (*Repo
 	if err != nil {
 		return nil, fmt.Errorf("repair gaps: %w", err)
 	}
+	// What is lost comes back before a head goes back: it may be what a thread goes back to, or begin with what another one goes back over.
+	if err := f.unreadable(ctx, true); err != nil {
+		return nil, err
+	}
+	if err := f.fixLost(ctx); err != nil {
+		return c.report, err
+	}
 	for _, done := range filled {
 		i := slices.IndexFunc(gaps, func(g gap) bool { return g.h.key == done.Record })
 		switch h := gaps[i].h; {
@@ -109,9 +116,6 @@ func Fix(ctx context.Context, s Store, w Writer, packs Packs, cfg Config) (*Repo
 		if err := fix(ctx); err != nil {
 			return nil, err
 		}
-	}
-	if err := f.unreadable(ctx, true); err != nil {
-		return nil, err
 	}
 	if err := f.fixItems(ctx); err != nil {
 		return c.report, err
@@ -200,7 +204,7 @@ func (f *fixer) publishAgain(ctx context.Context) error {
 
 func (f *fixer) fix(ctx context.Context, h *head) (Repair, error) {
 	done := Repair{Record: h.key, From: h.Recent[0].Ref.String()}
-	at, why := f.c.ancestor(h)
+	at, why := f.ancestor(h)
 	if at.IsZero() {
 		done.Detail = why
 		return done, nil
@@ -259,8 +263,8 @@ func (f *fixer) fix(ctx context.Context, h *head) (Repair, error) {
 
 // ancestor finds the newest state that is good of those at a thread's head, which another thread may have as well, and before it. The
 // head names eleven; when all are gone with one pack, it is the newest state of the same start that no other thread stands on the way to.
-func (c *checker) ancestor(h *head) (at casstore.Located, why string) {
-	first := 1
+func (f *fixer) ancestor(h *head) (at casstore.Located, why string) {
+	c, first := f.c, 1
 	if c.spare(h) {
 		first = 0
 	}
@@ -270,6 +274,9 @@ func (c *checker) ancestor(h *head) (at casstore.Located, why string) {
 		}
 	}
 	others := c.others(nil)
+	for i := range f.recovered {
+		c.addStates(&f.recovered[i], others)
+	}
 	var found []casstore.Ref
 	for ref, s := range c.states {
 		if s.start != h.Start.Ref || !c.good(ref) || others[ref] || s.index > h.Entries {
@@ -286,7 +293,7 @@ func (c *checker) ancestor(h *head) (at casstore.Located, why string) {
 		return at, fmt.Sprintf("none of the %d states before the head that it names is good, and threads that begin alike have lost theirs, too, so that it cannot be told whose the last good state is: restore the pack %s from a backup",
 			len(h.Recent)-1, h.Recent[0].Pack)
 	}
-	if t, ok := c.claimed(h); len(found) == 1 && ok {
+	if t, ok := f.claimed(h); len(found) == 1 && ok {
 		return at, fmt.Sprintf("none of the %d states before the head that it names is good, and %s, which has lost its head, may have had the last good one: once that has its head again, repair once more",
 			len(h.Recent)-1, t)
 	}
@@ -316,9 +323,14 @@ func (c *checker) contested(h *head) bool {
 	return false
 }
 
-// claimed finds a thread that has lost its head, and may have begun as another one: its states are there, and no head stands on them.
-func (c *checker) claimed(h *head) (events.Thread, bool) {
+// claimed finds a thread that has lost its head, has not got it back, and may have begun as another one: its states are there, and no head
+// stands on them.
+func (f *fixer) claimed(h *head) (events.Thread, bool) {
+	c := f.c
 	for _, t := range c.lostThreads {
+		if slices.ContainsFunc(f.recovered, func(r head) bool { return r.id == t }) {
+			continue
+		}
 		it := c.items[t]
 		if it == nil { // nobody knows how it began
 			return t, true

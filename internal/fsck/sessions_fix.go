@@ -3,7 +3,6 @@ package fsck
 import (
 	"cmp"
 	"context"
-	"errors"
 	"fmt"
 	"slices"
 	"strings"
@@ -11,7 +10,6 @@ import (
 	"spool/internal/apply"
 	"spool/internal/project"
 	"spool/internal/record"
-	"spool/pkg/casstore"
 	"spool/pkg/dialect"
 	"spool/pkg/events"
 	"spool/pkg/sessions"
@@ -30,7 +28,7 @@ func (f *fixer) fixSessions(ctx context.Context) error {
 			continue
 		}
 		info, err := f.session(ctx, strings.TrimPrefix(key, "session."))
-		if errors.Is(err, casstore.ErrNotFound) || errors.Is(err, casstore.ErrGone) || errors.Is(err, casstore.ErrCorrupt) {
+		if unread(err) {
 			f.c.report.Repairs = append(f.c.report.Repairs, Repair{Record: key, Detail: fmt.Sprintf("its main thread cannot be read: %v", err)})
 			continue
 		}
