@@ -1,6 +1,7 @@
 package persist_test
 
 import (
+	"encoding/json"
 	"errors"
 	"fmt"
 	"strings"
@@ -224,6 +225,55 @@ func TestOutputOverFailback(t *testing.T) {
 	}
 	if err := <-closed; err != nil {
 		t.Errorf("Close() = %v", err)
+	}
+}
+
+// What is in memory of a session ends with the term in which it was read: its head is read once in each.
+func TestHeadsEndWithTheirTerm(t *testing.T) {
+	r := newRig(t)
+	p := r.deaf()
+	id := thread(0)
+	pub := r.Publisher(client.PublisherConfig{Producer: "p"})
+	for i, want := range []struct {
+		term   uint64
+		misses int64
+	}{{1, 1}, {1, 1}, {2, 2}, {2, 2}, {3, 3}} {
+		r.publish(pub, id, i, i+1)
+		r.giveTerm(want.term, p, uint64(i+1), uint64(i+1))
+		r.await(id, "p", uint64(i+1))
+		if got := p.Stats().HeadMisses; got != want.misses {
+			t.Errorf("event %d, of term %d: heads were read %d times, want %d", i+1, want.term, got, want.misses)
+		}
+	}
+}
+
+// An answer that another persister took over is told to who asked, and counts; one that comes behind it settles nothing, whatever the
+// persister that has the partition back remembers of the prompt.
+func TestAnswerOverFailback(t *testing.T) {
+	for _, back := range []uint64{0, 7} { // it is told of the change, or is not
+		r, ctx := newRig(t), brief(t)
+		a, b := r.deaf(), r.deaf()
+		id := thread(0)
+		done := r.ask(ctx, id, events.Prompt{ID: "q", Kind: events.PromptText, Text: "?"})
+		r.until("the question is stored", func() bool { return r.lastSeq(events.EventsStream) == 1 })
+		r.give(a, 1, 1)
+		r.open(ctx, id.Session, 1)
+		for _, user := range []string{"mira", "theo"} {
+			op := events.Control{Op: events.OpAnswer, Answer: &events.Answer{Prompt: "q", Answer: json.RawMessage(`"` + user + `"`)}}
+			must.Do(t, r.Publisher(client.PublisherConfig{Producer: user, User: user}).Control(ctx, id, 1, op))
+		}
+		r.give(b, 1, 2)
+		if got := <-done; got.err != nil || got.By != "mira" {
+			t.Errorf("back in term %d: Ask = %+v, want the answer of mira", back, got)
+		}
+		r.giveTerm(back, a, 3, 3)
+		r.through(a, 2)
+		if p := must.Get(r.Prompt(ctx, id, "q"))(t); p.Resolution.By != "mira" {
+			t.Errorf("back in term %d: settled by %s, want mira", back, p.Resolution.By)
+		}
+		if n := r.head(id).N; n != 2 {
+			t.Errorf("back in term %d: %d items, want the question and its answer", back, n)
+		}
 	}
 }
 

@@ -11,6 +11,7 @@ import (
 	"spool/internal/persist"
 	"spool/internal/record"
 	"spool/pkg/client"
+	"spool/pkg/events"
 )
 
 // refusing refuses the first commits, as when a collector begins.
@@ -52,5 +53,33 @@ func TestLettersOfARefusedCommit(t *testing.T) {
 	}
 	if err != nil || len(letters) != entries || len(seen) != entries {
 		t.Errorf("%d letters of %d events, %v, want %d", len(letters), len(seen), err, entries)
+	}
+}
+
+// What was a dead letter because its thread was latched, and is replayed, is there once when its event comes again from the beginning of
+// the stream, as it does once a partition's consumer is made anew.
+func TestReplayedAndComesAgain(t *testing.T) {
+	r := newRig(t)
+	a, id := r.deaf(), thread(0)
+	r.publish(r.Publisher(client.PublisherConfig{Producer: "p"}), id, 0, 1)
+	r.giveAll(a)
+	must.Get(r.conn.Records().Fences(t.Context()))(t)
+	head := r.head(id)
+	pack := r.record(events.PackKey(head.Head().Pack.String()))
+	r.put(pack.Key, nil)
+	must.Do(t, r.Publisher(client.PublisherConfig{Producer: "p2"}).Publish(t.Context(), large(id, 1), large(id, 2)))
+	r.give(a, 2, 3)
+	r.until("two dead letters", func() bool { return a.Stats().Dead == 2 })
+	r.put(pack.Key, pack.Value)
+	for _, d := range must.Get(r.DeadLetters(t.Context(), id.Session))(t) {
+		must.Get(r.ReplayDeadLetter(t.Context(), d.At))(t)
+	}
+	r.publish(r.Publisher(client.PublisherConfig{Producer: "p"}), id, 3, 4)
+	for range 2 {
+		r.giveAll(r.deaf())
+		r.wantEntries(id, 4)
+	}
+	if why := r.whyDead(); len(why) != 2 {
+		t.Errorf("dead letters %q, want those two", why)
 	}
 }
