@@ -119,19 +119,39 @@ func (p *pipe) after(ctx context.Context, before, msgs []*nats.Msg, timeout time
 			return nil, unsent(p.nc, m, err, record.ErrUnknown, record.ErrRefused)
 		}
 	}
+	return p.await(ctx, c, timeout)
+}
+
+// await waits for the answers of a call, as long as more of them come within each timeout: who got a part in time and asks for all again
+// may never get all, and gives the server more to do.
+func (p *pipe) await(ctx context.Context, c *call, timeout time.Duration) ([]*nats.Msg, error) {
 	timer := time.NewTimer(timeout)
 	defer timer.Stop()
-	select {
-	case <-c.done:
-		if err := p.refusal(c); err != nil {
-			return nil, err
+	for before := len(c.answers); ; {
+		select {
+		case <-c.done:
+			if err := p.refusal(c); err != nil {
+				return nil, err
+			}
+			return c.answers, nil
+		case <-ctx.Done():
+			return nil, outcome(ctx, ctx.Err())
+		case <-timer.C:
+			left := p.left(c)
+			if left == before {
+				return nil, fmt.Errorf("%w: no answer within %v", record.ErrUnknown, timeout)
+			}
+			before = left
+			timer.Reset(timeout)
 		}
-		return c.answers, nil
-	case <-ctx.Done():
-		return nil, outcome(ctx, ctx.Err())
-	case <-timer.C:
-		return nil, fmt.Errorf("%w: no answer within %v", record.ErrUnknown, timeout)
 	}
+}
+
+// left is how many requests of a call have no answer yet.
+func (p *pipe) left(c *call) int {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return c.missing
 }
 
 // acquire takes a share of the window, unless the context or the call ends before there is one.
