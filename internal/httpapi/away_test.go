@@ -1,0 +1,78 @@
+package httpapi_test
+
+import (
+	"errors"
+	"net"
+	"net/http/httptest"
+	"strings"
+	"sync"
+	"testing"
+
+	"spool/internal/embedded"
+	"spool/internal/httpapi"
+	"spool/internal/must"
+	"spool/internal/natsio"
+	"spool/internal/natstest"
+	"spool/internal/service"
+	"spool/pkg/client"
+	"spool/pkg/events"
+)
+
+// comesAndGoes is a server on a directory that may be away.
+type comesAndGoes struct {
+	mu  sync.Mutex
+	now *embedded.Server
+}
+
+func (s *comesAndGoes) InProcessConn() (net.Conn, error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.now == nil {
+		return nil, errors.New("the server is away")
+	}
+	return s.now.InProcessConn()
+}
+
+func (s *comesAndGoes) is(now *embedded.Server) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.now = now
+}
+
+// A stream that is open while the server is away goes on once that is back, with what came meanwhile, each item once.
+func TestStreamsWhileTheServerIsAway(t *testing.T) {
+	dir := t.TempDir()
+	server := natstest.ServerIn(t, dir)
+	wire := &comesAndGoes{now: server}
+	conn := natstest.Dial(t, wire)
+	must.Do(t, conn.Ensure(t.Context(), natsio.Limits{EventsBytes: 1 << 28, ItemsBytes: 1 << 28}))
+	ctx, th := t.Context(), events.Thread{Session: "s", Name: "main"}
+	stop := natstest.Run(t, service.NewPersister(conn, service.PersisterConfig{}, nil).Run)
+	srv := httptest.NewServer(httpapi.For(conn, httpapi.Config{}))
+	t.Cleanup(func() { srv.CloseClientConnections(); srv.Close() })
+	say(ctx, t, client.New(conn), th, "one")
+	paths := []string{"/v1/sessions/s/threads/main/live?from=1", "/v1/live?session=s&since=all", "/v1/live?since=all"}
+	var streams []*stream
+	for _, path := range paths {
+		s := follow(t, ctx, srv.URL+path, "")
+		s.until("item")
+		streams = append(streams, s)
+	}
+	stop()
+	wire.is(nil)
+	server.Stop()
+	next := natstest.ServerIn(t, dir)
+	other := natstest.Dial(t, next) // the one of the streams is still without a server
+	natstest.Run(t, service.NewPersister(other, service.PersisterConfig{}, nil).Run)
+	say(ctx, t, client.New(other), th, "two")
+	wire.is(next)
+	say(ctx, t, client.New(other), th, "three")
+	for i, s := range streams {
+		for n, text := range []string{"two", "three"} {
+			if _, e := s.until("item"); decode[itemEvent](t, e).N != int64(n+2) || !strings.Contains(e.data, `"`+text+`"`) {
+				t.Errorf("%s: %s, want item %d, %s", paths[i], e.data, n+2, text)
+			}
+		}
+		s.stop()
+	}
+}
