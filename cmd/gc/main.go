@@ -13,6 +13,7 @@ import (
 	"spool/internal/gc"
 	"spool/internal/retention"
 	"spool/internal/service"
+	"spool/internal/text"
 )
 
 func main() { os.Exit(service.Exit("gc", run(os.Args[1:], os.Stdout), os.Stderr)) }
@@ -56,7 +57,7 @@ func run(args []string, out io.Writer) error {
 		if *asJSON {
 			return json.NewEncoder(out).Encode(r)
 		}
-		return r.Write(out)
+		return r.Write(text.NewTable(out))
 	}
 	if *once {
 		c, err := service.NewCollector(conn, g.Config, log)

@@ -319,7 +319,7 @@ func (c *artifactCleanupCmd) Run(a *app) error {
 		return err
 	}
 	if c.Apply && len(report.Candidates) > 0 {
-		if err := a.confirm(c.Yes, fmt.Sprintf("remove %d artifacts for ever", len(report.Candidates))); err != nil {
+		if err := a.confirm(c.Yes, text.Sprintf("remove %d artifacts for ever", len(report.Candidates))); err != nil {
 			return err
 		}
 	}
@@ -347,7 +347,7 @@ func (c *artifactCleanupCmd) report(a *app, r artifacts.Report) error {
 	}
 	errs = append(errs, t.Flush())
 	if r.DryRun {
-		fmt.Fprintf(a.err, "%d artifacts of %s would be removed: say --apply\n", len(r.Candidates), text.Bytes(bytes))
+		text.Fprintf(a.err, "%d artifacts of %s would be removed: say --apply\n", len(r.Candidates), text.Bytes(bytes))
 	} else {
 		fmt.Fprintf(a.err, "%d of %d artifacts were removed\n", len(r.Deleted), len(r.Candidates))
 	}

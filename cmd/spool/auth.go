@@ -8,12 +8,12 @@ import (
 	"os"
 	"path/filepath"
 	"strings"
-	"text/tabwriter"
 
 	"spool/internal/jsonscan"
 	"spool/internal/natsadmin"
 	"spool/internal/service"
 	"spool/internal/tenants"
+	"spool/internal/text"
 )
 
 // authCmd keeps a directory with who may do what:
@@ -55,7 +55,7 @@ func (d *authDir) only(name string) (*tenants.Tenant, error) {
 		}
 		return d.Tenant(name)
 	}
-	return nil, service.UsageError{Err: fmt.Errorf("%s has %d tenants: name one with --tenant", d.path, len(d.Tenants))}
+	return nil, service.UsageError{Err: text.Errorf("%s has %d tenants: name one with --tenant", d.path, len(d.Tenants))}
 }
 
 func openAuth(path string) (*authDir, error) {
@@ -275,7 +275,7 @@ func (c *authLsCmd) Run(a *app) error {
 	if c.JSON {
 		return json.NewEncoder(a.out).Encode(d.Directory)
 	}
-	w := tabwriter.NewWriter(a.out, 0, 0, 2, ' ', 0)
+	w := text.NewTable(a.out)
 	fmt.Fprintln(w, "USER\tROLE\tSESSIONS\tKEY")
 	for _, t := range d.Tenants {
 		for _, u := range t.Users {

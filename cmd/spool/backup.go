@@ -47,7 +47,7 @@ func (c *backupCreateCmd) Run(a *app) error {
 	if c.JSON {
 		return errors.Join(json.NewEncoder(a.out).Encode(m), left)
 	}
-	_, err = fmt.Fprintf(a.out, "snapshot %s: %d records, %d objects of %s, %d of them new (%s), %d events, %d dead letters, in %v\n",
+	_, err = text.Fprintf(a.out, "snapshot %s: %d records, %d objects of %s, %d of them new (%s), %d events, %d dead letters, in %v\n",
 		m.ID, m.Records, m.Objects, text.Bytes(m.Bytes), m.NewObjects, text.Bytes(m.NewBytes), m.Events, m.Dead,
 		time.Since(start).Round(time.Millisecond))
 	if left != nil {
@@ -107,7 +107,7 @@ func (c *backupVerifyCmd) Run(a *app) error {
 	if err != nil {
 		return err
 	}
-	_, err = fmt.Fprintf(a.out, "snapshot %s is whole: %d objects, %s\n", m.ID, m.Objects, text.Bytes(m.Bytes))
+	_, err = text.Fprintf(a.out, "snapshot %s is whole: %d objects, %s\n", m.ID, m.Objects, text.Bytes(m.Bytes))
 	return err
 }
 
@@ -141,7 +141,7 @@ func (c *restoreCmd) Run(a *app) error {
 	if c.Data != "" {
 		next = "spool up --data " + quoted(c.Data)
 	}
-	_, err = fmt.Fprintf(a.out, "snapshot %s is restored: %d objects of %s, %d events, %d dead letters; now %s, then: spool fsck\n",
+	_, err = text.Fprintf(a.out, "snapshot %s is restored: %d objects of %s, %d events, %d dead letters; now %s, then: spool fsck\n",
 		m.ID, m.Objects, text.Bytes(m.Bytes), m.Events, m.Dead, next)
 	return err
 }

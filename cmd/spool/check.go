@@ -225,11 +225,11 @@ func nagios(w io.Writer, all []checked, worst level) error {
 		}
 		data = append(data, fmt.Sprintf("%s=%s%s;%s;%s;0", r.Check, number(r.Value), r.Unit, threshold(r.Warn), threshold(r.Critical)))
 	}
-	text := strings.Join(bad, "; ")
-	if text == "" {
-		text = fmt.Sprintf("%d checks", len(all))
+	said := strings.Join(bad, "; ")
+	if said == "" {
+		said = text.Sprintf("%d checks", len(all))
 	}
-	_, err := fmt.Fprintf(w, "SPOOL %s: %s | %s\n", worst, text, strings.Join(data, " "))
+	_, err := fmt.Fprintf(w, "SPOOL %s: %s | %s\n", worst, said, strings.Join(data, " "))
 	return err
 }
 
@@ -276,7 +276,7 @@ func checkPartitions(a *app, conn *natsio.Conn) (float64, string, error) {
 
 func checkBacklog(a *app, conn *natsio.Conn) (float64, string, error) {
 	b, err := conn.Events().Backlog(a.ctx)
-	return float64(b.Pending + b.Unacked), fmt.Sprintf("%d events wait, %d are being applied", b.Pending, b.Unacked), err
+	return float64(b.Pending + b.Unacked), text.Sprintf("%d events wait, %d are being applied", b.Pending, b.Unacked), err
 }
 
 func checkFill(stream string) func(*app, *natsio.Conn) (float64, string, error) {
@@ -296,7 +296,7 @@ func percent(part, all float64) float64 { return float64(int(1000*part/all)) / 1
 func checkAccount(a *app, conn *natsio.Conn) (float64, string, error) {
 	acc, err := natsadmin.New(conn).Account(a.ctx)
 	if err != nil || acc.MaxStore == 0 {
-		return 0, fmt.Sprintf("%s stored, without a limit; %d streams", text.Bytes(acc.Store), acc.Streams), err
+		return 0, text.Sprintf("%s stored, without a limit; %d streams", text.Bytes(acc.Store), acc.Streams), err
 	}
 	return percent(float64(acc.Store), float64(acc.MaxStore)), fmt.Sprintf("%s stored of %s", text.Bytes(acc.Store), text.Bytes(acc.MaxStore)), nil
 }
@@ -345,7 +345,7 @@ func checkGC(a *app, conn *natsio.Conn) (float64, string, error) {
 		if r.Refused != "" {
 			return 0, "", fmt.Errorf("%w: %s", errFailed, r.Refused)
 		}
-		detail = fmt.Sprintf("%v ago, %d bytes freed", time.Since(at).Round(time.Second), r.Done.Bytes)
+		detail = text.Sprintf("%v ago, %d bytes freed", time.Since(at).Round(time.Second), r.Done.Bytes)
 	}
 	switch {
 	case !scheduled && raw == nil:

@@ -225,7 +225,7 @@ func (c *deadRmCmd) Run(a *app) error {
 		fmt.Fprintln(a.err, "there are no dead letters")
 		return nil
 	}
-	if err := a.confirm(c.Yes, fmt.Sprintf("Remove %d dead letters? Their bytes are nowhere else", len(list))); err != nil {
+	if err := a.confirm(c.Yes, text.Sprintf("Remove %d dead letters? Their bytes are nowhere else", len(list))); err != nil {
 		return err
 	}
 	var failed []error

@@ -92,8 +92,8 @@ func (c *demoCmd) demo(ctx context.Context, a *app, up *service.Up) (demo.Outcom
 
 func (c *demoCmd) print(a *app, out demo.Outcome) error {
 	s := out.Summary
-	fmt.Fprintf(a.out, "  … %d items\n\n", s.Items)
-	t := text.NewTable(a.out)
+	text.Fprintf(a.out, "  … %d items\n\n", s.Items)
+	t := a.report()
 	for _, ch := range out.Checks {
 		mark := "ok"
 		if !ch.OK {
@@ -107,15 +107,15 @@ func (c *demoCmd) print(a *app, out demo.Outcome) error {
 	}
 	fmt.Fprintln(t)
 	row := func(what, value string) { fmt.Fprintf(t, "%s\t%s\n", what, value) }
-	row("events", fmt.Sprintf("%d lines of %d files, %d threads in %d sessions", s.Events, s.Files, s.Threads, s.Sessions))
+	row("events", text.Sprintf("%d lines of %d files, %d threads in %d sessions", s.Events, s.Files, s.Threads, s.Sessions))
 	row("items", fmt.Sprintf("%d: %s", s.Items, strings.Join(kinds, ", ")))
 	row("nodes", fmt.Sprint(s.Nodes))
 	row("bytes in", text.Bytes(s.BytesIn))
 	row("bytes stored", fmt.Sprintf("%s (%.0f %%)", text.Bytes(s.BytesStored), 100*float64(s.BytesStored)/float64(max(s.BytesIn, 1))))
-	row("truncated", fmt.Sprintf("%d entries, kept whole beside", s.Truncated))
-	row("externalized", fmt.Sprintf("%d values", s.Externalized))
+	row("truncated", text.Sprintf("%d entries, kept whole beside", s.Truncated))
+	row("externalized", text.Sprintf("%d values", s.Externalized))
 	row("deduplicated", text.Bytes(s.Deduplicated))
-	row("unknown types", fmt.Sprintf("%d entries, kept as they are", s.Unknown))
+	row("unknown types", text.Sprintf("%d entries, kept as they are", s.Unknown))
 	row("time", time.Duration(s.Seconds*float64(time.Second)).Round(time.Millisecond).String())
 	if err := t.Flush(); err != nil || c.Keep {
 		return err

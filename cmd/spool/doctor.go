@@ -34,7 +34,7 @@ func (c *doctorCmd) Run(a *app) error {
 	}
 	bad := 0
 	enc := json.NewEncoder(a.out)
-	t := text.NewTable(a.out)
+	t := a.report()
 	for _, f := range found {
 		mark := "ok"
 		if !f.OK {
@@ -152,7 +152,7 @@ func storage(a *app, conn *natsio.Conn) []finding {
 		return []finding{{Name: "storage", Detail: err.Error()}}
 	}
 	for _, u := range usage {
-		f := finding{Name: u.Stream, OK: true, Detail: fmt.Sprintf("%d messages, %s", u.Messages, text.Bytes(int64(u.Bytes)))}
+		f := finding{Name: u.Stream, OK: true, Detail: text.Sprintf("%d messages, %s", u.Messages, text.Bytes(int64(u.Bytes)))}
 		if check := map[string]string{events.EventsStream: "events", events.DeadStream: "dead"}[u.Stream]; check != "" {
 			said := findingOf(a, conn, check)
 			if f.OK, f.Do = said.OK, said.Do; !f.OK {

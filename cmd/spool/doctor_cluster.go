@@ -7,6 +7,7 @@ import (
 	"spool/internal/natsadmin"
 	"spool/internal/natsio"
 	"spool/internal/service"
+	"spool/internal/text"
 )
 
 // permissions tells whether this user may do what most commands do.
@@ -52,7 +53,7 @@ func replicas(a *app, conn *natsio.Conn) finding {
 		f.Detail = fmt.Sprintf("%s has one copy, in a cluster", least.Stream)
 		f.Do = "while its server is away nothing goes on: nats stream edit --replicas 3 for each stream, and start persisters with -replicas 3"
 	case clustered:
-		f.OK, f.Detail = true, fmt.Sprintf("%d copies of every stream at least", least.Replicas)
+		f.OK, f.Detail = true, text.Sprintf("%d copies of every stream at least", least.Replicas)
 	default:
 		f.OK, f.Detail = true, "one server: what is acked is as safe as its disk, with sync_interval: always"
 	}
@@ -77,7 +78,7 @@ func refused(daemons []natsadmin.Daemon) finding {
 	}
 	if items+letters > 0 {
 		f.OK = false
-		f.Detail = fmt.Sprintf("the store refused %d items and %d dead letters for good since the persisters began: their logs say which, and why", items, letters)
+		f.Detail = text.Sprintf("the store refused %d items and %d dead letters for good since the persisters began: their logs say which, and why", items, letters)
 		f.Do = "compare SPOOL_ITEMS, SPOOL_DEAD and max_payload with docs/operations.md; then start the persisters again. " +
 			"readers have the items whole from their threads; spool fsck --events names events without a dead letter"
 	}

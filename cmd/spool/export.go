@@ -14,6 +14,7 @@ import (
 	"spool/internal/interchange"
 	"spool/internal/rehydrate"
 	"spool/internal/service"
+	"spool/internal/text"
 	"spool/internal/view"
 	"spool/pkg/casstore"
 	"spool/pkg/client"
@@ -82,7 +83,7 @@ func (c *exportCmd) to(e *export, what string, write func(io.Writer) error) erro
 	}
 	err := writeFile(c.Output, c.Force, write)
 	if err == nil {
-		fmt.Fprintf(e.app.err, "%d entries of %s in %s\n", e.entries, what, c.Output)
+		text.Fprintf(e.app.err, "%d entries of %s in %s\n", e.entries, what, c.Output)
 	}
 	return err
 }
@@ -126,7 +127,7 @@ func lacking(missing int) error {
 	if missing == 0 {
 		return nil
 	}
-	return fmt.Errorf("%d values are not what they were: their blobs are missing or corrupt", missing)
+	return text.Errorf("%d values are not what they were: their blobs are missing or corrupt", missing)
 }
 
 // all writes every thread. One that cannot be read is named, and the others are written.
@@ -161,7 +162,7 @@ func (e *export) all(dir string, force bool) error {
 		bar.set(int64(i+1), int64(len(list)), t.Session)
 	}
 	bar.end()
-	fmt.Fprintf(e.app.err, "%d entries of %d threads in %s\n", e.entries, len(list)-len(failed), dir)
+	text.Fprintf(e.app.err, "%d entries of %d threads in %s\n", e.entries, len(list)-len(failed), dir)
 	return e.end(errors.Join(failed...))
 }
 

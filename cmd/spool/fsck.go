@@ -4,7 +4,6 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"io"
 	"time"
 
 	"spool/internal/fsck"
@@ -82,11 +81,11 @@ func (c *fsckCmd) Run(a *app) error {
 			*ordered
 		}{rep, &c.did})
 	} else {
-		err = writeFsck(a.out, rep)
+		err = writeFsck(a.report(), rep)
 	}
 	err = errors.Join(err, failed)
 	if err == nil && len(rep.Findings) > 0 {
-		err = fmt.Errorf("%d findings", len(rep.Findings))
+		err = text.Errorf("%d findings", len(rep.Findings))
 	}
 	return err
 }
@@ -129,7 +128,7 @@ func (c *fsckCmd) account(a *app, conn *natsio.Conn) error {
 			*ordered
 		}{acc, &c.did})
 	} else {
-		err = writeAccounts(a.out, acc)
+		err = writeAccounts(a.report(), acc)
 	}
 	if err == nil && len(acc.Findings) > 0 {
 		err = fmt.Errorf("%d of %d events are unaccounted for: spool fsck says whether something is lost of what is stored, "+
@@ -138,8 +137,7 @@ func (c *fsckCmd) account(a *app, conn *natsio.Conn) error {
 	return err
 }
 
-func writeAccounts(out io.Writer, acc *fsck.Accounts) error {
-	t := text.NewTable(out)
+func writeAccounts(t *text.Table, acc *fsck.Accounts) error {
 	for _, f := range acc.Findings {
 		fmt.Fprintln(t, f)
 	}
@@ -167,8 +165,7 @@ func writeAccounts(out io.Writer, acc *fsck.Accounts) error {
 	return t.Flush()
 }
 
-func writeFsck(out io.Writer, rep *fsck.Report) error {
-	t := text.NewTable(out)
+func writeFsck(t *text.Table, rep *fsck.Report) error {
 	for _, f := range rep.Findings {
 		fmt.Fprintln(t, f)
 	}
@@ -182,25 +179,25 @@ func writeFsck(out io.Writer, rep *fsck.Report) error {
 		case r.To == "":
 			fmt.Fprintf(t, "not repaired\t%s\t%s\n", r.Record, r.Detail)
 		case r.Items > 0:
-			fmt.Fprintf(t, "repaired\t%s\t%s; %d items\n", r.Record, r.Detail, r.Items)
+			text.Fprintf(t, "repaired\t%s\t%s; %d items\n", r.Record, r.Detail, r.Items)
 		case r.Lost == 0 && r.Remade == 0 && r.Replayed == 0:
 			fmt.Fprintf(t, "repaired\t%s\t%s\n", r.Record, r.Detail)
 		case r.Lost == 0 && r.Remade == 0:
-			fmt.Fprintf(t, "repaired\t%s\tis at %s; %d events published again. %s\n", r.Record, r.To, r.Replayed, r.Detail)
+			text.Fprintf(t, "repaired\t%s\tis at %s; %d events published again. %s\n", r.Record, r.To, r.Replayed, r.Detail)
 		case r.Remade > 0:
-			fmt.Fprintf(t, "repaired\t%s\t%s; %d nodes\n", r.Record, r.Detail, r.Remade)
+			text.Fprintf(t, "repaired\t%s\t%s; %d nodes\n", r.Record, r.Detail, r.Remade)
 		default:
-			fmt.Fprintf(t, "repaired\t%s\tis at %s again, %d entries before; %d events published again. %s\n", r.Record, r.To,
+			text.Fprintf(t, "repaired\t%s\tis at %s again, %d entries before; %d events published again. %s\n", r.Record, r.To,
 				r.Lost, r.Replayed, r.Detail)
 		}
 	}
-	fmt.Fprintf(t, "checked\t%d threads of %d sessions\t%d packs with %d nodes, %d blobs, %d artifacts, %s\n",
+	text.Fprintf(t, "checked\t%d threads of %d sessions\t%d packs with %d nodes, %d blobs, %d artifacts, %s\n",
 		rep.Threads, rep.Sessions, rep.Packs, rep.Nodes, rep.Blobs, rep.Artifacts, text.Bytes(rep.Bytes))
 	if rep.Returned > 0 {
-		fmt.Fprintf(t, "returned\t%d records of what was collected or moved, brought back by a server that was killed: gc removes them\n", rep.Returned)
+		text.Fprintf(t, "returned\t%d records of what was collected or moved, brought back by a server that was killed: gc removes them\n", rep.Returned)
 	}
 	if rep.Changed > 0 {
-		fmt.Fprintf(t, "changed\t%d records were written meanwhile and are not judged\n", rep.Changed)
+		text.Fprintf(t, "changed\t%d records were written meanwhile and are not judged\n", rep.Changed)
 	}
 	return t.Flush()
 }

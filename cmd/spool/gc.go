@@ -4,7 +4,6 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"io"
 	"os"
 	"time"
 
@@ -12,6 +11,7 @@ import (
 	"spool/internal/natsio"
 	"spool/internal/record"
 	"spool/internal/service"
+	"spool/internal/text"
 	"spool/pkg/client"
 )
 
@@ -58,7 +58,7 @@ func (c *gcRunCmd) Run(a *app) error {
 		}
 		err = errors.Join(err, e)
 	}
-	return errors.Join(err, writeReport(a.out, r, c.JSON))
+	return errors.Join(err, writeReport(a, r, c.JSON))
 }
 
 // collect runs the cycle. Beside a daemon it takes its turn.
@@ -76,11 +76,11 @@ func (c *gcRunCmd) collect(a *app, conn *natsio.Conn, col *gc.Collector) (*gc.Pl
 	return p, r, err
 }
 
-func writeReport(w io.Writer, r gc.Report, asJSON bool) error {
+func writeReport(a *app, r gc.Report, asJSON bool) error {
 	if asJSON {
-		return json.NewEncoder(w).Encode(r)
+		return json.NewEncoder(a.out).Encode(r)
 	}
-	return r.Write(w)
+	return r.Write(a.report())
 }
 
 type gcApplyCmd struct {
@@ -108,13 +108,13 @@ func (c *gcApplyCmd) Run(a *app) error {
 	r.Done, err = service.Apply(a.ctx, conn, col, p)
 	if errors.Is(err, gc.ErrNotBegun) { // a mistake with a file, and no state of the system
 		if r.Fail(err); c.JSON {
-			return errors.Join(fmt.Errorf("%s: %w", c.File, err), writeReport(a.out, r, true))
+			return errors.Join(fmt.Errorf("%s: %w", c.File, err), writeReport(a, r, true))
 		}
 		return fmt.Errorf("%s: %w", c.File, err)
 	}
 	r.Applied = true
 	err = service.StoreReport(a.ctx, conn, &r, err)
-	return errors.Join(err, writeReport(a.out, r, c.JSON))
+	return errors.Join(err, writeReport(a, r, c.JSON))
 }
 
 type gcExplainCmd struct {
@@ -169,7 +169,7 @@ func (c *gcUndeleteCmd) Run(a *app) error {
 		fmt.Fprintln(a.out, key)
 	}
 	if done.Unburied > 0 {
-		fmt.Fprintf(a.err, "%d nodes in packs that stayed are back\n", done.Unburied)
+		text.Fprintf(a.err, "%d nodes in packs that stayed are back\n", done.Unburied)
 	}
 	for _, what := range done.Lost {
 		fmt.Fprintf(a.err, "lost: %s\n", what)

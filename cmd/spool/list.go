@@ -105,6 +105,21 @@ func (a *app) table() *text.Table {
 	return t
 }
 
+// report makes a table whose lines end with what is said in words: in the terminal that goes on below itself.
+func (a *app) report() *text.Table {
+	t := a.table()
+	t.Wrap = true
+	return t
+}
+
+// clip is a line that fits into so many columns with what stands behind it; 0: it is whole.
+func clip(columns int, line, behind string) string {
+	if columns > 0 {
+		line = text.Cut(line, columns-text.Width(behind))
+	}
+	return line + behind
+}
+
 // columns is how wide the terminal is that standard output is; 0: it is none.
 func (a *app) columns() int {
 	f, ok := a.out.(*os.File)

@@ -11,6 +11,7 @@ import (
 	"spool/internal/access"
 	"spool/internal/service"
 	"spool/internal/shortid"
+	"spool/internal/text"
 	"spool/internal/view"
 	"spool/pkg/client"
 	"spool/pkg/events"
@@ -207,7 +208,7 @@ func (a *app) entry(cl *client.Client, t events.Thread, name string, do func(id 
 	id, e := shortid.Find("entries", ids, name)
 	switch {
 	case len(name) < leastOfEntry, errors.Is(e, shortid.ErrNone):
-		return fmt.Errorf("%w\nspool session tree %s lists the entries; %d characters of an id are enough where no other one "+
+		return text.Errorf("%w\nspool session tree %s lists the entries; %d characters of an id are enough where no other one "+
 			"begins so", err, t, leastOfEntry)
 	case e != nil:
 		return fmt.Errorf("%w\n%w", err, e)

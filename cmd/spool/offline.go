@@ -51,10 +51,10 @@ func (c *offlineLsCmd) Run(a *app) error {
 	for _, w := range all {
 		state := string(w.State)
 		if w.Damaged > 0 {
-			state += fmt.Sprintf(", %d damaged files", w.Damaged)
+			state += text.Sprintf(", %d damaged files", w.Damaged)
 		}
 		if w.Unread > 0 {
-			state += fmt.Sprintf(", %d events of a later version", w.Unread)
+			state += text.Sprintf(", %d events of a later version", w.Unread)
 		}
 		oldest := ""
 		if !w.Oldest.IsZero() {
@@ -155,7 +155,7 @@ func (c *offlineSendCmd) Run(a *app) error {
 		if c.JSON {
 			err = jsonLines(a.out, []offlineSent{r}, asIs)
 		} else {
-			_, err = fmt.Fprintf(a.out, "%s: %d entries sent\n", dir, r.Sent)
+			_, err = text.Fprintf(a.out, "%s: %d entries sent\n", dir, r.Sent)
 		}
 		if err != nil {
 			return err

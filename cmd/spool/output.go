@@ -115,7 +115,7 @@ func (c *outputFollowCmd) follow(a *app, cl *client.Client, t events.Thread) err
 			return err
 		}
 		if f.Missed > 0 {
-			fmt.Fprintf(a.err, "spool: %d bytes are not kept: the result says why\n", f.Missed)
+			text.Fprintf(a.err, "spool: %d bytes are not kept: the result says why\n", f.Missed)
 		}
 		if _, err := a.out.Write(f.Text); err != nil {
 			return err

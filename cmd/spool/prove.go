@@ -80,7 +80,7 @@ func (c *proveCmd) Run(a *app) error {
 	if c.JSON {
 		return json.NewEncoder(a.out).Encode(rep)
 	}
-	return writeProof(a.out, rep)
+	return writeProof(a.report(), rep)
 }
 
 // heads are those that are to be proved, with what was published before, as far as persisters come to it.
@@ -235,25 +235,24 @@ func (c *verifyCmd) Run(a *app) error {
 			*proof.Report
 		}{len(rep.Findings) == 0, rep})
 	} else {
-		err = writeProof(a.out, rep)
+		err = writeProof(a.report(), rep)
 	}
 	if err == nil && len(rep.Findings) > 0 {
-		err = fmt.Errorf("%s does not hold: %d findings", c.File, len(rep.Findings))
+		err = text.Errorf("%s does not hold: %d findings", c.File, len(rep.Findings))
 	}
 	return err
 }
 
 // writeProof says what a proof proves, or what is wrong with it and nothing else.
-func writeProof(w io.Writer, rep *proof.Report) error {
-	t := text.NewTable(w)
+func writeProof(t *text.Table, rep *proof.Report) error {
 	for _, f := range rep.Findings {
 		fmt.Fprintln(t, f)
 	}
 	if len(rep.Findings) == 0 {
 		for _, one := range rep.Threads {
-			fmt.Fprintf(t, "%s/%s\t%d entries, %d items\t%s\n", rep.Session, one.Name, one.Entries, one.Items, one.Head)
+			text.Fprintf(t, "%s/%s\t%d entries, %d items\t%s\n", rep.Session, one.Name, one.Entries, one.Items, one.Head)
 		}
-		fmt.Fprintf(t, "signed by %s\t%d nodes, %s\t%d blobs by digest alone\n",
+		text.Fprintf(t, "signed by %s\t%d nodes, %s\t%d blobs by digest alone\n",
 			rep.SignedBy, rep.Nodes, text.Bytes(rep.Bytes), rep.Blobs)
 	}
 	return t.Flush()

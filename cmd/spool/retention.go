@@ -78,7 +78,7 @@ func (c *retentionApplyCmd) Run(a *app) error {
 		return err
 	}
 	if len(rep.Due) > 0 {
-		if err := a.confirm(c.Yes, fmt.Sprintf("remove %d sessions of %s for ever", len(rep.Due), text.Bytes(rep.Bytes))); err != nil {
+		if err := a.confirm(c.Yes, text.Sprintf("remove %d sessions of %s for ever", len(rep.Due), text.Bytes(rep.Bytes))); err != nil {
 			return err
 		}
 		rep, err = r.Apply(a.ctx)

@@ -4,7 +4,6 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"io"
 	"strings"
 	"time"
 
@@ -58,20 +57,19 @@ func (c *scrubCmd) Run(a *app) error {
 	if c.JSON {
 		err = json.NewEncoder(a.out).Encode(pass)
 	} else {
-		err = writePass(a.out, pass)
+		err = writePass(a.report(), pass)
 	}
 	if err == nil && pass.Found > 0 {
-		err = fmt.Errorf("%d findings: spool fsck says what they touch, spool fsck --repair mends what can be", pass.Found)
+		err = text.Errorf("%d findings: spool fsck says what they touch, spool fsck --repair mends what can be", pass.Found)
 	}
 	return err
 }
 
-func writePass(out io.Writer, p scrub.Pass) error {
-	t := text.NewTable(out)
+func writePass(t *text.Table, p scrub.Pass) error {
 	for _, f := range p.Findings {
 		fmt.Fprintf(t, "%s\t%s\t%s\n", f.Kind, f.Record, f.Detail)
 	}
-	fmt.Fprintf(t, "scrubbed\t%s\t%d packs, %d blobs, %d artifacts, %d records, %d messages\n",
+	text.Fprintf(t, "scrubbed\t%s\t%d packs, %d blobs, %d artifacts, %d records, %d messages\n",
 		text.Bytes(int64(p.Bytes)), p.Packs, p.Blobs, p.Files, p.Records, p.Messages)
 	return t.Flush()
 }
@@ -111,5 +109,5 @@ func checkScrub(a *app, conn *natsio.Conn) (float64, string, error) {
 		return 0, "no pass has ended yet: spool scrub reads all that is stored and compares it with its digests", err
 	}
 	since := time.Since(time.Unix(0, st.Last.Ended)).Round(time.Second)
-	return since.Seconds(), fmt.Sprintf("%s read %v ago, %d findings", text.Bytes(int64(st.Last.Bytes)), since, st.Last.Found), nil
+	return since.Seconds(), text.Sprintf("%s read %v ago, %d findings", text.Bytes(int64(st.Last.Bytes)), since, st.Last.Found), nil
 }

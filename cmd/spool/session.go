@@ -215,7 +215,7 @@ func (a *app) resume(cl *client.Client, r sessions.Row, asJSON bool) error {
 		}
 		return json.NewEncoder(a.out).Encode(s)
 	}
-	facts := []string{r.Status.String(), fmt.Sprintf("%d messages", r.Messages), text.Ago(r.Modified, time.Now())}
+	facts := []string{r.Status.String(), text.Sprintf("%d messages", r.Messages), text.Ago(r.Modified, time.Now())}
 	if r.Harness != "" {
 		facts = append([]string{r.Harness}, facts...)
 	}

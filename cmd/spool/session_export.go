@@ -8,6 +8,7 @@ import (
 
 	"spool/internal/artifactstore"
 	"spool/internal/interchange"
+	"spool/internal/text"
 	"spool/pkg/client"
 )
 
@@ -55,7 +56,7 @@ func (c *sessionExportCmd) Run(a *app) error {
 		err = json.NewEncoder(a.out).Encode(out)
 	} else {
 		_, err = fmt.Fprintln(a.out, out.File)
-		fmt.Fprintf(a.err, "%d entries, %d threads of subagents, %d artifacts, %d blobs\n", out.Entries, out.Agents, out.Artifacts, out.Blobs)
+		text.Fprintf(a.err, "%d entries, %d threads of subagents, %d artifacts, %d blobs\n", out.Entries, out.Agents, out.Artifacts, out.Blobs)
 		if out.Migrated {
 			fmt.Fprintln(a.err, "entries of an older version were brought to the current one; spool export writes them as they were")
 		}

@@ -135,14 +135,14 @@ func (c *sessionRmCmd) write(w io.Writer, r client.Receipt) error {
 		return json.NewEncoder(w).Encode(r)
 	}
 	g := r.Gone
-	fmt.Fprintf(w, "removed session %s: %d threads, %d entries, %d items, %s; %d artifacts, %s; %d runs, %d prompts\n",
+	text.Fprintf(w, "removed session %s: %d threads, %d entries, %d items, %s; %d artifacts, %s; %d runs, %d prompts\n",
 		r.Session, g.Threads, g.Entries,
 		g.Items, text.Bytes(g.Bytes), g.Artifacts, text.Bytes(g.ArtifactBytes), g.Runs, g.Prompts)
 	for _, o := range r.Overwritten {
-		fmt.Fprintf(w, "  written over in %s: %d messages, %s\n", o.Stream, o.Messages, text.Bytes(o.Bytes))
+		text.Fprintf(w, "  written over in %s: %d messages, %s\n", o.Stream, o.Messages, text.Bytes(o.Bytes))
 	}
 	if d := r.Collected; d != nil {
-		fmt.Fprintf(w, "  collected: %d packs and blobs, %d packs repacked, %d objects of %s reclaimed\n", d.Condemned,
+		text.Fprintf(w, "  collected: %d packs and blobs, %d packs repacked, %d objects of %s reclaimed\n", d.Condemned,
 			d.Repacked, d.Reclaimed, text.Bytes(d.Bytes))
 	}
 	for _, k := range r.Kept {
@@ -157,10 +157,10 @@ func (c *sessionRmCmd) write(w io.Writer, r client.Receipt) error {
 	}
 	for i, h := range r.Heads {
 		if i == mostStates {
-			fmt.Fprintf(w, "  and %d more threads: --json names the states of all\n", len(r.Heads)-i)
+			text.Fprintf(w, "  and %d more threads: --json names the states of all\n", len(r.Heads)-i)
 			break
 		}
-		fmt.Fprintf(w, "  %s, %d entries, until gc takes them: spool export %s -o FILE\n", h.Thread, h.Entries, h.State)
+		text.Fprintf(w, "  %s, %d entries, until gc takes them: spool export %s -o FILE\n", h.Thread, h.Entries, h.State)
 	}
 	for _, m := range r.MayRemain {
 		fmt.Fprintf(w, "  may remain: %s\n", m)

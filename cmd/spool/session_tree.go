@@ -226,10 +226,10 @@ func writeContext(a *app, c sessions.Context) error {
 	for _, role := range slices.Sorted(maps.Keys(c.Models)) {
 		fmt.Fprintf(&b, "model %s: %s\n", role, c.Models[role])
 	}
-	fmt.Fprintf(&b, "thinking: %s\nmode: %s\n%d messages\n\n", c.ThinkingLevel, c.Mode, len(c.Messages))
+	text.Fprintf(&b, "thinking: %s\nmode: %s\n%d messages\n\n", c.ThinkingLevel, c.Mode, len(c.Messages))
 	for _, m := range c.Messages {
 		role, _ := jsonscan.Text(jsonscan.Get(m, "role"))
-		fmt.Fprintf(&b, "%-18s %s\n", text.Printable(role), text.Printable(messageLine(m)))
+		fmt.Fprintln(&b, clip(a.columns(), fmt.Sprintf("%-18s %s", text.Printable(role), text.Printable(messageLine(m))), ""))
 	}
 	_, err := a.out.Write([]byte(b.String()))
 	return err
@@ -250,13 +250,13 @@ func (c *sessionTreeCmd) Run(a *app) error {
 			return treeJSON(a, tree)
 		}
 		var b strings.Builder
-		fmt.Fprintf(&b, "%s: %d entries", t, len(tree.Entries()))
+		text.Fprintf(&b, "%s: %d entries", t, len(tree.Entries()))
 		if tree.Leaf() == sessions.Root {
 			b.WriteString(", no leaf: the next entry is a new root")
 		}
 		b.WriteString("\n")
 		for _, root := range tree.Roots() {
-			drawChain(&b, tree, root, "", "")
+			drawChain(&b, a.columns(), tree, root, "", "")
 		}
 		_, err = a.out.Write([]byte(b.String()))
 		return err
@@ -264,8 +264,8 @@ func (c *sessionTreeCmd) Run(a *app) error {
 }
 
 // drawChain draws an entry and those that go on from it: one below the other as long as each has one child, then each
-// child deeper. first stands before the first line, rest before the others.
-func drawChain(b *strings.Builder, tree *client.Tree, n *sessions.Node, first, rest string) {
+// child deeper. first stands before the first line, rest before the others; a line has so many columns with its marks, 0: any.
+func drawChain(b *strings.Builder, columns int, tree *client.Tree, n *sessions.Node, first, rest string) {
 	for {
 		mark := ""
 		if n.Label != "" {
@@ -275,7 +275,7 @@ func drawChain(b *strings.Builder, tree *client.Tree, n *sessions.Node, first, r
 			mark += "  <- leaf"
 		}
 		kind, line := entryLine(&n.Entry)
-		fmt.Fprintf(b, "%s%s  %s%s%s\n", first, text.Printable(n.Entry.ID), text.Printable(kind), text.Printable(line), mark)
+		fmt.Fprintln(b, clip(columns, first+text.Printable(n.Entry.ID+"  "+kind+line), mark))
 		if len(n.Children) != 1 {
 			break
 		}
@@ -283,9 +283,9 @@ func drawChain(b *strings.Builder, tree *client.Tree, n *sessions.Node, first, r
 	}
 	for i, child := range n.Children {
 		if i == len(n.Children)-1 {
-			drawChain(b, tree, child, rest+"└─ ", rest+"   ")
+			drawChain(b, columns, tree, child, rest+"└─ ", rest+"   ")
 		} else {
-			drawChain(b, tree, child, rest+"├─ ", rest+"│  ")
+			drawChain(b, columns, tree, child, rest+"├─ ", rest+"│  ")
 		}
 	}
 }

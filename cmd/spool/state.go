@@ -67,7 +67,7 @@ func tellStates(a *app, cl *client.Client, refs []string) error {
 		fmt.Fprintln(a.err, "No thread has these states, so the next cycle takes them again. Get what leads to each with:")
 	}
 	for _, p := range all[:min(len(all), mostStates)] {
-		what := fmt.Sprintf("%d entries", p.Entry.Index)
+		what := text.Sprintf("%d entries", p.Entry.Index)
 		if p.Timestamp != 0 {
 			what += time.UnixMilli(p.Timestamp).UTC().Format(", 2006-01-02 15:04:05Z")
 		}
@@ -84,7 +84,7 @@ func tellStates(a *app, cl *client.Client, refs []string) error {
 		fmt.Fprintf(a.out, "spool export %s -o FILE   # %s\n", p.at.Ref, what)
 	}
 	if more := len(all) - mostStates; more > 0 {
-		fmt.Fprintf(a.err, "and %d older ones: name a pack or a node to see those of it\n", more)
+		text.Fprintf(a.err, "and %d older ones: name a pack or a node to see those of it\n", more)
 	}
 	return nil
 }

@@ -13,6 +13,7 @@ import (
 	"strings"
 	"time"
 
+	"spool/internal/text"
 	"spool/pkg/artifacts"
 )
 
@@ -59,7 +60,7 @@ func (c *tasksCleanupCmd) Run(a *app) error {
 	if !c.Apply || len(plan) == 0 {
 		return c.report(a, plan, nil, problems)
 	}
-	if err := a.confirm(c.Yes, fmt.Sprintf("remove %d task logs for ever", len(plan))); err != nil {
+	if err := a.confirm(c.Yes, text.Sprintf("remove %d task logs for ever", len(plan))); err != nil {
 		return err
 	}
 	var deleted []string
@@ -128,7 +129,7 @@ func (c *tasksCleanupCmd) report(a *app, plan, deleted []string, problems []erro
 	if c.Apply {
 		fmt.Fprintf(a.err, "%d of %d task logs were removed\n", len(deleted), len(plan))
 	} else {
-		fmt.Fprintf(a.err, "%d task logs would be removed: say --apply\n", len(plan))
+		text.Fprintf(a.err, "%d task logs would be removed: say --apply\n", len(plan))
 	}
 	return errors.Join(problems...)
 }

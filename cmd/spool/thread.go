@@ -103,9 +103,13 @@ func (c *threadShowCmd) show(a *app, cl *client.Client, id events.Thread) error 
 	if prompt != "" {
 		fmt.Fprintf(t, "prompt\t%s\n", text.Cut(strings.Join(strings.Fields(prompt), " "), 200))
 	}
-	fmt.Fprintf(t, "entries\t%d, %d items, %d tips\n", head.Entries, head.N, head.Branches())
-	fmt.Fprintf(t, "bytes in\t%s, %d entries cut, %d values moved to blobs\n\n", text.Bytes(head.BytesIn),
+	text.Fprintf(t, "entries\t%d, %d items, %d other branches\n", head.Entries, head.N, head.Branches())
+	text.Fprintf(t, "bytes in\t%s, %d entries cut, %d values moved to blobs\n\n", text.Bytes(head.BytesIn),
 		head.Truncated, head.Externalized)
+	if err := t.Flush(); err != nil {
+		return err
+	}
+	t = a.table()
 	fmt.Fprintln(t, "INDEX\tITEMS\tTIME\tROLE\tTYPE\tSTATE")
 	for i := len(steps) - 1; i >= 0; i-- {
 		s := steps[i]

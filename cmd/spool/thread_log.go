@@ -72,7 +72,7 @@ type logger struct {
 // list shows steps one below the other.
 func (l *logger) list(t events.Thread, steps []threads.Step) error {
 	enc := json.NewEncoder(l.out)
-	w := text.NewTable(l.out)
+	w := l.table()
 	for _, s := range steps {
 		brief, err := l.brief(t, s)
 		if err != nil {
@@ -189,7 +189,7 @@ func (l *logger) graph(id events.Thread, head threads.Head, limit int) error {
 		if names := g.names[s.At.Ref]; len(names) > 0 {
 			brief = "(" + strings.Join(names, ", ") + ") " + brief
 		}
-		_, err = fmt.Fprintf(l.out, "%s %s %d %s: %s\n", lanes, s.At.Ref.Hex()[:12], s.Entry.Index, s.Role, brief)
+		_, err = fmt.Fprintln(l.out, clip(l.columns(), fmt.Sprintf("%s %s %d %s: %s", lanes, s.At.Ref.Hex()[:12], s.Entry.Index, s.Role, brief), ""))
 		return err
 	}, func(lanes string) error {
 		_, err := fmt.Fprintln(l.out, lanes)
@@ -311,7 +311,7 @@ func (c *threadDiffCmd) show(l *logger, d threads.Difference, ta, tb events.Thre
 		return err
 	}
 	for _, side := range sides {
-		fmt.Fprintf(l.out, "\nonly in %s: %d entries\n", side.t, len(side.places))
+		text.Fprintf(l.out, "\nonly in %s: %d entries\n", side.t, len(side.places))
 		steps := make([]threads.Step, len(side.places))
 		for i, at := range side.places {
 			s, err := l.cl.Reader().Step(l.ctx, at)

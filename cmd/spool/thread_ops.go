@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"spool/internal/service"
+	"spool/internal/text"
 	"spool/internal/view"
 	"spool/pkg/client"
 	"spool/pkg/events"
@@ -200,7 +201,7 @@ func (c *threadCompactCmd) Run(a *app) error {
 			return err
 		}
 		if len(b) > maxSummary {
-			return service.UsageError{Err: fmt.Errorf("the summary has more than %d bytes", maxSummary)}
+			return service.UsageError{Err: text.Errorf("the summary has more than %d bytes", maxSummary)}
 		}
 		c.Summary = strings.TrimSuffix(string(b), "\n")
 	}
@@ -259,7 +260,7 @@ func (c *threadRmCmd) Run(a *app) error {
 			}
 			said := fmt.Sprintf("removed thread %s", t)
 			if head, err := cl.AwaitThread(a.ctx, t); err == nil && len(head.Recent) > 0 {
-				said += fmt.Sprintf("; its %d entries, until gc takes them: spool export %s -o FILE", head.Entries, head.Head().Ref)
+				said += text.Sprintf("; its %d entries, until gc takes them: spool export %s -o FILE", head.Entries, head.Head().Ref)
 			}
 			return said, remove(a.ctx, t)
 		})))
@@ -302,7 +303,7 @@ func (c *threadVerifyCmd) Run(a *app) error {
 			if len(found) > 0 {
 				verdict = "LOOK\n\t" + strings.Join(found, "\n\t")
 			}
-			_, err = fmt.Fprintf(a.out, "%s\t%d entries\t%s\n", t.Thread, t.Head.Entries, verdict)
+			_, err = text.Fprintf(a.out, "%s\t%d entries\t%s\n", t.Thread, t.Head.Entries, verdict)
 		}
 		if err != nil {
 			return err
@@ -368,7 +369,7 @@ func (c *threadWatchCmd) Run(a *app) error {
 		if c.JSON {
 			err = enc.Encode(view.OfThread(t))
 		} else {
-			_, err = fmt.Fprintf(a.out, "%s\t%s\t%s\t%d entries\t%d items\n", t.Thread, t.Head.Status,
+			_, err = text.Fprintf(a.out, "%s\t%s\t%s\t%d entries\t%d items\n", t.Thread, t.Head.Status,
 				t.Head.Head().Ref.Hex()[:12], t.Head.Entries, t.Head.N)
 		}
 		if err != nil {

@@ -200,27 +200,19 @@ func (f *fleet) arrange(list []client.Session, before *fleet) {
 
 // summary is the fleet in a line.
 func (f *fleet) summary() string {
-	s := many(len(f.ends), "session") + ", " + many(len(f.runs), "run")
+	s := text.Sprintf("%d sessions, %d runs", len(f.ends), len(f.runs))
 	if f.rated {
 		s += fmt.Sprintf(", %.0f events/s, %.0f items/s", f.events, f.items)
 	}
-	s += fmt.Sprintf(", %d events not applied, %d of %d partitions served", f.backlog.Pending+f.backlog.Unacked,
+	s += text.Sprintf(", %d events not applied, %d of %d partitions served", f.backlog.Pending+f.backlog.Unacked,
 		f.backlog.Waiting, events.Partitions)
 	if f.full > 0 {
 		s += fmt.Sprintf(", SPOOL_EVENTS %.0f %% full", 100*f.full)
 	}
 	if f.dead > 0 {
-		s += ", " + many(int(f.dead), "dead letter")
+		s += text.Sprintf(", %d dead letters", f.dead)
 	}
 	return s
-}
-
-// many is a number of things.
-func many(n int, thing string) string {
-	if n == 1 {
-		return "1 " + thing
-	}
-	return fmt.Sprintf("%d %ss", n, thing)
 }
 
 // what says what a session is about; a question that waits comes first.

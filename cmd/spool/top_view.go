@@ -254,7 +254,7 @@ func (m top) lines() []string {
 	if m.seen {
 		summary = m.fleet.summary()
 		if n := len(m.fleet.prompts); n > 0 {
-			waits = many(n, "question") + " without an answer"
+			waits = text.Sprintf("%d questions without an answer", n)
 		}
 	}
 	out := []string{styleTitle.Render(text.Cut("spool top  "+summary, m.width)), styleNeeds.Render(text.Cut(waits, m.width))}
@@ -310,12 +310,16 @@ func row(width, named int, cells ...string) string {
 		if i < len(cells)-1 {
 			n = min(columns[i], left)
 		}
-		if left -= n; n > 1 {
-			c = text.Fit(text.Cut(c, n-1), n)
-		} else {
-			c = text.Fit("", n)
+		left -= n
+		switch {
+		case n < 2:
+			c = ""
+		case i == 3, i == 4: // numbers
+			c = text.Right(c, n-1)
+		default:
+			c = text.Cut(c, n-1)
 		}
-		b.WriteString(c)
+		b.WriteString(text.Fit(c, n))
 	}
 	return b.String()
 }

@@ -209,7 +209,7 @@ func (w *watchedInto) captured(c watch.Change, f *transcript.FileResult) {
 		w.write(watchEvent{Event: "captured", Since: c.Since, Until: c.Until, FileResult: *f})
 		return
 	}
-	said := fmt.Sprintf("%s %s %s +%d lines, %s", time.Now().Format(time.TimeOnly), f.Harness, f.ID(), f.Published, text.Bytes(c.Until-c.Since))
+	said := text.Sprintf("%s %s %s +%d lines, %s", time.Now().Format(time.TimeOnly), f.Harness, f.ID(), f.Published, text.Bytes(c.Until-c.Since))
 	if f.Former != "" {
 		said += ", rewritten: what it said before is " + f.Former
 	}
@@ -233,7 +233,7 @@ func (w *watchedInto) tell(e watch.Event) {
 	}
 	switch e.Kind {
 	case watch.KindBegun:
-		fmt.Fprintf(w.app.err, "watching %d transcripts\n", e.Files)
+		text.Fprintf(w.app.err, "watching %d transcripts\n", e.Files)
 	case watch.KindAway:
 		fmt.Fprintf(w.app.err, "Spool does not answer; what is written waits in its files: %v\n", e.Err)
 	case watch.KindBack:

@@ -119,7 +119,7 @@ func Run(ctx context.Context, cfg Config) (*Report, error) {
 	if err != nil {
 		return nil, err
 	}
-	b := &bench{Config: cfg, text: newText(), runs: map[string][]Run1{}}
+	b := &bench{Config: cfg, text: newProse(), runs: map[string][]Run1{}}
 	parts := cfg.parts()
 	for round := range cfg.Rounds {
 		for _, p := range parts {
@@ -147,7 +147,7 @@ func Run(ctx context.Context, cfg Config) (*Report, error) {
 // bench is a run in progress.
 type bench struct {
 	Config
-	text     text
+	text     prose
 	runs     map[string][]Run1
 	profiled bool
 }

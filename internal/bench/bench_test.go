@@ -69,7 +69,7 @@ func TestConfigNamesEveryMistake(t *testing.T) {
 func TestEntryMakesOneItem(t *testing.T) {
 	d, _ := dialect.Lookup(dialectName)
 	var m dialect.Memory
-	s := newSession(3, newText())
+	s := newSession(3, newProse())
 	for i := range 3 * turn {
 		b := s.next()
 		if len(b) != entryBytes || !json.Valid(b) {

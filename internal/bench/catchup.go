@@ -26,7 +26,7 @@ func catchUp(ctx context.Context, cfg SubscribeConfig, rep *SubscribeReport) err
 		return err
 	}
 	defer conn.Close()
-	t, words := events.Thread{Session: "behind", Name: events.MainThread}, newText()
+	t, words := events.Thread{Session: "behind", Name: events.MainThread}, newProse()
 	var posted []events.Posted
 	for n := 1; n <= cfg.Behind; n++ {
 		at := n * 997 % (len(words) - behindBytes)

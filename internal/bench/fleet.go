@@ -7,12 +7,12 @@ import (
 	"io"
 	"runtime"
 	"slices"
-	"text/tabwriter"
 	"time"
 
 	"golang.org/x/sync/errgroup"
 
 	"spool/internal/persist"
+	"spool/internal/text"
 )
 
 // FleetConfig says for how many sessions at work the costs of an entry are compared. The zero value is good.
@@ -66,7 +66,7 @@ func Fleet(ctx context.Context, cfg FleetConfig) (*FleetReport, error) {
 		Seconds: cfg.Seconds, Rounds: cfg.Rounds, EntryBytes: entryBytes, Batch: cfg.Batch, TCP: true, CPUs: runtime.NumCPU(),
 		Go: runtime.Version(), Platform: runtime.GOOS + "/" + runtime.GOARCH,
 	}}
-	b := &bench{Config: Config{Seconds: cfg.Seconds, Batch: cfg.Batch, Dir: cfg.Dir, TCP: true, Note: cfg.Note}, text: newText()}
+	b := &bench{Config: Config{Seconds: cfg.Seconds, Batch: cfg.Batch, Dir: cfg.Dir, TCP: true, Note: cfg.Note}, text: newProse()}
 	for round := range cfg.Rounds {
 		var first float64
 		for i, n := range cfg.Sessions {
@@ -194,7 +194,7 @@ func (r *FleetReport) Missed() []string { return nil }
 
 // Write prints a table.
 func (r *FleetReport) Write(to io.Writer) error {
-	w := tabwriter.NewWriter(to, 0, 0, 2, ' ', tabwriter.AlignRight)
+	w := text.NewTable(to)
 	fmt.Fprintln(w, "sessions\tentries/s\tCPU µs an entry\tof it to publish\tthe rest, against the first\tentries a commit\tloads an entry\t")
 	for _, x := range r.Runs {
 		fmt.Fprintf(w, "%d\t%.0f\t%.1f\t%.1f\t%.2f\t%d\t%.2f\t\n", x.Sessions, x.PerSec, x.CPUMicro, x.PublishMicro, x.Ratio,

@@ -31,10 +31,10 @@ type flow struct {
 	claimed  atomic.Int64 // entries given to publish, from the start
 }
 
-func newFlow(pl pipeline, t text) *flow { return newFlowOver(pl, t, sessions) }
+func newFlow(pl pipeline, t prose) *flow { return newFlowOver(pl, t, sessions) }
 
 // newFlowOver is newFlow over another number of sessions.
-func newFlowOver(pl pipeline, t text, sessions int) *flow {
+func newFlowOver(pl pipeline, t prose, sessions int) *flow {
 	f := &flow{pl: pl, sessions: make([][]*session, pl.publishers())}
 	for i := range sessions {
 		by := i % len(f.sessions)

@@ -10,7 +10,6 @@ import (
 	"log/slog"
 	"path/filepath"
 	"slices"
-	"text/tabwriter"
 	"time"
 
 	"spool/internal/gc"
@@ -18,6 +17,7 @@ import (
 	"spool/internal/natsio"
 	"spool/internal/record"
 	"spool/internal/service"
+	"spool/internal/text"
 	"spool/pkg/casstore"
 	"spool/pkg/events"
 	"spool/pkg/threads"
@@ -73,7 +73,7 @@ func (r *GCReport) Missed() (list []string) {
 
 // Write prints it for people.
 func (r *GCReport) Write(w io.Writer) error {
-	t := tabwriter.NewWriter(w, 0, 0, 2, ' ', 0)
+	t := text.NewTable(w)
 	for _, m := range r.Curve {
 		fmt.Fprintf(t, "mark %d nodes in %d packs\t%.2f s\t%.2f million nodes a second, %.2f MiB of memory for a million\n",
 			m.Nodes, m.Packs, m.Seconds, m.PerSecond/1e6, m.PerMillion)
@@ -230,7 +230,7 @@ func within(path, dir string) bool {
 
 // fill stores packs with the steps of three threads each; one of the three has a head.
 func fill(ctx context.Context, conn *natsio.Conn, packs int) error {
-	store, text := conn.Store(0), newText()
+	store, text := conn.Store(0), newProse()
 	b := casstore.NewPackBuilder()
 	var heads [3]threads.Head
 	for n := range packs {
@@ -303,7 +303,7 @@ func latencyBeside(ctx context.Context, cfg GCConfig, collect bool) (l *latency,
 		return nil, 0, err
 	}
 	defer s.close()
-	l = &latency{spool: s, flow: newFlow(s, newText()), rate: float64(cfg.Rate), batch: cfg.Rate/publishesRelaxed + 1}
+	l = &latency{spool: s, flow: newFlow(s, newProse()), rate: float64(cfg.Rate), batch: cfg.Rate/publishesRelaxed + 1}
 	loop, stop := context.WithCancel(ctx)
 	defer stop()
 	done := make(chan error, 1)

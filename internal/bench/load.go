@@ -16,8 +16,8 @@ const (
 	dialectName = "omp"
 )
 
-// text is prose about programs, escaped for JSON, that entries take their words from.
-type text []byte
+// prose is about programs, escaped for JSON, that entries take their words from.
+type prose []byte
 
 // textBytes is enough for the entries of a pack to have little in common but their vocabulary.
 const textBytes = 8 << 20
@@ -35,7 +35,7 @@ var words = []string{
 	"ctx context.Context,", "func (s *Server)", "t.Fatalf(", "go test ./...", "--- FAIL:", "ok", "PASS", "defer", "select {",
 }
 
-func newText() text {
+func newProse() prose {
 	rng := rand.New(rand.NewPCG(2026, 11))
 	b := make([]byte, 0, textBytes+64)
 	for col := 0; len(b) < textBytes; {
@@ -62,11 +62,11 @@ type session struct {
 	thread events.Thread
 	index  int
 	n      int // entries so far
-	text   text
+	text   prose
 	rng    *rand.Rand
 }
 
-func newSession(i int, t text) *session {
+func newSession(i int, t prose) *session {
 	return &session{
 		thread: events.Thread{Session: fmt.Sprintf("bench-%03d", i), Name: events.MainThread},
 		index:  i, text: t, rng: rand.New(rand.NewPCG(uint64(i), 1)),

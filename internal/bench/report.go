@@ -1,12 +1,14 @@
 package bench
 
 import (
+	"errors"
 	"fmt"
 	"io"
 	"maps"
 	"runtime"
 	"slices"
-	"text/tabwriter"
+
+	"spool/internal/text"
 )
 
 // Report is what a run found.
@@ -129,7 +131,7 @@ var rows = []struct{ part, what string }{
 
 // Write prints the report for people.
 func (r *Report) Write(w io.Writer) error {
-	t := tabwriter.NewWriter(w, 0, 8, 2, ' ', 0)
+	t := text.NewTable(w)
 	fmt.Fprintf(t, "Entries of %d bytes, %d sessions, %d a publish; medians of %d rounds of %d s; %d CPUs, %s, %s\n\n",
 		r.Setup.EntryBytes, r.Setup.Sessions, r.Setup.Batch, r.Setup.Rounds, r.Setup.Seconds, r.Setup.CPUs, r.Setup.Platform, r.Setup.Go)
 	fmt.Fprint(t, "\tentries/s\tCPU µs/entry\tlowest\thighest\n")
@@ -141,19 +143,21 @@ func (r *Report) Write(w io.Writer) error {
 		all := perSec(r.Runs[row.part])
 		fmt.Fprintf(t, "%s\t%.0f\t%.1f\t%.0f\t%.0f\n", row.what, rate, r.Figures[row.part+"_cpu_us_per_entry"], slices.Min(all), slices.Max(all))
 	}
+	errs := []error{t.Flush()}
 	fmt.Fprint(t, "\nSpool against\tratio\tfloor\n")
 	for _, v := range versus {
 		if ratio, ok := r.Ratios[v.name]; ok {
 			fmt.Fprintf(t, "%s\t%.2f\t%s\n", v.name, ratio, floorText(v.floor))
 		}
 	}
+	errs = append(errs, t.Flush())
 	fmt.Fprint(t, "\nPublish to item seen, at 20 % load\tp50 ms\tp99 ms\tentries/s\n")
 	for _, l := range []struct{ prefix, what string }{{"latency", "Spool"}, {"latency_sync_always", "Spool, sync always"}} {
 		if p50, ok := r.Figures[l.prefix+"_p50_ms"]; ok {
 			fmt.Fprintf(t, "%s\t%.1f\t%.1f\t%.0f\n", l.what, p50, r.Figures[l.prefix+"_p99_ms"], r.Figures[l.prefix+"_rate_per_s"])
 		}
 	}
-	return t.Flush()
+	return errors.Join(append(errs, t.Flush())...)
 }
 
 func floorText(floor float64) string {

@@ -15,13 +15,13 @@ import (
 	"strconv"
 	"sync"
 	"sync/atomic"
-	"text/tabwriter"
 	"time"
 
 	"golang.org/x/sync/errgroup"
 
 	"spool/internal/httpapi"
 	"spool/internal/natsio"
+	"spool/internal/text"
 	"spool/pkg/client"
 	"spool/pkg/events"
 )
@@ -113,7 +113,7 @@ func fan(ctx context.Context, cfg SubscribeConfig, kind string, rep *SubscribeRe
 	}
 	defer s.close()
 	f := &fanout{spool: s}
-	f.flow = newFlow(f, newText())
+	f.flow = newFlow(f, newProse())
 	if err := f.flow.warmUp(ctx); err != nil {
 		return err
 	}
@@ -471,7 +471,7 @@ func (r *SubscribeReport) Missed() []string {
 
 // Write prints the report for a person.
 func (r *SubscribeReport) Write(w io.Writer) error {
-	t := tabwriter.NewWriter(w, 0, 0, 2, ' ', 0)
+	t := text.NewTable(w)
 	fmt.Fprintf(t, "%d readers\t20 %% load: p50, p99\t80 %% load: p50, p99\tKiB a reader\tbeside slow ones\n", r.Readers)
 	for _, kind := range []string{"nats", "sse"} {
 		fmt.Fprintf(t, "%s\t%.1f, %.1f ms\t%.1f, %.1f ms\t%.0f\t%.2f of the time\n", kind,

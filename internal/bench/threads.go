@@ -11,12 +11,12 @@ import (
 	"os"
 	"path/filepath"
 	"sync/atomic"
-	"text/tabwriter"
 	"time"
 
 	"github.com/nats-io/nats.go/jetstream"
 
 	"spool/internal/record"
+	"spool/internal/text"
 	"spool/pkg/casstore"
 	"spool/pkg/client"
 	"spool/pkg/events"
@@ -84,7 +84,7 @@ func (r *ThreadsReport) Missed() (list []string) {
 
 // Write prints the report for people.
 func (r *ThreadsReport) Write(w io.Writer) error {
-	t := tabwriter.NewWriter(w, 0, 0, 2, ' ', 0)
+	t := text.NewTable(w)
 	fmt.Fprintf(t, "last %d of %d entries\t%.2f ms, %d packs\t%.0fx parsing the JSONL, %.0fx one object a node\n", tailEntries, r.Entries, 1e3*r.TailSeconds, r.TailPacks, r.TailVsJSONL, r.TailVsObjects)
 	fmt.Fprintf(t, "context of %d entries\t%.0f ms\t%.1fx parsing the JSONL, %.0fx one object a node\n", contextEntries, 1e3*r.Context10kSeconds, r.ContextVsJSONL, r.ContextVsObjects)
 	fmt.Fprintf(t, "page in the middle\t%.0f ms\t\nfind an entry\t%.0f ms\t\n", 1e3*r.PageSeconds, 1e3*r.AtSeconds)
@@ -156,7 +156,7 @@ type threadsBench struct {
 
 // write publishes both threads and writes their files.
 func (b *threadsBench) write(ctx context.Context) error {
-	text := newText()
+	text := newProse()
 	b.long, b.short = newSession(0, text), newSession(1, text)
 	for i, part := range []struct {
 		s *session
@@ -393,7 +393,7 @@ func (b *threadsBench) objects(ctx context.Context) error {
 	if p.objects, err = js.CreateObjectStore(ctx, jetstream.ObjectStoreConfig{Bucket: naiveNodes, MaxBytes: b.rig.limit}); err != nil {
 		return err
 	}
-	s, last := newSession(2, newText()), ""
+	s, last := newSession(2, newProse()), ""
 	for n := range b.cfg.Objects {
 		content, err := p.put(ctx, s.next())
 		if err != nil {

@@ -5,7 +5,6 @@ import (
 	"context"
 	"fmt"
 	"io"
-	"text/tabwriter"
 	"time"
 
 	"golang.org/x/sync/errgroup"
@@ -16,6 +15,7 @@ import (
 	"spool/internal/natsio"
 	"spool/internal/record"
 	"spool/internal/service"
+	"spool/internal/text"
 	"spool/pkg/client"
 	"spool/pkg/events"
 	"spool/pkg/threads"
@@ -98,7 +98,7 @@ func (r *StoreReport) Missed() (list []string) {
 
 // Write prints the report for people.
 func (r *StoreReport) Write(w io.Writer) error {
-	t := tabwriter.NewWriter(w, 0, 0, 2, ' ', 0)
+	t := text.NewTable(w)
 	row := func(what, figure, note string, args ...any) {
 		fmt.Fprintf(t, "%s\t%s\t%s\n", what, figure, fmt.Sprintf(note, args...))
 	}
@@ -210,7 +210,7 @@ func (b *storeBench) build(ctx context.Context) error {
 
 // publish sends all entries: an entry makes a content and a state.
 func (b *storeBench) publish(ctx context.Context, s *spool) error {
-	words := newText()
+	words := newProse()
 	long := newSession(0, words)
 	others := make([]*session, sessions)
 	for i := range others {

@@ -144,7 +144,7 @@ func (c *Collector) brake(ctx context.Context, p *Plan, w *world, m *marker) err
 }
 
 func factsLost(now, before int) string {
-	return fmt.Sprintf("%s has %d keys beside those of packs and blobs, and had %d when gc last looked: nothing that Spool does removes one",
+	return text.Sprintf("%s has %d keys beside those of packs and blobs, and had %d when gc last looked: nothing that Spool does removes one",
 		events.RecordsStream, now, before)
 }
 

@@ -137,7 +137,7 @@ func useOf(r record.Record, class record.Class) (Use, error) {
 
 // WriteUse prints it for people.
 func WriteUse(t *text.Table, use []Use, all Classes) error {
-	fmt.Fprintln(t, "SESSION\tTHREADS\tENTRIES\tBYTES\tARTIFACTS\tBYTES")
+	fmt.Fprintln(t, "SESSION\tTHREADS\tENTRIES\tBYTES\tARTIFACTS\tTHEIR BYTES")
 	for _, u := range use {
 		fmt.Fprintf(t, "%s\t%d\t%d\t%s\t%d\t%s\n", u.Session, u.Threads, u.Entries, text.Bytes(u.Bytes), u.Artifacts, text.Bytes(u.ArtifactBytes))
 	}

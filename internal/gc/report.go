@@ -3,8 +3,6 @@ package gc
 import (
 	"errors"
 	"fmt"
-	"io"
-	"text/tabwriter"
 	"time"
 
 	"spool/internal/record"
@@ -119,31 +117,30 @@ func (c *Collector) Report(p *Plan) Report {
 	}
 	r.Anomalies = append(r.Anomalies, p.Unreadable...)
 	if p.Dangling > 0 {
-		r.Anomalies = append(r.Anomalies, fmt.Sprintf("%d refs of threads lead to what is missing", p.Dangling))
+		r.Anomalies = append(r.Anomalies, text.Sprintf("%d refs of threads lead to what is missing", p.Dangling))
 	}
 	return r
 }
 
 // Write prints the report for people.
-func (r Report) Write(w io.Writer) error {
-	t := tabwriter.NewWriter(w, 0, 0, 2, ' ', 0)
+func (r Report) Write(t *text.Table) error {
 	row := func(what string, n any, note string) { fmt.Fprintf(t, "%s\t%v\t%s\n", what, n, note) }
 	row("sessions", r.Sessions, "")
-	row("threads", r.Threads, fmt.Sprintf("%d entries, %d items", r.Entries, r.Items))
-	row("packs", r.Packs, fmt.Sprintf("%d nodes, %s in %s; live: %d nodes, %s", r.Nodes, text.Bytes(r.RawBytes), text.Bytes(r.PackBytes),
+	row("threads", r.Threads, text.Sprintf("%d entries, %d items", r.Entries, r.Items))
+	row("packs", r.Packs, text.Sprintf("%d nodes, %s in %s; live: %d nodes, %s", r.Nodes, text.Bytes(r.RawBytes), text.Bytes(r.PackBytes),
 		r.LiveNodes, text.Bytes(r.LiveBytes)))
 	row("blobs", r.Blobs, text.Bytes(r.BlobBytes))
 	row("tombstones", r.Tombstones, "")
 	row("moved packs", r.Moved, "")
 	for _, s := range r.Streams {
-		limit := ""
+		note := "messages, " + text.Bytes(int64(s.Bytes))
 		if s.Limit > 0 {
-			limit = fmt.Sprintf("%.1f %% of %s", 100*float64(s.Bytes)/float64(s.Limit), text.Bytes(s.Limit))
+			note += fmt.Sprintf(", %.1f %% of %s", 100*float64(s.Bytes)/float64(s.Limit), text.Bytes(s.Limit))
 		}
-		fmt.Fprintf(t, "%s\t%d messages\t%s\t%s\n", s.Stream, s.Messages, text.Bytes(int64(s.Bytes)), limit)
+		row(s.Stream, s.Messages, note)
 	}
 	k := r.Kept
-	row("kept", k.Root, fmt.Sprintf("packs and blobs that threads reach; %d young; %d tombstones in quarantine, %s; %d bodies in the inbox claimed, %d waiting; %d objects that no record names, %s",
+	row("kept", k.Root, text.Sprintf("packs and blobs that threads reach; %d young; %d tombstones in quarantine, %s; %d bodies in the inbox claimed, %d waiting; %d objects that no record names, %s",
 		k.Young, k.Quarantine, text.Bytes(k.QuarantineBytes), k.Claimed, k.Waiting, k.Unnamed, text.Bytes(k.UnnamedBytes)))
 	for _, u := range r.Unreadable {
 		row("unreadable", 1, u)
@@ -156,7 +153,7 @@ func (r Report) Write(w io.Writer) error {
 	row("forget", p.Forget, "old tombstones and moved records")
 	if r.Applied {
 		d := r.Done
-		row("done", d.Condemned, fmt.Sprintf("condemned, %d spared, %d buried in; %d packs repacked into %d, %d groups skipped; %d objects reclaimed, %s; %d records forgotten",
+		row("done", d.Condemned, text.Sprintf("condemned, %d spared, %d buried in; %d packs repacked into %d, %d groups skipped; %d objects reclaimed, %s; %d records forgotten",
 			d.Spared, d.Buried, d.Repacked, d.Made, d.Skipped, d.Reclaimed, text.Bytes(d.Bytes), d.Forgotten))
 	} else if r.Refused != "" {
 		row("done", 0, "nothing was deleted")

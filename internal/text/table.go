@@ -3,6 +3,7 @@ package text
 import (
 	"bytes"
 	"io"
+	"regexp"
 	"slices"
 	"strings"
 
@@ -22,16 +23,25 @@ func Fit(s string, columns int) string {
 	return s + strings.Repeat(" ", columns-Width(s))
 }
 
+// Right is Fit with the spaces before the text.
+func Right(s string, columns int) string {
+	s = Cut(s, columns)
+	return strings.Repeat(" ", max(columns-Width(s), 0)) + s
+}
+
 // Cut is the text in at most so many columns; an ellipsis stands for what is gone.
 func Cut(s string, columns int) string { return displaywidth.TruncateString(s, max(columns, 0), "…") }
 
 // gap is between the columns of a table.
 const gap = 2
 
-// Table aligns the columns of what is written to it by their width on a terminal. A line is cells that end with a tab, and
-// a rest that is not part of a column. It holds everything until Flush.
+// Table aligns the columns of what is written to it by their width on a terminal: to the left, and to the right where all but the first
+// line has numbers. A line is cells that end with a tab, and a rest that is a column only among the lines with the most cells. It holds
+// everything until Flush.
 type Table struct {
 	Columns int // of the terminal, in which the lines with the most cells are to fit: their widest cells are cut; 0 = nothing is
+
+	Wrap bool // the rest of a line that has no room goes on below itself, and nothing is cut
 
 	// Short is an id as it may stand where the lines are too long otherwise; neither it nor that form is cut. false: the cell is no id,
 	// or one that nobody knows. nil = none is.
@@ -57,15 +67,19 @@ func (t *Table) Flush() error {
 		ids = t.shorten(lines, len(widths), taken+min(rest, roomy) > t.Columns)
 		widths, rest = measure(lines)
 	}
-	room := t.fit(append(slices.Clone(widths), rest), append(ids, 0))
+	room, right := t.fit(append(slices.Clone(widths), rest), append(ids, 0)), ofNumbers(lines, len(widths))
 	for _, line := range lines {
+		var out strings.Builder
 		all, last := cells(line), lastCell(line)
-		if len(all) == len(widths) && len(all) > 0 {
-			last = Cut(last, room[len(all)])
-		}
 		for i, cell := range all {
-			t.text.WriteString(Fit(cell, room[i]))
-			t.text.WriteString("  ")
+			out.WriteString(align(cell, room[i], right[i]) + "  ")
+		}
+		if len(all) == len(widths) && len(all) > 0 {
+			last = align(last, room[len(all)], right[len(all)])
+		}
+		if len(all) > 0 {
+			last = t.wrapped(strings.TrimRight(last, " "), sum(room[:len(all)])+gap*len(all))
+			last = strings.TrimRight(out.String()+last, " ")
 		}
 		t.text.WriteString(last)
 		if strings.HasSuffix(line, "\n") {
@@ -93,6 +107,52 @@ func measure(lines []string) (widths []int, rest int) {
 		}
 	}
 	return widths, rest
+}
+
+// number is a figure as it stands in a table: 1,772, 0.25, 46M, 536.1 KiB, 12.5 %.
+var number = regexp.MustCompile(`^[+-]?[0-9]+(,[0-9]{3})*(\.[0-9]+)?( ?[kKMGTP]?i?B?| %)$`)
+
+// wrapped is the rest of a line that begins so far in. A word that has no room, as a digest, is left to the terminal: it is copied whole.
+func (t *Table) wrapped(rest string, in int) string {
+	large := func(word string) bool { return Width(word) > t.Columns-in }
+	if !t.Wrap || t.Columns <= 0 || slices.ContainsFunc(strings.Fields(rest), large) {
+		return rest
+	}
+	return strings.Join(Wrap(rest, t.Columns-in), "\n"+strings.Repeat(" ", in))
+}
+
+// ofNumbers says which columns, and whether the rest of the lines with the most cells, have numbers below their first line, or nothing ("-").
+// The first column never has: it names what its line is about.
+func ofNumbers(lines []string, columns int) []bool {
+	some, other := make([]bool, columns+1), make([]bool, columns+1)
+	header := true
+	for _, line := range lines {
+		all := cells(line)
+		if len(all) == columns {
+			all = append(all, lastCell(line))
+		}
+		if len(all) < 2 {
+			continue
+		}
+		for i, cell := range all[1:] {
+			is := number.MatchString(cell)
+			some[i+1] = some[i+1] || is
+			other[i+1] = other[i+1] || !header && !is && cell != "" && cell != "-"
+		}
+		header = false
+	}
+	for i := range some {
+		some[i] = some[i] && !other[i]
+	}
+	return some
+}
+
+// align is a cell in so many columns.
+func align(cell string, columns int, right bool) string {
+	if right {
+		return Right(cell, columns)
+	}
+	return Fit(cell, columns)
 }
 
 // roomy is how much of the rest of its lines a table wants to show before it takes short forms.
@@ -130,7 +190,7 @@ const narrowest = 8
 // fit is how wide each cell may be so that lines of cells of these widths fit, if none is narrower than the ids in it. The first one names
 // what the line is about: it is cut only where the others would not fit beside it.
 func (t *Table) fit(widths, ids []int) []int {
-	if t.Columns <= 0 {
+	if t.Columns <= 0 || t.Wrap {
 		return widths
 	}
 	room := t.Columns - gap*(len(widths)-1)

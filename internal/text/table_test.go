@@ -15,7 +15,7 @@ func TestTable(t *testing.T) {
 	table := text.NewTable(&out)
 	fmt.Fprintln(table, "NAME\tAGE\tREST")
 	for _, name := range []string{"plum", "果樹園の木", "작은 나무", "👩‍🌾 x", "é", ""} {
-		fmt.Fprintf(table, "%s\t1\tend\n", name)
+		fmt.Fprintf(table, "%s\t1d\tend\n", name)
 	}
 	fmt.Fprintln(table, "a line without columns may be as long as it likes")
 	must.Do(t, table.Flush())
@@ -35,6 +35,35 @@ func TestTable(t *testing.T) {
 	fmt.Fprint(table, "a\tb")
 	if err := table.Flush(); err != nil || out.String() != first+"a  b" {
 		t.Errorf("a second table = %q, %v, want %q", out.String()[len(first):], err, "a  b")
+	}
+}
+
+// Numbers end at the same column, and so does what stands above them; what names a line, and a column with a word in it, begin at one.
+func TestTableOfNumbers(t *testing.T) {
+	must.Same(t, fitted(t, 80, "all that is here\nNAME\tENTRIES\tSIZE\tAGE\tITEMS\tFAILED\n7\t9\t512 B\t8d\t-\t1.5 %\n"+
+		"12\t1,019\t949.6 KiB\t9d\t1.1M\t12 %\nall\t\t1 MiB\t\t-3\t\n"), `all that is here
+NAME  ENTRIES       SIZE  AGE  ITEMS  FAILED
+7           9      512 B  8d       -   1.5 %
+12      1,019  949.6 KiB  9d    1.1M    12 %
+all                1 MiB          -3
+`, "table = %q, want %q")
+	must.Same(t, fitted(t, 80, "ok\tevents\t7 messages\nok\tgc\t1\nok\tdead\t22\n"), "ok  events  7 messages\nok  gc               1\nok  dead            22\n",
+		"table = %q, want %q")
+}
+
+// A rest in words goes on below itself between them; a word without room is left to the terminal.
+func TestTableWraps(t *testing.T) {
+	for columns, want := range map[int]string{
+		0:  "ok  events  7 of them wait for a persister\nok  gc      none yet\n",
+		30: "ok  events  7 of them wait for\n            a persister\nok  gc      none yet\n",
+		20: "ok  events  7 of them wait for a persister\nok  gc      none yet\n",
+	} {
+		var out strings.Builder
+		table := text.NewTable(&out)
+		table.Columns, table.Wrap = columns, true
+		fmt.Fprint(table, "ok\tevents\t7 of them wait for a persister\nok\tgc\tnone yet\n")
+		must.Do(t, table.Flush())
+		must.Same(t, out.String(), want, "table = %q, want %q")
 	}
 }
 
@@ -62,14 +91,14 @@ func TestTableKeepsTheFirst(t *testing.T) {
 
 // The lines with the most cells fit into the terminal: the widest cells are cut, and no others.
 func TestTableFits(t *testing.T) {
-	const whole = "summary of all that is here\nNAME    AGE  WHAT\nplum    1    a tree by the south wall\nquince  22   果樹園の木の下\n"
+	const whole = "summary of all that is here\nNAME    AGE  WHAT\nplum    1d   a tree by the south wall\nquince  22d  果樹園の木の下\n"
 	for columns, want := range map[int]string{
 		0:  whole,
 		80: whole,
-		26: "summary of all that is here\nNAME    AGE  WHAT\nplum    1    a tree by th…\nquince  22   果樹園の木の…\n",
-		3:  "summary of all that is here\nNAME    AGE  WHAT\nplum    1    a tree …\nquince  22   果樹園…\n",
+		26: "summary of all that is here\nNAME    AGE  WHAT\nplum    1d   a tree by th…\nquince  22d  果樹園の木の…\n",
+		3:  "summary of all that is here\nNAME    AGE  WHAT\nplum    1d   a tree …\nquince  22d  果樹園…\n",
 	} {
-		got := fitted(t, columns, "summary of all that is here\nNAME\tAGE\tWHAT\nplum\t1\ta tree by the south wall\nquince\t22\t果樹園の木の下\n")
+		got := fitted(t, columns, "summary of all that is here\nNAME\tAGE\tWHAT\nplum\t1d\ta tree by the south wall\nquince\t22d\t果樹園の木の下\n")
 		must.Same(t, got, want, "table in "+fmt.Sprint(columns)+" columns = %q, want %q")
 	}
 }
