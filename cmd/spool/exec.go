@@ -76,7 +76,7 @@ func (c *execCmd) Run(a *app) error {
 	cl := client.New(conn)
 	look, cancel := context.WithTimeout(a.ctx, lookTime)
 	if err = cl.MayBegin(look, t, ""); err == nil {
-		_, err = natsio.StoreIDOf(look, conn) // where no stream is, each thread is new
+		err = haveStreams(look, conn) // where no stream is, each thread is new
 	}
 	cancel()
 	if errors.Is(err, client.ErrEnded) || errors.Is(err, client.ErrLatched) || errors.Is(err, natsio.ErrNoStream) { // who may not look, or cannot, begins

@@ -54,7 +54,7 @@ func (c *importCmd) Run(a *app) error {
 	bar := newBar(a.err, "importing", true)
 	res, notes, importErr := interchange.Import(a.ctx, conn, sources, transcript.Config{
 		Dialect: c.Dialect, User: c.UserID, Host: hostname(), Inbox: conn.Inbox(),
-		Progress: func(p transcript.Progress) { bar.set(p.Bytes, p.Total, fmt.Sprintf("%d lines", p.Lines)) }, Retry: locked(noteRetries(a.err)),
+		Progress: func(p transcript.Progress) { bar.set(p.Bytes, p.Total, text.Sprintf("%d lines", p.Lines)) }, Retry: locked(noteRetries(a.err)),
 	})
 	bar.end()
 	took := time.Since(start)
@@ -83,7 +83,7 @@ func (c *importCmd) Run(a *app) error {
 	case err != nil:
 		return errors.New("not all paths could be read")
 	case !slices.ContainsFunc(res.Files, func(f transcript.FileResult) bool { return f.Session != "" || f.Unbegun }):
-		return fmt.Errorf("none of %d files is a transcript: nothing was imported", len(res.Files))
+		return text.Errorf("nothing was imported: no transcript is in %d files", len(res.Files))
 	}
 	return nil
 }
@@ -126,7 +126,7 @@ func (c *importCmd) print(a *app, cl *client.Client, res transcript.Result, took
 	if err := t.Flush(); err != nil {
 		return err
 	}
-	fmt.Fprintf(a.err, "%d files, %d lines, %d new, %s in %v\n", len(res.Files), res.Lines, res.Published,
+	text.Fprintf(a.err, "%d files, %d lines, %d new, %s in %v\n", len(res.Files), res.Lines, res.Published,
 		text.Bytes(res.Bytes), took.Round(time.Millisecond))
 	return nil
 }

@@ -157,9 +157,12 @@ func (a *app) close() {
 	}
 }
 
-// client is dial for who reads and publishes.
+// client is dial for who reads and publishes, where Spool has its streams.
 func (a *app) client() (*client.Client, error) {
 	conn, err := a.dial()
+	if err == nil {
+		err = haveStreams(a.ctx, conn)
+	}
 	if err != nil {
 		return nil, err
 	}

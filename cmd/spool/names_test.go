@@ -277,6 +277,7 @@ func TestErrorsSayWhatToDo(t *testing.T) {
 		code int
 	}{
 		{[]string{"read", "artifact://0"}, "name the session with --session", service.ExitFailure},
+		{[]string{"read", "artifact://0", "--session", "s"}, "No artifacts directory found\ns has no artifacts: spool exec keeps", service.ExitFailure},
 		{[]string{"read", "h1"}, "<session>/threads/<thread>/logs/thread.log", service.ExitFailure},
 		{[]string{"artifact", "put", "s", dir}, "is a directory", service.ExitFailure},
 		{[]string{"artifact", "put", "s", file, "--number", "7"}, "spool artifact number s", service.ExitFailure},
@@ -310,7 +311,7 @@ func TestErrorsSayWhatToDo(t *testing.T) {
 		{[]string{"session", "fork", "s", "s"}, "fork s/main: thread exists already", service.ExitFailure},
 		{[]string{"thread", "show", "nosuch"}, "spool: session not found: nosuch; spool session ls", service.ExitFailure},
 		{[]string{"session", "ls", "--nats", "nats://" + busy}, "is it a NATS server that listens at nats://" + busy, service.ExitFailure},
-		{[]string{"import", notes}, "none of 1 files is a transcript", service.ExitFailure},
+		{[]string{"import", notes}, "no transcript is in 1 file", service.ExitFailure},
 		{[]string{"up", "--data", t.TempDir(), "--listen", "127.0.0.1:0", "--http", busy}, "--http", service.ExitFailure},
 	} {
 		line := append([]string{"--nats", url}, x.line...)

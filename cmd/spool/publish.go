@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"spool/internal/ingest"
+	"spool/internal/natsio"
 	"spool/internal/service"
 	"spool/internal/text"
 	"spool/pkg/client"
@@ -40,6 +41,9 @@ func (c *publishCmd) Run(a *app) error {
 	if err != nil {
 		return err
 	}
+	if err := haveStreams(a.ctx, conn); err != nil {
+		return err
+	}
 	cl := client.New(conn)
 	cfg.Retry, cfg.Inbox = noteRetries(a.err), conn.Inbox()
 	cfg.Takes, cfg.Check = takesOf(cl), service.Check(cl)
@@ -67,6 +71,16 @@ func (c *publishCmd) Run(a *app) error {
 
 // lookTime is how long a look at a thread may take.
 const lookTime = 5 * time.Second
+
+// haveStreams is natsio.ErrNoStream where Spool never ran: there nothing takes events. Who may not look finds out nothing.
+func haveStreams(ctx context.Context, conn *natsio.Conn) error {
+	ctx, cancel := context.WithTimeout(ctx, lookTime)
+	defer cancel()
+	if _, err := natsio.StoreIDOf(ctx, conn); errors.Is(err, natsio.ErrNoStream) {
+		return err
+	}
+	return nil
+}
 
 // takesOf refuses entries for threads that take nothing more, but for those that they have. It looks at each thread once,
 // before the first entry for it: what ends while entries are published makes dead letters of them. After a look that
@@ -114,7 +128,7 @@ func noteRetries(w io.Writer) func(error, time.Duration) {
 			fmt.Fprintf(w, "trying again: %v\n", err)
 		case now.Sub(last) >= noteAgain:
 			last = now
-			fmt.Fprintf(w, "still trying, %d times in vain: %v\n", tries, err)
+			text.Fprintf(w, "still trying, %d times in vain: %v\n", tries, err)
 		}
 	}
 }

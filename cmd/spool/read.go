@@ -63,8 +63,11 @@ func (c *readCmd) resolve(a *app, cl *client.Client) (res artifacts.Resource, er
 	t, isLog := project.ParseLocalLog(strings.TrimPrefix(c.Address, "/"))
 	if !isLog {
 		res, err = cl.Resolve(a.ctx, c.Session, c.Address, lines)
-		if errors.Is(err, artifacts.ErrUnavailable) && c.Session == "" {
+		switch absent := errors.Is(err, artifacts.ErrUnavailable); {
+		case absent && c.Session == "":
 			err = fmt.Errorf("%w: name the session with --session", err)
+		case absent, errors.Is(err, artifacts.ErrNotFound) && strings.HasPrefix(c.Address, "artifact:"):
+			err = withoutArtifacts(a, cl, c.Session, err)
 		}
 		return res, err
 	}
@@ -73,4 +76,13 @@ func (c *readCmd) resolve(a *app, cl *client.Client) (res artifacts.Resource, er
 		return err
 	})
 	return res, err
+}
+
+// withoutArtifacts adds to an error what makes artifacts, where the session has none.
+func withoutArtifacts(a *app, cl *client.Client, session string, err error) error {
+	all, e := cl.Artifacts(a.ctx, session)
+	if e != nil || len(all) > 0 {
+		return err
+	}
+	return fmt.Errorf("%w\n%s has no artifacts: spool exec keeps an output of more than 50 KB as one, and any with --keep; spool artifact put adds one", err, session)
 }
