@@ -245,6 +245,20 @@ func star(s string) string {
 
 // Record keys in RecordsBucket (DESIGN 4).
 
+// parse gives the two tokens behind the kind of a key.
+func parse(kind, key string) (first, second string, ok bool) {
+	parts := strings.Split(key, ".")
+	if len(parts) != 3 || parts[0] != kind {
+		return "", "", false
+	}
+	return parts[1], parts[2], true
+}
+
+func parseThread(kind, key string) (Thread, bool) {
+	session, name, ok := parse(kind, key)
+	return Thread{Session: session, Name: name}, ok
+}
+
 // HeadKey holds the head of an active thread.
 func HeadKey(t Thread) string { return "thread." + t.Session + "." + t.Name }
 
@@ -252,13 +266,7 @@ func HeadKey(t Thread) string { return "thread." + t.Session + "." + t.Name }
 func HeadKeys(session string) string { return "thread." + star(session) + ".*" }
 
 // ParseHeadKey is the inverse of HeadKey.
-func ParseHeadKey(key string) (Thread, bool) {
-	parts := strings.Split(key, ".")
-	if len(parts) != 3 || parts[0] != "thread" {
-		return Thread{}, false
-	}
-	return Thread{Session: parts[1], Name: parts[2]}, true
-}
+func ParseHeadKey(key string) (Thread, bool) { return parseThread("thread", key) }
 
 // HistoryKey holds the head of a completed thread, by the UTC date of its end: yyyy-mm-dd (SPEC C4).
 func HistoryKey(date string, t Thread) string {
@@ -296,13 +304,7 @@ const LeftKeys = "left.*.*"
 func LeftKeysOf(session string) string { return "left." + session + ".*" }
 
 // ParseLeftKey is the inverse of LeftKey.
-func ParseLeftKey(key string) (Thread, bool) {
-	parts := strings.Split(key, ".")
-	if len(parts) != 3 || parts[0] != "left" {
-		return Thread{}, false
-	}
-	return Thread{Session: parts[1], Name: parts[2]}, true
-}
+func ParseLeftKey(key string) (Thread, bool) { return parseThread("left", key) }
 
 // SessionKey holds a session's header.
 func SessionKey(session string) string { return "session." + session }
@@ -329,13 +331,7 @@ func OutputBaseKey(session, id string) string { return "outputbase." + session +
 func OutputKeys(session string) string { return OutputKey(star(session), "*") }
 
 // ParseOutputKey is the inverse of OutputKey.
-func ParseOutputKey(key string) (session, id string, ok bool) {
-	parts := strings.Split(key, ".")
-	if len(parts) != 3 || parts[0] != "output" {
-		return "", "", false
-	}
-	return parts[1], parts[2], true
-}
+func ParseOutputKey(key string) (session, id string, ok bool) { return parse("output", key) }
 
 // SharedKey marks that an artifact's record names bytes which others may name too; object identifies the bytes.
 // SharedKeys matches the marks of an object.
@@ -379,13 +375,7 @@ func RunKey(session, id string) string { return "run." + session + "." + id }
 func RunKeys(session string) string { return RunKey(star(session), "*") }
 
 // ParseRunKey is the inverse of RunKey.
-func ParseRunKey(key string) (session, id string, ok bool) {
-	parts := strings.Split(key, ".")
-	if len(parts) != 3 || parts[0] != "run" {
-		return "", "", false
-	}
-	return parts[1], parts[2], true
-}
+func ParseRunKey(key string) (session, id string, ok bool) { return parse("run", key) }
 
 // StreamKey holds how a thread is a stream of the Durable Streams protocol. StreamKeys matches them all.
 func StreamKey(t Thread) string { return "stream." + t.Session + "." + t.Name }
@@ -394,13 +384,7 @@ func StreamKey(t Thread) string { return "stream." + t.Session + "." + t.Name }
 const StreamKeys = "stream.*.*"
 
 // ParseStreamKey is the inverse of StreamKey.
-func ParseStreamKey(key string) (Thread, bool) {
-	parts := strings.Split(key, ".")
-	if len(parts) != 3 || parts[0] != "stream" {
-		return Thread{}, false
-	}
-	return Thread{Session: parts[1], Name: parts[2]}, true
-}
+func ParseStreamKey(key string) (Thread, bool) { return parseThread("stream", key) }
 
 // PackKey says where a pack's bytes are, or that they are gone.
 func PackKey(id string) string { return "pack." + id }
