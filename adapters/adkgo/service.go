@@ -172,9 +172,7 @@ func (s *Service) Create(ctx context.Context, req *session.CreateRequest) (*sess
 		return nil, fmt.Errorf("%w: an app and a user", ErrNames)
 	}
 	b := begun{req.AppName, req.UserID, req.SessionID, rand.Text(), time.Now().UTC(), own(req.State)}
-	if b.ID == "" {
-		b.ID = b.Once
-	}
+	b.ID = cmp.Or(b.ID, b.Once)
 	t := name(b.App, b.User, b.ID)
 	there, err := s.read(ctx, t)
 	if err != nil {

@@ -225,10 +225,7 @@ func nagios(w io.Writer, all []checked, worst level) error {
 		}
 		data = append(data, fmt.Sprintf("%s=%s%s;%s;%s;0", r.Check, number(r.Value), r.Unit, threshold(r.Warn), threshold(r.Critical)))
 	}
-	said := strings.Join(bad, "; ")
-	if said == "" {
-		said = text.Sprintf("%d checks", len(all))
-	}
+	said := cmp.Or(strings.Join(bad, "; "), text.Sprintf("%d checks", len(all)))
 	_, err := fmt.Fprintf(w, "SPOOL %s: %s | %s\n", worst, said, strings.Join(data, " "))
 	return err
 }

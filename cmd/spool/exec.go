@@ -161,9 +161,7 @@ func (c *execCmd) thread() (events.Thread, error) {
 	if len(c.Command) == 0 {
 		return events.Thread{}, errors.New("no command: spool exec -- COMMAND ARGUMENTS…")
 	}
-	if c.Session == "" {
-		c.Session = events.Token("exec-" + hostname() + "-" + time.Now().UTC().Format("20060102"))
-	}
+	c.Session = cmp.Or(c.Session, events.Token("exec-"+hostname()+"-"+time.Now().UTC().Format("20060102")))
 	t := events.Thread{Session: c.Session, Name: c.Thread}
 	return t, t.Validate()
 }
@@ -174,9 +172,7 @@ func (c *execCmd) output() client.OutputConfig {
 		Tool: c.Tool, Invocation: c.Call, Cwd: cwd, User: c.UserID, Host: hostname(),
 		Head: c.Head, Columns: c.Columns, Show: c.Show, Keep: c.Keep,
 	}
-	if cfg.Tool == "" {
-		cfg.Tool = filepath.Base(c.Command[0])
-	}
+	cfg.Tool = cmp.Or(cfg.Tool, filepath.Base(c.Command[0]))
 	if c.Call == "" {
 		words := make([]string, len(c.Command))
 		for i, w := range c.Command {

@@ -74,9 +74,7 @@ func (c *promptsAnswerCmd) Run(a *app) error {
 	if err != nil {
 		return service.UsageError{Err: err}
 	}
-	if c.By == "" {
-		c.By = userName()
-	}
+	c.By = cmp.Or(c.By, userName())
 	return a.operate(c.Thread, func(cl *client.Client, t events.Thread) (string, error) {
 		r, err := cl.Answer(a.ctx, t, events.Answer{Prompt: c.Prompt, Answer: answer, By: c.By})
 		if errors.Is(err, client.ErrNoPrompt) {

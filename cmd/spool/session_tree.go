@@ -1,6 +1,7 @@
 package main
 
 import (
+	"cmp"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -121,9 +122,7 @@ type sessionNewCmd struct {
 }
 
 func (c *sessionNewCmd) Run(a *app) error {
-	if c.Session == "" {
-		c.Session = strings.ToLower(ulid.Make().String())
-	}
+	c.Session = cmp.Or(c.Session, strings.ToLower(ulid.Make().String()))
 	if err := checkNames(c.Session, ""); err != nil {
 		return service.UsageError{Err: err}
 	}
@@ -163,9 +162,7 @@ func (c *sessionForkCmd) Help() string {
 }
 
 func (c *sessionForkCmd) Run(a *app) error {
-	if c.New == "" {
-		c.New = strings.ToLower(ulid.Make().String())
-	}
+	c.New = cmp.Or(c.New, strings.ToLower(ulid.Make().String()))
 	if err := errors.Join(checkNames(c.Session, ""), checkNames(c.New, "")); err != nil {
 		return service.UsageError{Err: err}
 	}

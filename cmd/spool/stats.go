@@ -1,6 +1,7 @@
 package main
 
 import (
+	"cmp"
 	"encoding/json"
 	"fmt"
 	"os"
@@ -96,10 +97,7 @@ func (c *statsCmd) write(a *app, r history.Report) error {
 	}
 	fmt.Fprintln(t, header)
 	for _, g := range r.Groups[:min(len(r.Groups), c.Limit)] {
-		name := text.Printable(g.Name)
-		if name == "" {
-			name = "(unknown)"
-		}
+		name := cmp.Or(text.Printable(g.Name), "(unknown)")
 		fmt.Fprintln(t, row(name, g.Figures))
 	}
 	if n := len(r.Groups) - c.Limit; n > 0 {
@@ -114,10 +112,7 @@ func (c *statsCmd) write(a *app, r history.Report) error {
 		t = a.table()
 		fmt.Fprintln(t, "TOOL\tCALLS\tFAILED")
 		for _, tool := range r.Tools[:min(len(r.Tools), c.Limit)] {
-			name := text.Line(tool.Name)
-			if name == "" {
-				name = "(unknown)"
-			}
+			name := cmp.Or(text.Line(tool.Name), "(unknown)")
 			fmt.Fprintf(t, "%s\t%d\t%d\n", name, tool.Calls, tool.Failures)
 		}
 		if n := len(r.Tools) - c.Limit; n > 0 {

@@ -1,6 +1,7 @@
 package main
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"strconv"
@@ -54,9 +55,7 @@ func (h *asked) post(prompts []any) error {
 func (h *asked) report(expected map[string]any, report func(Case)) error {
 	for key, want := range expected {
 		limit, isRecent := strings.CutPrefix(key, "recent")
-		if limit == "" {
-			limit = strconv.Itoa(history.MaxLimit)
-		}
+		limit = cmp.Or(limit, strconv.Itoa(history.MaxLimit))
 		switch {
 		case key == "version" || key == "adds":
 		case isRecent:

@@ -1,6 +1,7 @@
 package main
 
 import (
+	"cmp"
 	"crypto/sha256"
 	"encoding/hex"
 	"fmt"
@@ -64,10 +65,7 @@ func ruled(stream []string, cfg events.OutputStart) (v view) {
 	whole := strings.Join(stream, "")
 	v.bytes, v.lines, v.columns = len(whole), linesIn(whole), cfg.Columns
 	text := v.capped(stream)
-	show := cfg.Show
-	if show == 0 {
-		show = events.MaxShow
-	}
+	show := cmp.Or(cfg.Show, events.MaxShow)
 	most := min(max(cfg.Head, 0), show/2)
 	head := text[:boundary(text, min(most, len(text)))]
 	rest := text[len(head):]

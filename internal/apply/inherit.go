@@ -1,6 +1,7 @@
 package apply
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"path"
@@ -38,9 +39,7 @@ func (d *draft) inheritArtifacts(ctx context.Context, from string) error {
 		return fmt.Errorf("fork: %s: %w", rs[0].Key, err)
 	}
 	heir := heir{to: d.st.Key.Session, at: d.e.stored(), had: d.st.Counter.Clone()}
-	if heir.at == 0 {
-		heir.at = d.e.Now.UnixMilli()
-	}
+	heir.at = cmp.Or(heir.at, d.e.Now.UnixMilli())
 	if len(keys) > 0 {
 		if err := heir.load(ctx, d.w); err != nil {
 			return err

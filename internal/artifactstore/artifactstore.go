@@ -137,9 +137,7 @@ func (a *Artifacts) RegisterObject(ctx context.Context, n NewArtifact, object st
 // complete fills in what a new record does not say, and takes its number once all else is right.
 func (a *Artifacts) complete(ctx context.Context, f *fence, n NewArtifact) (artifacts.Record, error) {
 	r := n.Record
-	if r.Created == 0 {
-		r.Created = time.Now().UnixMilli()
-	}
+	r.Created = cmp.Or(r.Created, time.Now().UnixMilli())
 	given := r.ID != ""
 	if !given {
 		var entropy [10]byte

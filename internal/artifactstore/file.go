@@ -2,6 +2,7 @@ package artifactstore
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"crypto/sha256"
 	"errors"
@@ -34,9 +35,7 @@ func (a *Artifacts) RegisterFile(ctx context.Context, n NewArtifact, path string
 		return artifacts.Record{}, err
 	}
 	n.Writer = artifacts.FromFile
-	if n.Filename == "" {
-		n.Filename = filepath.Base(path)
-	}
+	n.Filename = cmp.Or(n.Filename, filepath.Base(path))
 	r, err := a.complete(ctx, f, n)
 	if err != nil {
 		return artifacts.Record{}, err

@@ -12,6 +12,7 @@
 package mcp
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -118,9 +119,7 @@ func (p *peer) session(ctx context.Context, name string) (string, error) {
 
 // thread finds the thread that arguments mean, main unless it is named.
 func (p *peer) thread(ctx context.Context, session, thread string) (events.Thread, error) {
-	if thread == "" {
-		thread = events.MainThread
-	}
+	thread = cmp.Or(thread, events.MainThread)
 	if err := events.CheckToken("thread", thread); err != nil {
 		return events.Thread{}, err
 	}

@@ -75,9 +75,7 @@ func (p *peer) readThread(ctx context.Context, in threadIn) (out threadOut, err 
 	if err != nil {
 		return out, err
 	}
-	if in.From == 0 {
-		in.From = max(1, head.N-int64(most)+1)
-	}
+	in.From = cmp.Or(in.From, max(1, head.N-int64(most)+1))
 	if in.From < 0 || in.From > max(1, head.N) {
 		return out, noItem(t, in.From, head)
 	}

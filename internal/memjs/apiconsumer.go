@@ -109,9 +109,7 @@ func setConsumerDefaults(cfg *server.ConsumerConfig) {
 	if cfg.MaxAckPending < -1 {
 		cfg.MaxAckPending = -1
 	}
-	if cfg.MaxWaiting == 0 {
-		cfg.MaxWaiting = server.JSWaitQueueDefaultMax
-	}
+	cfg.MaxWaiting = cmp.Or(cfg.MaxWaiting, server.JSWaitQueueDefaultMax)
 	if cfg.AckWait == 0 && (cfg.AckPolicy == server.AckExplicit || cfg.AckPolicy == server.AckAll) {
 		cfg.AckWait = server.JsAckWaitDefault
 	}

@@ -1,6 +1,7 @@
 package memjs
 
 import (
+	"cmp"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -163,9 +164,7 @@ func (st *stream) checkExpected(d *staged, subject string, hdr []byte, last uint
 	of := header(hdr, server.JSExpectedLastSubjSeqSubj)
 	switch {
 	case has:
-		if of == "" {
-			of = subject
-		}
+		of = cmp.Or(of, subject)
 		if d != nil {
 			if _, written := d.subjects[of]; written {
 				return server.NewJSStreamWrongLastSequenceConstantError()

@@ -64,9 +64,7 @@ func (f *Flags) Take(to any, when ...string) {
 			continue
 		}
 		name, tag := field.Tag.Get("name"), field.Tag
-		if name == "" {
-			name = strings.ToLower(hump.ReplaceAllString(field.Name, "$1-$2"))
-		}
+		name = cmp.Or(name, strings.ToLower(hump.ReplaceAllString(field.Name, "$1-$2")))
 		usage := strings.NewReplacer(" (${default})", "", "${enum}", tag.Get("enum")).Replace(tag.Get("help"))
 		if env := tag.Get("env"); env != "" {
 			usage, f.env[name] = usage+" ["+env+"]", env
@@ -205,9 +203,7 @@ func (p Publishing) Config() (ingest.Config, error) {
 		Thread: events.Thread{Session: p.Session, Name: p.Thread}, Dialect: p.Dialect, Envelopes: p.Envelopes,
 		Producer: p.Producer, Epoch: p.Epoch, Start: p.StartSeq, User: p.UserID, Host: host,
 	}
-	if cfg.Producer == "" {
-		cfg.Producer = threads.Ephemeral + ulid.Make().String()
-	}
+	cfg.Producer = cmp.Or(cfg.Producer, threads.Ephemeral+ulid.Make().String())
 	if err := cfg.Validate(); err != nil {
 		return cfg, UsageError{Err: err}
 	}

@@ -2,6 +2,7 @@ package transcript
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -276,9 +277,7 @@ func (h *headless) Write(p []byte) (int, error) {
 	rest := p
 	for !h.past && len(rest) > 0 {
 		n := bytes.IndexByte(rest, '\n') + 1
-		if n == 0 {
-			n = len(rest)
-		}
+		n = cmp.Or(n, len(rest))
 		h.line, rest = append(h.line, rest[:n]...), rest[n:]
 		if h.line[len(h.line)-1] != '\n' && len(h.line) <= giantLine {
 			continue

@@ -94,9 +94,7 @@ var ErrOutputClosed = errors.New("the output is closed")
 // Output begins a streaming output in a thread and returns when that is durable. Publishing goes on, through whatever the
 // server does, until Close returns or ctx ends.
 func (c *Client) Output(ctx context.Context, t events.Thread, cfg OutputConfig) (*Output, error) {
-	if cfg.ID == "" {
-		cfg.ID = ulid.Make().String()
-	}
+	cfg.ID = cmp.Or(cfg.ID, ulid.Make().String())
 	if cfg.Window <= 0 {
 		cfg.Window = defaultWindow
 	}

@@ -159,9 +159,7 @@ func (c *Client) samePrompt(ctx context.Context, t events.Thread, p events.Promp
 // ErrEnded: the thread takes none, or takes none any more. ErrRemoved: the thread that was asked in is removed, or its session: nothing that
 // has the name since answers.
 func (c *Client) Ask(ctx context.Context, t events.Thread, p events.Prompt) (events.Resolution, error) {
-	if p.ID == "" {
-		p.ID = ulid.Make().String()
-	}
+	p.ID = cmp.Or(p.ID, ulid.Make().String())
 	if err := checkPrompt(p); err != nil {
 		return events.Resolution{}, err
 	}

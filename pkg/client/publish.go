@@ -1,6 +1,7 @@
 package client
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -64,9 +65,7 @@ type PublisherConfig struct {
 
 // Publisher makes a publisher.
 func (c *Client) Publisher(cfg PublisherConfig) *Publisher {
-	if cfg.Producer == "" {
-		cfg.Producer = "~" + ulid.Make().String()
-	}
+	cfg.Producer = cmp.Or(cfg.Producer, "~"+ulid.Make().String())
 	return &Publisher{client: c, cfg: cfg}
 }
 

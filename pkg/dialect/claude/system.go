@@ -1,6 +1,7 @@
 package claude
 
 import (
+	"cmp"
 	"fmt"
 
 	"spool/internal/jsonscan"
@@ -47,10 +48,7 @@ func (r *reader) system() {
 		if r.isMeta || noise(text) {
 			return
 		}
-		brief := jsonscan.FirstLine(text, 480)
-		if brief == "" {
-			brief = subtype
-		}
+		brief := cmp.Or(jsonscan.FirstLine(text, 480), subtype)
 		r.add(events.Status(subtype, parts.Text(text), brief))
 	}
 }

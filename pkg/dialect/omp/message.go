@@ -1,6 +1,7 @@
 package omp
 
 import (
+	"cmp"
 	"strconv"
 
 	"spool/internal/jsonscan"
@@ -196,10 +197,7 @@ func (r *reader) block(raw []byte, i int) (calls, end int) {
 			r.add(events.Thinking(thinking))
 		}
 	case parts.Is(typ, "toolCall"):
-		tool := parts.Text(name)
-		if tool == "" {
-			tool = "tool"
-		}
+		tool := cmp.Or(parts.Text(name), "tool")
 		r.add(events.ToolCall(tool, parts.Text(id), arguments))
 		return 1, end
 	}
@@ -229,10 +227,7 @@ func (r *reader) usage(raw []byte) {
 // execution posts what the user ran beside the agent. Such an entry is its own invocation: its id, or in version 1 its
 // time, names it.
 func (r *reader) execution(tool, member string, code []byte, msg *message) {
-	id := r.ID
-	if id == "" {
-		id = tool + "-" + strconv.FormatInt(r.Time, 10)
-	}
+	id := cmp.Or(r.ID, tool+"-"+strconv.FormatInt(r.Time, 10))
 	input := []byte("{}")
 	if !parts.Empty(code) {
 		input = append(append([]byte(`{"`+member+`":`), code...), '}')
