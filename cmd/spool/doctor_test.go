@@ -115,12 +115,8 @@ func TestDoctorKnowsTheSchedule(t *testing.T) {
 	check("no cycle has run yet, the next one is due at "+due, service.ExitOK)
 	must.Do(t, service.StoreReport(t.Context(), conn, &gc.Report{}, nil))
 	check("0 bytes freed, the next one is due at "+due, service.ExitOK)
-	if got := overdue(time.Unix(100, 0), time.Unix(40, 0)); got != 0 {
-		t.Errorf("a minute ahead of its time gc is due for %v s, want 0", got)
-	}
-	if got := overdue(time.Unix(40, 0), time.Unix(100, 0)); got != 60 {
-		t.Errorf("a minute behind its time gc is due for %v s, want 60", got)
-	}
+	must.Same(t, overdue(time.Unix(100, 0), time.Unix(40, 0)), 0, "a minute ahead of its time gc is due for %v s, want %v")
+	must.Same(t, overdue(time.Unix(40, 0), time.Unix(100, 0)), 60, "a minute behind its time gc is due for %v s, want %v")
 }
 
 // TestThreadThatCannotBeRead: who looks at a thread whose head cannot be read is told what to do.

@@ -109,9 +109,7 @@ func TestTopRows(t *testing.T) {
 	}
 	m := update(newTop(time.Second, nil, nil), looked{fleet: f})
 	m, _ = press(t, m, "down", "down")
-	if m.chosen != "s001" {
-		t.Errorf("two down: %q, want s001", m.chosen)
-	}
+	must.Same(t, m.chosen, "s001", "two down: %q, want %q")
 	m = update(m, looked{fleet: fleetOf(1, nil)})
 	if m.chosen != "s000" || m.first != 0 {
 		t.Errorf("after the chosen session went: %q at %d, want s000 at 0", m.chosen, m.first)

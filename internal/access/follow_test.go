@@ -73,9 +73,7 @@ func TestRotation(t *testing.T) {
 			}
 		}
 		for text, ended := range map[string]bool{first: true, second: false, third: true} {
-			if got := errors.Is(context.Cause(open[text]), access.ErrRevoked); got != ended {
-				t.Errorf("the request of %s ended: %v, want %v", text, got, ended)
-			}
+			must.Same(t, errors.Is(context.Cause(open[text]), access.ErrRevoked), ended, "the request of %s ended: %v, want %v", text)
 		}
 		if strings.Contains(f.log.String(), first) || !strings.Contains(f.log.String(), f.file) {
 			t.Errorf("log = %s, want the file and no token", f.log.String())

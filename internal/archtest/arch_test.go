@@ -40,10 +40,7 @@ func list(t *testing.T) []pkg {
 	root := must.Get(exec.Command("go", "env", "GOMOD").Output())(t)
 	cmd := exec.Command("go", "list", "-e", "-json=ImportPath,Dir,GoFiles,Imports,Deps", "./...")
 	cmd.Dir = filepath.Dir(strings.TrimSpace(string(root)))
-	out, err := cmd.Output()
-	if err != nil {
-		t.Fatalf("go list: %v", err)
-	}
+	out := must.Get(cmd.Output())(t)
 	var pkgs []pkg
 	for dec := json.NewDecoder(strings.NewReader(string(out))); ; {
 		var p pkg
@@ -260,10 +257,7 @@ func TestRulesBite(t *testing.T) {
 			t.Errorf("check(%s, %s) = allowed, want a refusal", c.pkg, c.imp)
 		}
 	}
-	f, err := parser.ParseFile(token.NewFileSet(), "x.go", `package x; import tm "time"; func f() { go f(); tm.Now() }`, 0)
-	if err != nil {
-		t.Fatal(err)
-	}
+	f := must.Get(parser.ParseFile(token.NewFileSet(), "x.go", `package x; import tm "time"; func f() { go f(); tm.Now() }`, 0))(t)
 	if found := impure(f); len(found) != 2 {
 		t.Errorf("impure = %v, want a goroutine and time.Now", found)
 	}

@@ -52,9 +52,7 @@ func TestArtifactPut(t *testing.T) {
 	if r.Seq != "0" || r.Filename != "0.bash.log" || r.Size != int64(len(text)) || r.Category != artifacts.Normal || r.Writer != artifacts.FromPayload {
 		t.Errorf("record = %+v", r)
 	}
-	if want := "s1/" + string(r.ID) + "/0.bash.log"; r.Object != want {
-		t.Errorf("object = %s, want %s", r.Object, want)
-	}
+	must.Same(t, r.Object, "s1/"+string(r.ID)+"/0.bash.log", "object = %s, want %s")
 	if got, err := readArtifact(t, a, r); err != nil || got != text {
 		t.Errorf("read %d bytes, %v, want %d", len(got), err, len(text))
 	}
@@ -95,9 +93,7 @@ func TestArtifactNumbers(t *testing.T) {
 		})
 	}
 	wg.Wait()
-	if n, err := artifactstore.Of(c, 0).TakeNumber(ctx, "s"); err != nil || n != "100" {
-		t.Errorf("the next = %s, %v, want 100", n, err)
-	}
+	must.Same(t, must.Get(artifactstore.Of(c, 0).TakeNumber(ctx, "s"))(t), "100", "the next = %s, want %s")
 	// A number that was taken is one artifact's, and one that was not is nobody's.
 	for _, tt := range []struct {
 		number artifacts.Seq
@@ -132,9 +128,7 @@ func TestArtifactNumbers(t *testing.T) {
 		})
 	}
 	both.Wait()
-	if put.Load() != 1 {
-		t.Errorf("%d artifacts were put under one number", put.Load())
-	}
+	must.Same(t, put.Load(), 1, "%d artifacts were put under one number, want %d")
 	for _, want := range []string{"0-Review", "1-Review", "1-Review.0-Sub"} {
 		parent, requested, nested := strings.Cut(want, ".0-")
 		if !nested {
@@ -154,14 +148,10 @@ func TestArtifactTaken(t *testing.T) {
 	r := put(t, a, n, "one")
 	for _, session := range []string{"s1", "s2"} {
 		n.Session = session
-		if _, err := a.Put(t.Context(), n, strings.NewReader("two")); !errors.Is(err, artifacts.ErrTaken) {
-			t.Errorf("second put in %s = %v, want %v", session, err, artifacts.ErrTaken)
-		}
+		must.Is(t, must.Err(a.Put(t.Context(), n, strings.NewReader("two"))), artifacts.ErrTaken, "second put in %s", session)
 	}
 	must.Do(t, a.Remove(t.Context(), r))
-	if _, err := a.Put(t.Context(), n, strings.NewReader("two")); !errors.Is(err, artifacts.ErrTaken) {
-		t.Errorf("put after the removal = %v, want %v", err, artifacts.ErrTaken)
-	}
+	must.Is(t, must.Err(a.Put(t.Context(), n, strings.NewReader("two"))), artifacts.ErrTaken, "put after the removal")
 	for _, bad := range []func(*artifactstore.NewArtifact){
 		func(n *artifactstore.NewArtifact) { n.Session = "a.b" },
 		func(n *artifactstore.NewArtifact) { n.Filename = "../x" },
@@ -260,9 +250,7 @@ func TestArtifactFork(t *testing.T) {
 		t.Errorf("next number of the fork = %s, want 1", next.Seq)
 	}
 	must.Do(t, a.Remove(t.Context(), r))
-	if got, err := readArtifact(t, a, forks[0]); err != nil || got != "bytes" {
-		t.Errorf("the fork reads %q, %v", got, err)
-	}
+	must.Same(t, must.Get(readArtifact(t, a, forks[0]))(t), "bytes", "the fork reads %q, want %q")
 	must.Do(t, a.Remove(t.Context(), forks[0]))
 	if _, err := c.Objects().Stat(t.Context(), events.ArtifactsBucket, r.Object); !errors.Is(err, record.ErrNotFound) {
 		t.Errorf("object after its last row = %v, want %v", err, record.ErrNotFound)
@@ -282,9 +270,7 @@ func TestArtifactRegister(t *testing.T) {
 	if err != nil || r.Writer != artifacts.FromObject || r.Size != 6 {
 		t.Fatalf("RegisterObject = %+v, %v", r, err)
 	}
-	if got, err := readArtifact(t, a, r); err != nil || got != "traced" {
-		t.Errorf("read %q, %v", got, err)
-	}
+	must.Same(t, must.Get(readArtifact(t, a, r))(t), "traced", "read %q, want %q")
 	var shot artifacts.Record
 	for _, c := range []struct {
 		object string
@@ -309,24 +295,18 @@ func TestArtifactRegister(t *testing.T) {
 	}
 	must.Get(store.PutString(t.Context(), "b/shot", "another"))(t)
 	again := must.Get(a.RegisterObject(t.Context(), newArtifact("s"), "b/shot"))(t)
-	if got, err := readArtifact(t, a, again); err != nil || got != "another" {
-		t.Errorf("read %q, %v", got, err)
-	}
+	must.Same(t, must.Get(readArtifact(t, a, again))(t), "another", "read %q, want %q")
 	_, err = readArtifact(t, a, shot)
 	if !errors.Is(err, record.ErrNotFound) || !strings.Contains(err.Error(), `another object was stored under the name "b/shot"`) {
 		t.Errorf("read what was stored over = %v, want it to say so", err)
 	}
 	must.Do(t, a.Remove(t.Context(), shot))
-	if got, err := readArtifact(t, a, again); err != nil || got != "another" {
-		t.Errorf("once the one before is removed: %q, %v", got, err)
-	}
+	must.Same(t, must.Get(readArtifact(t, a, again))(t), "another", "once the one before is removed: %q, want %q")
 	must.Do(t, a.Remove(t.Context(), r))
 	if _, err := store.GetBytes(t.Context(), "trace.bin"); err == nil {
 		t.Error("the object outlived its artifact")
 	}
-	if _, err := a.RegisterObject(t.Context(), newArtifact("s"), "nothing"); !errors.Is(err, record.ErrNotFound) {
-		t.Errorf("RegisterObject of nothing = %v", err)
-	}
+	must.Is(t, must.Err(a.RegisterObject(t.Context(), newArtifact("s"), "nothing")), record.ErrNotFound, "RegisterObject of nothing")
 
 	file := filepath.Join(t.TempDir(), "with space.txt")
 	must.Do(t, os.WriteFile(file, []byte("local"), 0o600))
@@ -334,13 +314,9 @@ func TestArtifactRegister(t *testing.T) {
 	if err != nil || r.Filename != "with space.txt" || r.Size != 5 {
 		t.Fatalf("RegisterFile = %+v, %v", r, err)
 	}
-	if _, err := readArtifact(t, a, r); !errors.Is(err, artifacts.ErrUnavailable) {
-		t.Errorf("reading it where files are not read = %v, want %v", err, artifacts.ErrUnavailable)
-	}
+	must.Is(t, must.Err(readArtifact(t, a, r)), artifacts.ErrUnavailable, "reading it where files are not read")
 	a.Local = true
-	if got, err := readArtifact(t, a, r); err != nil || got != "local" {
-		t.Errorf("read %q, %v", got, err)
-	}
+	must.Same(t, must.Get(readArtifact(t, a, r))(t), "local", "read %q, want %q")
 	must.Do(t, a.Remove(t.Context(), r))
 	if _, err := os.Stat(file); err != nil {
 		t.Errorf("the file went with its artifact: %v", err)
@@ -393,9 +369,7 @@ func TestArtifactRace(t *testing.T) {
 				t.Fatalf("records = %+v, %v, want that of put %d", all, err, winner)
 			}
 			want := fmt.Sprint("the bytes of ", winner)
-			if got, err := readArtifact(t, a, made[winner]); err != nil || got != want {
-				t.Errorf("the artifact has %q, %v, want %q", got, err, want)
-			}
+			must.Same(t, must.Get(readArtifact(t, a, made[winner]))(t), want, "the artifact has %q, want %q")
 			o := must.Get(c.Objects().Stat(ctx, events.ArtifactsBucket, made[winner].Object))(t)
 			if got, err := c.Objects().Read(ctx, o); err != nil || string(got) != want {
 				t.Errorf("the object has %q, %v, want %q", got, err, want)
@@ -419,9 +393,7 @@ func TestArtifactLostAnswer(t *testing.T) {
 	if err != nil || again.ID != r.ID {
 		t.Errorf("the same record again = %+v, %v, want it taken for made", again, err)
 	}
-	if got, err := readArtifact(t, a, r); err != nil || got != "one" {
-		t.Errorf("the artifact has %q, %v, want %q", got, err, "one")
-	}
+	must.Same(t, must.Get(readArtifact(t, a, r))(t), "one", "the artifact has %q, want %q")
 }
 
 // TestArtifactAdoptRace: of several imports of one artifact at the same time one makes it, and the others find it made.
@@ -447,12 +419,8 @@ func TestArtifactAdoptRace(t *testing.T) {
 		})
 	}
 	wg.Wait()
-	if n := makers.Load(); n != 1 {
-		t.Errorf("%d imports say that they made the artifact, want 1", n)
-	}
-	if got, err := readArtifact(t, a, first(t, a)); err != nil || got != "old bytes" {
-		t.Errorf("the artifact has %q, %v", got, err)
-	}
+	must.Same(t, makers.Load(), 1, "%d imports say that they made the artifact, want %d")
+	must.Same(t, must.Get(readArtifact(t, a, first(t, a)))(t), "old bytes", "the artifact has %q, want %q")
 	r.Session, r.Seq = "s2", "1"
 	if _, made, err := a.Adopt(t.Context(), r, strings.NewReader("others")); made || !errors.Is(err, artifacts.ErrTaken) {
 		t.Errorf("Adopt in another session = %v, %v, want ErrTaken", made, err)
@@ -480,9 +448,7 @@ func TestAgentIDsAreGivenOnce(t *testing.T) {
 		return err
 	}
 	must.Do(t, output("1-Plan"))
-	if id, err := a.TakeAgent(t.Context(), "s", "", "Plan"); err != nil || id != "2-Plan" {
-		t.Errorf("TakeAgent after 1-Plan was put = %s, %v, want 2-Plan", id, err)
-	}
+	must.Same(t, must.Get(a.TakeAgent(t.Context(), "s", "", "Plan"))(t), "2-Plan", "TakeAgent after 1-Plan was put = %s, want %s")
 	must.Do(t, output("2-Plan"))
 	if err := output("1-Plan"); !errors.Is(err, artifacts.ErrTaken) || !strings.Contains(err.Error(), "1-Plan") {
 		t.Errorf("second put of 1-Plan = %v, want ErrTaken that names it", err)
@@ -499,7 +465,5 @@ func TestAgentIDsAreGivenOnce(t *testing.T) {
 			t.Errorf("put of 9-Same = %v, want ErrTaken", err)
 		}
 	}
-	if made != 1 {
-		t.Errorf("%d of 8 puts of one agent id succeed, want 1", made)
-	}
+	must.Same(t, made, 1, "%d of 8 puts of one agent id succeed, want %d")
 }

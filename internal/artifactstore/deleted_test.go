@@ -39,9 +39,7 @@ func TestArtifactPutOverADeletion(t *testing.T) {
 	if err != nil || r.Seq != "0" {
 		t.Errorf("put at the end of a deletion = %+v, %v, want the number 0", r, err)
 	}
-	if got, err := readArtifact(t, a, r); err != nil || got != "three" {
-		t.Errorf("read %q, %v", got, err)
-	}
+	must.Same(t, must.Get(readArtifact(t, a, r))(t), "three", "read %q, want %q")
 	if r := put(t, a, newArtifact("s"), "four"); r.Seq != "1" {
 		t.Errorf("the next number = %s, want 1", r.Seq)
 	}

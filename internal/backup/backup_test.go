@@ -176,9 +176,7 @@ func TestBackupUnderLoad(t *testing.T) {
 	for w := range writers {
 		pub := dst.Publisher(client.PublisherConfig{Producer: fmt.Sprint("w", w)})
 		for n := range total[w] {
-			if err := pub.Publish(ctx, client.Entry{Thread: thread(w), Dialect: "omp", Body: line(n), Seq: uint64(n + 1)}); err != nil {
-				t.Fatal(err)
-			}
+			must.Do(t, pub.Publish(ctx, client.Entry{Thread: thread(w), Dialect: "omp", Body: line(n), Seq: uint64(n + 1)}))
 		}
 		dst.await(t, thread(w), fmt.Sprint("w", w), uint64(total[w]))
 		if got, want := dst.export(t, thread(w)), src.export(t, thread(w)); !bytes.Equal(got, want) {
@@ -274,9 +272,7 @@ func TestRestoreTwice(t *testing.T) {
 	src := work(t, natstest.Conn(t))
 	pub := src.Publisher(client.PublisherConfig{Producer: "p"})
 	for n := range 20 {
-		if err := pub.Publish(t.Context(), client.Entry{Thread: thread(0), Dialect: "omp", Body: line(n), Seq: uint64(n + 1)}); err != nil {
-			t.Fatal(err)
-		}
+		must.Do(t, pub.Publish(t.Context(), client.Entry{Thread: thread(0), Dialect: "omp", Body: line(n), Seq: uint64(n + 1)}))
 	}
 	src.await(t, thread(0), "p", 20)
 	repo := must.Get(backup.Open(filepath.Join(t.TempDir(), "b"), true))(t)
@@ -340,12 +336,8 @@ func TestRestoreRefuses(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if err := backup.Restore(ctx, src.conn, repo, m, natsio.Limits{}, nil); !errors.Is(err, backup.ErrNotEmpty) {
-		t.Errorf("Restore over what is there = %v, want ErrNotEmpty", err)
-	}
-	if _, err := backup.Open(filepath.Dir(dir), true); !errors.Is(err, backup.ErrRepository) {
-		t.Errorf("Open of a directory with other things = %v, want ErrRepository", err)
-	}
+	must.Is(t, backup.Restore(ctx, src.conn, repo, m, natsio.Limits{}, nil), backup.ErrNotEmpty, "Restore over what is there")
+	must.Is(t, must.Err(backup.Open(filepath.Dir(dir), true)), backup.ErrRepository, "Open of a directory with other things")
 	var files []string
 	err = filepath.WalkDir(dir, func(path string, d os.DirEntry, err error) error {
 		if err == nil && !d.IsDir() && filepath.Base(path) != "manifest.json" {

@@ -39,8 +39,6 @@ func TestRestoreOfAHeadWithNodes(t *testing.T) {
 		t.Errorf("%d producers and %d branches, want 90 and 89", len(got.Producers), got.Branches())
 	}
 	state := must.Get(conn.JetStream().Stream(ctx, events.EventsStream))(t)
-	if n := state.CachedInfo().State.Msgs; n != 0 {
-		t.Errorf("%d events are published again, want none", n)
-	}
+	must.Same(t, state.CachedInfo().State.Msgs, 0, "%d events are published again, want %d")
 	checkSound(t, conn)
 }

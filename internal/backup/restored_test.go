@@ -2,7 +2,6 @@ package backup_test
 
 import (
 	"bytes"
-	"errors"
 	"fmt"
 	"maps"
 	"path/filepath"
@@ -114,9 +113,7 @@ func TestForgottenProducersRestored(t *testing.T) {
 	behind(t, src)
 	dst := restored(t, src)
 	workOff(t, dst)
-	if got := bytes.Count((&system{dst, client.New(dst)}).export(t, th), []byte("\n")); got != n {
-		t.Errorf("the thread has %d entries, want %d", got, n)
-	}
+	must.Same(t, bytes.Count((&system{dst, client.New(dst)}).export(t, th), []byte("\n")), n, "the thread has %d entries, want %d")
 	checkSound(t, dst)
 }
 
@@ -133,9 +130,7 @@ func TestEndedOutputRestored(t *testing.T) {
 	send(src)
 	dst := restored(t, src)
 	cl := client.New(dst)
-	if err := cl.MayBegin(t.Context(), th, "o1"); !errors.Is(err, client.ErrOutputTaken) {
-		t.Errorf("MayBegin = %v, want ErrOutputTaken", err)
-	}
+	must.Is(t, cl.MayBegin(t.Context(), th, "o1"), client.ErrOutputTaken, "MayBegin")
 	before := must.Get(cl.Thread(t.Context(), th))(t)
 	send(dst)
 	if after := must.Get(cl.Thread(t.Context(), th))(t); after.N != before.N {

@@ -27,9 +27,7 @@ func TestCheckAcceptsEveryForm(t *testing.T) {
 			t.Errorf("Exactly(%T) = %v, want nil", v, err)
 		}
 		for cut := range min(len(b), 20) {
-			if _, err := bounded.Check(b[:cut]); !errors.Is(err, bounded.ErrMalformed) {
-				t.Errorf("Check(first %d of %d bytes) = %v, want ErrMalformed", cut, len(b), err)
-			}
+			must.Is(t, must.Err(bounded.Check(b[:cut])), bounded.ErrMalformed, "Check(first %d of %d bytes)", cut, len(b))
 		}
 	}
 	for _, ext := range []string{"\xd4\x01a", "\xd5\x01ab", "\xd6\x01abcd", "\xd7\x01abcdefgh", "\xd8\x010123456789abcdef",
@@ -62,9 +60,7 @@ func TestCheckDepth(t *testing.T) {
 	if err := bounded.Exactly(deepest); err != nil {
 		t.Errorf("Exactly(depth %d) = %v, want nil", bounded.MaxDepth, err)
 	}
-	if err := bounded.Exactly(append([]byte{0x91}, deepest...)); !errors.Is(err, bounded.ErrMalformed) {
-		t.Errorf("Exactly(depth %d) = %v, want ErrMalformed", bounded.MaxDepth+1, err)
-	}
+	must.Is(t, bounded.Exactly(append([]byte{0x91}, deepest...)), bounded.ErrMalformed, "Exactly(depth %d)", bounded.MaxDepth+1)
 }
 
 func TestExactlyNamesTheOffset(t *testing.T) {

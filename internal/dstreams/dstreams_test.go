@@ -516,9 +516,7 @@ func TestManyReaders(t *testing.T) {
 	}
 	r.want(204, "POST", "s", "news", ct, plain, hdrClosed, "true")
 	for range readers {
-		if body := <-got; body != "news" {
-			t.Errorf("a reader got %q", body)
-		}
+		must.Same(t, <-got, "news", "a reader got %q, want %q")
 	}
 }
 

@@ -27,9 +27,7 @@ func TestAgain(t *testing.T) {
 	cfg := jetstream.StreamConfig{Name: "S", Subjects: []string{"s"}, MaxBytes: 64 << 10}
 	must.Get(js.CreateStream(t.Context(), cfg))(t)
 	must.Get(js.Publish(t.Context(), "s", make([]byte, 30<<10)))(t)
-	if err := s.stopped(); err != nil {
-		t.Fatalf("a server that stores stopped: %v", err)
-	}
+	must.Do(t, s.stopped())
 
 	block := filepath.Join(s.cfg.Dir, "jetstream", "jetstream", "$G", "streams", "S", "msgs", "2.blk")
 	must.Do(t, os.Symlink("/dev/full", block))

@@ -40,10 +40,7 @@ func fill(t *testing.T, cfg embedded.Config) (stored uint64) {
 	c := must.Get(natsio.Dial(t.Context(), natsio.Config{InProcess: s}))(t)
 	defer c.Close()
 	must.Do(t, c.Ensure(t.Context(), natsio.Limits{EventsBytes: 64 << 20, ItemsBytes: 64 << 20}))
-	stream, err := c.JetStream().Stream(t.Context(), events.EventsStream)
-	if err != nil {
-		t.Fatal(err)
-	}
+	stream := must.Get(c.JetStream().Stream(t.Context(), events.EventsStream))(t)
 	if n := stream.CachedInfo().State.Msgs; n > 0 {
 		m, err := stream.GetMsg(t.Context(), 1)
 		if err != nil || !bytes.Contains(m.Data, []byte(marker)) {
@@ -51,11 +48,8 @@ func fill(t *testing.T, cfg embedded.Config) (stored uint64) {
 		}
 		return n
 	}
-	err = c.Events().PublishEvents(t.Context(), []*events.Event{{Producer: "p", Seq: 1, Kind: events.KindEntry, Dialect: "raw",
-		Thread: events.Thread{Session: "s", Name: "main"}, Body: []byte(marker)}})
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, c.Events().PublishEvents(t.Context(), []*events.Event{{Producer: "p", Seq: 1, Kind: events.KindEntry, Dialect: "raw",
+		Thread: events.Thread{Session: "s", Name: "main"}, Body: []byte(marker)}}))
 	return 0
 }
 

@@ -437,10 +437,7 @@ func TestRestoreMatrix(t *testing.T) {
 		err := backup.Restore(ctx, conn, repo, m, limits, nil)
 		return wire, server, err
 	}
-	quiet, server, err := restore(t, faulttest.Fault{})
-	if err != nil {
-		t.Fatal(err)
-	}
+	quiet, server := must.Two(restore(t, faulttest.Fault{}))(t)
 	conn := natstest.Dial(t, server)
 	faulttest.Start(t, conn, nil)
 	must.Do(t, l.Check(within(t), conn))

@@ -241,9 +241,7 @@ func TestOne(t *testing.T) {
 		t.Errorf("One = %d, %v, want 7", seq, err)
 	}
 	must.Is(t, must.Err(ingest.One(t.Context(), strings.NewReader("{"), &out, cfg)), ingest.ErrEntry, "One of no JSON")
-	if _, err := ingest.One(t.Context(), strings.NewReader(`"0123456789"`), &out, cfg); !errors.Is(err, ingest.ErrTooLarge) {
-		t.Errorf("One of 12 bytes = %v, want ErrTooLarge", err)
-	}
+	must.Is(t, must.Err(ingest.One(t.Context(), strings.NewReader(`"0123456789"`), &out, cfg)), ingest.ErrTooLarge, "One of 12 bytes")
 }
 
 func FuzzEnvelope(f *testing.F) {

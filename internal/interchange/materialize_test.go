@@ -206,9 +206,7 @@ func TestMaterializeAncestors(t *testing.T) {
 	r.holds(map[string]string{parentName: parent, forkName: fork})
 	r.elsewhere()
 	write(t, filepath.Join(r.Path, parentName), []byte(codexSaid(7)+parent))
-	if _, err := r.write(forkID); !errors.Is(err, interchange.ErrThere) {
-		t.Errorf("over another beginning of its parent: %v, want ErrThere", err)
-	}
+	must.Is(t, must.Err(r.write(forkID)), interchange.ErrThere, "over another beginning of its parent")
 	r.holds(map[string]string{parentName: codexSaid(7) + parent})
 }
 

@@ -50,9 +50,7 @@ func TestWrittenToBeforeTheRename(t *testing.T) {
 	f := File{Dir: root, Name: "there.jsonl", Mode: 0o600}
 	s := must.Get(f.stage(func(w io.Writer) error { _, err := io.WriteString(w, "one\ntwo\n"); return err }))(t)
 	must.Do(t, os.WriteFile(there, []byte("one\nthree\n"), 0o600))
-	if _, err := s.commit(); !errors.Is(err, ErrThere) {
-		t.Errorf("commit: %v, want ErrThere", err)
-	}
+	must.Is(t, must.Err(s.commit()), ErrThere, "commit")
 	must.Same(t, string(must.Get(os.ReadFile(there))(t)), "one\nthree\n", "the file is %q, want %q")
 	if parts, _ := filepath.Glob(there + ".*"); len(parts) > 0 {
 		t.Errorf("left beside it: %q", parts)

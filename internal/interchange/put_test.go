@@ -157,9 +157,7 @@ func TestProgramGoesOnFromAnExport(t *testing.T) {
 				if tree := must.Get(cl.Tree(t.Context(), main))(t); len(tree.Entries()) != want {
 					t.Errorf("%s: the thread has %d entries, want %d: %q", what, len(tree.Entries()), want, lines(tree.Entries()))
 				}
-				if all := must.Get(cl.Threads(t.Context(), "f"))(t); len(all) != 1 {
-					t.Errorf("%s: there are %d threads, want 1", what, len(all))
-				}
+				must.Same(t, len(must.Get(cl.Threads(t.Context(), "f"))(t)), 1, "%s: there are %d threads, want %d", what)
 			}
 			n := len(must.Get(cl.Tree(t.Context(), main))(t).Entries())
 			out, err := export(t, conn, dir, "f", false)

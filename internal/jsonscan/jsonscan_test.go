@@ -2,7 +2,6 @@ package jsonscan_test
 
 import (
 	"encoding/json"
-	"errors"
 	"fmt"
 	"strings"
 	"testing"
@@ -62,9 +61,7 @@ func TestObjectAndArray(t *testing.T) {
 		t.Errorf("Array stopped after %d calls, %v, want 2, nil", calls, err)
 	}
 	for _, s := range []string{``, `1`, `[]`, `{"a"`, `{"a":`, `{"a":1`, `{"a":1,`, `{"a":1]`, `{} {}`, `{a:1}`} {
-		if err := jsonscan.Object([]byte(s), func(_, _ []byte) bool { return true }); !errors.Is(err, jsonscan.ErrSyntax) {
-			t.Errorf("Object(%q) = %v, want ErrSyntax", s, err)
-		}
+		must.Is(t, jsonscan.Object([]byte(s), func(_, _ []byte) bool { return true }), jsonscan.ErrSyntax, "Object(%q)", s)
 	}
 	for _, s := range []string{``, `1`, `{}`, `[1`, `[1,`, `[1}`, `[] []`, `[,]`} {
 		must.Is(t, jsonscan.Array([]byte(s), func([]byte) bool { return true }), jsonscan.ErrSyntax, "Array(%q)", s)

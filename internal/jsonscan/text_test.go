@@ -112,9 +112,7 @@ func TestBrokenTextIsReadAsFarAsItGoes(t *testing.T) {
 	if got, more := jsonscan.Prefix([]byte(`"ab\x"`), 9); got != "ab" || more {
 		t.Errorf("Prefix = %q, %v, want ab, false", got, more)
 	}
-	if got := jsonscan.FirstLine([]byte(`"ab\x"`), 9); got != "ab" {
-		t.Errorf("FirstLine = %q, want ab", got)
-	}
+	must.Same(t, jsonscan.FirstLine([]byte(`"ab\x"`), 9), "ab", "FirstLine = %q, want %q")
 	for _, s := range []string{`[`, `["a`, `{"a":[{]`, `:`, ``} {
 		if got := jsonscan.SkipValue([]byte(s), 0); got != -1 {
 			t.Errorf("SkipValue(%q) = %d, want -1", s, got)

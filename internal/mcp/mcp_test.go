@@ -3,7 +3,6 @@ package mcp_test
 import (
 	"context"
 	"encoding/json"
-	"errors"
 	"fmt"
 	"path/filepath"
 	"slices"
@@ -227,9 +226,7 @@ func TestRead(t *testing.T) {
 		{"kind": "tool_call", "tool": "Bash", "call": "c1"}, {"kind": "tool_result", "call": "c1", "text": "a\nb", "failed": true}} {
 		must.Same(t, at(items[i]), fmt.Sprintf("orchard-1/main#%d", i+1), "item of read_thread = %s, want %s")
 		for name, value := range want {
-			if items[i][name] != value {
-				t.Errorf("item %d has %s %v, want %v", i+1, name, items[i][name], value)
-			}
+			must.Same(t, items[i][name], value, "item %d has %s %v, want %v", i+1, name)
 		}
 	}
 	part := w.call("read_thread", object{"session": "orchard-1", "from": 2, "limit": 2})
@@ -503,8 +500,6 @@ func TestPeerGoes(t *testing.T) {
 	w.say("orchard", item("", "a"))
 	ctx, cancel := context.WithCancel(w.ctx)
 	cancel()
-	if _, err := w.peer.CallTool(ctx, &sdk.CallToolParams{Name: "list_sessions"}); !errors.Is(err, context.Canceled) {
-		t.Errorf("a call that is given up = %v, want %v", err, context.Canceled)
-	}
+	must.Is(t, must.Err(w.peer.CallTool(ctx, &sdk.CallToolParams{Name: "list_sessions"})), context.Canceled, "a call that is given up")
 	must.Same(t, len(all(w.call("list_sessions", nil), "sessions")), 1, "%d sessions, want %d")
 }

@@ -181,9 +181,7 @@ func TestFaults(t *testing.T) {
 					}
 					return first(ready)
 				})
-				if n := len(s.Messages("S")); n != c.stored {
-					t.Errorf("%d messages are stored, want %d", n, c.stored)
-				}
+				must.Same(t, len(s.Messages("S")), c.stored, "%d messages are stored, want %d")
 			})
 		})
 	}

@@ -43,15 +43,12 @@ func TestInspect(t *testing.T) {
 
 // A user who may read everything and publish nothing is told so.
 func TestMayNotPublish(t *testing.T) {
-	s, err := server.NewServer(&server.Options{
+	s := must.Get(server.NewServer(&server.Options{
 		Host: "127.0.0.1", Port: -1, JetStream: true, StoreDir: t.TempDir(), NoSigs: true, NoLog: true,
 		Users: []*server.User{{Username: "all", Password: "all"}, {Username: "reader", Password: "reader", Permissions: &server.Permissions{
 			Publish: &server.SubjectPermission{Allow: []string{"$JS.API.>", "$JS.ACK.>", "_INBOX.>"}},
 		}}},
-	})
-	if err != nil {
-		t.Fatal(err)
-	}
+	}))(t)
 	s.Start()
 	t.Cleanup(func() { s.Shutdown(); s.WaitForShutdown() })
 	if !s.ReadyForConnections(20 * time.Second) {

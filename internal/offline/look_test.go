@@ -1,7 +1,6 @@
 package offline
 
 import (
-	"errors"
 	"os"
 	"path/filepath"
 	"slices"
@@ -46,9 +45,7 @@ func TestLook(t *testing.T) {
 	if b.State != Live || b.Entries != 2 {
 		t.Errorf("Look says %+v of a living process's", b)
 	}
-	if _, err := Look(filepath.Join(dir, "none")); !errors.Is(err, os.ErrNotExist) {
-		t.Errorf("Look of no directory = %v", err)
-	}
+	must.Is(t, must.Err(Look(filepath.Join(dir, "none"))), os.ErrNotExist, "Look of no directory")
 }
 
 // A process that sends what a dead one left sends it, however many look meanwhile.

@@ -252,9 +252,7 @@ func TestLeftByAProcessThatDiesLater(t *testing.T) {
 		must.Do(t, dying.Close())
 		must.Do(t, next.Wait(limit))
 		must.Do(t, next.Drain(limit, server.send))
-		if got := fmt.Sprint(server.got); got != "[p:1]" {
-			t.Errorf("%s is sent, want [p:1]", got)
-		}
+		must.Same(t, fmt.Sprint(server.got), "[p:1]", "%s is sent, want %s")
 		must.Do(t, next.Close())
 	})
 }

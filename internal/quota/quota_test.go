@@ -16,9 +16,7 @@ func TestParseRate(t *testing.T) {
 	for text, want := range map[string]Rate{
 		"": {}, "200/s": {Entries: 200}, "4MiB/s": {Bytes: 4 << 20}, "200/s,4MiB/s": {200, 4 << 20}, "1kB, 5": {5, 1000},
 	} {
-		if r, err := ParseRate(text); err != nil || r != want {
-			t.Errorf("ParseRate(%q) = %v, %v, want %v", text, r, err, want)
-		}
+		must.Same(t, must.Get(ParseRate(text))(t), want, "ParseRate(%q) = %v, want %v", text)
 	}
 	for _, text := range []string{"x", "0", "-1/s", "1/s,", "1/min", " "} {
 		if r, err := ParseRate(text); err == nil {

@@ -100,9 +100,7 @@ func TestClassesOfASession(t *testing.T) {
 	for _, filter := range events.OfSession("s1") {
 		word, _, _ := strings.Cut(filter, ".")
 		listed[word] = true
-		if got := events.SessionOf(filter); got != "s1" {
-			t.Errorf("SessionOf(%q) = %q, want s1", filter, got)
-		}
+		must.Same(t, events.SessionOf(filter), "s1", "SessionOf(%q) = %q, want %q", filter)
 	}
 	for _, c := range record.Classes {
 		if listed[c.Name] != c.Session {

@@ -24,17 +24,13 @@ func TestCounter(t *testing.T) {
 	for _, q := range []struct{ parent, requested, want string }{
 		{"", "Review", "0-Review"}, {"0-Review", "Sub", "0-Review.0-Sub"}, {"", "Review", "1-Review"}, {"0-Review", "x/y", "0-Review.1-x/y"},
 	} {
-		if id := c.TakeAgent(q.parent, q.requested); id != q.want {
-			t.Errorf("TakeAgent(%q, %q) = %s, want %s", q.parent, q.requested, id, q.want)
-		}
+		must.Same(t, c.TakeAgent(q.parent, q.requested), q.want, "TakeAgent(%q, %q) = %s, want %s", q.parent, q.requested)
 		again()
 	}
 	c.Raise("99999999999999999999")
 	c.Raise("5")
 	again()
-	if n := c.Take(); n != "100000000000000000000" {
-		t.Errorf("Take() after Raise = %s", n)
-	}
+	must.Same(t, c.Take(), "100000000000000000000", "Take() after Raise = %s, want %s")
 	if c, err := record.DecodeCounter(nil); err != nil || c.Artifacts != "" {
 		t.Errorf("a counter that is not there = %+v, %v", c, err)
 	}

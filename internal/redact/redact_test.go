@@ -316,8 +316,6 @@ func TestHides(t *testing.T) {
 		{`{"a":"1 [redacted:x] 2"}`, `{"a":"1 s\"t 2"}`, true},
 		{`{"a":"1\\[redacted:x]"}`, `{"a":"1\\s","b":"t"}`, false},
 	} {
-		if got := redact.Hides([]byte(tt.clean), []byte(tt.text), true); got != tt.want {
-			t.Errorf("Hides(%s, %s) = %v, want %v", tt.clean, tt.text, got, tt.want)
-		}
+		must.Same(t, redact.Hides([]byte(tt.clean), []byte(tt.text), true), tt.want, "Hides(%s, %s) = %v, want %v", tt.clean, tt.text)
 	}
 }

@@ -4,10 +4,10 @@ import (
 	"bytes"
 	"context"
 	"encoding/base64"
-	"errors"
 	"io"
 	"testing"
 
+	"spool/internal/must"
 	"spool/internal/rehydrate"
 	"spool/pkg/casstore"
 )
@@ -45,9 +45,7 @@ func TestBlobsInPieces(t *testing.T) {
 			}
 			from.bytes[casstore.SumBlob(image)] = append(bytes.Clone(image[:size-1]), 'x')
 			s.Warn = nil
-			if _, err := s.Export(t.Context(), head, rehydrate.Full, io.Discard); !errors.Is(err, casstore.ErrCorrupt) {
-				t.Errorf("export of a corrupt blob = %v, want ErrCorrupt", err)
-			}
+			must.Is(t, must.Err(s.Export(t.Context(), head, rehydrate.Full, io.Discard)), casstore.ErrCorrupt, "export of a corrupt blob")
 			var told []rehydrate.Missing
 			s.Warn = func(m rehydrate.Missing) { told = append(told, m) }
 			want := `{"content":[{"type":"image","data":"` + casstore.SumBlob(image).String() + `"}],"n":1}`

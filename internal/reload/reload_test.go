@@ -26,10 +26,7 @@ func TestCertificate(t *testing.T) {
 	}
 	old, public, private := read(cert), read(renewed), read(renewedKey)
 	synctest.Test(t, func(t *testing.T) {
-		c, err := reload.OpenCertificate(cert, key)
-		if err != nil {
-			t.Fatal(err)
-		}
+		c := must.Get(reload.OpenCertificate(cert, key))(t)
 		var log natstest.Log
 		ctx, stop := context.WithCancel(t.Context())
 		done := make(chan struct{})
