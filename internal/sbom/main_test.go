@@ -20,10 +20,7 @@ func TestWhatIsBuilt(t *testing.T) {
 	if out, err := exec.Command("go", "build", "-o", dir+"/", "spool/cmd/gc").CombinedOutput(); err != nil {
 		t.Fatalf("go build = %v\n%s", err, out)
 	}
-	out, err := exec.Command("go", "list", "-deps", "-f", "{{with .Module}}{{.Path}} {{.Version}}{{end}}", "spool/cmd/gc").Output()
-	if err != nil {
-		t.Fatal(err)
-	}
+	out := must.Get(exec.Command("go", "list", "-deps", "-f", "{{with .Module}}{{.Path}} {{.Version}}{{end}}", "spool/cmd/gc").Output())(t)
 	want := map[string]string{}
 	for line := range strings.Lines(string(out)) {
 		if name, version, ok := strings.Cut(strings.TrimSpace(line), " "); ok && version != "" {

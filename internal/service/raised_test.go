@@ -81,9 +81,7 @@ func storeIsRaised(t *testing.T) {
 	}
 	work["remove a body"] = func() error { return httpSide.Objects().Reclaim(ctx, body) }
 	for what, do := range work {
-		if err := do(); !errors.Is(err, natsio.ErrTopology) {
-			t.Errorf("%s = %v, want ErrTopology", what, err)
-		}
+		must.Is(t, do(), natsio.ErrTopology, "%s", what)
 	}
 	publish(10)
 	if now := must.Get(records.Info(ctx))(t).State.LastSeq; now != last {

@@ -42,16 +42,12 @@ func TestNotWhatItWas(t *testing.T) {
 	}
 	files, kept := filepath.Join(one, "jetstream"), filepath.Join(t.TempDir(), "kept")
 	must.Do(t, os.Rename(files, kept))
-	if err := up(t, one); !errors.Is(err, natsio.ErrGone) {
-		t.Errorf("up without what was stored = %v, want %v", err, natsio.ErrGone)
-	}
+	must.Is(t, up(t, one), natsio.ErrGone, "up without what was stored")
 	must.Same(t, len(streams(t, one)), 0, "%d streams were made, want %d")
 
 	must.Do(t, os.RemoveAll(files))
 	must.Do(t, os.CopyFS(files, os.DirFS(filepath.Join(other, "jetstream"))))
-	if err := up(t, one); !errors.Is(err, natsio.ErrTopology) {
-		t.Errorf("up on another store = %v, want %v", err, natsio.ErrTopology)
-	}
+	must.Is(t, up(t, one), natsio.ErrTopology, "up on another store")
 	must.Do(t, os.RemoveAll(files))
 	must.Do(t, os.Rename(kept, files))
 	must.Do(t, up(t, one))

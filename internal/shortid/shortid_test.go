@@ -1,7 +1,6 @@
 package shortid_test
 
 import (
-	"errors"
 	"fmt"
 	"strings"
 	"testing"
@@ -39,9 +38,7 @@ func TestFind(t *testing.T) {
 	got, err := shortid.Find("ids", ids, "build-4")
 	must.Do(t, err)
 	must.Same(t, got, "build-4", "Find = %q, want %q")
-	if _, err := shortid.Find("ids", ids, "x"); !errors.Is(err, shortid.ErrNone) {
-		t.Errorf("Find of what none begins with = %v", err)
-	}
+	must.Is(t, must.Err(shortid.Find("ids", ids, "x")), shortid.ErrNone, "Find of what none begins with")
 	var many []string
 	for i := range 13 {
 		many = append(many, fmt.Sprintf("n%02d", i))

@@ -46,9 +46,7 @@ func TestDeniedIsTold(t *testing.T) {
 	for i := range large {
 		large[i] = &nats.Msg{Subject: "spool.v1.event.other.main.entry", Data: make([]byte, 900_000)}
 	}
-	if _, err := conn.Streams().Send(ctx, large); !errors.Is(err, record.ErrDenied) {
-		t.Errorf("more than the window = %v, want ErrDenied", err)
-	}
+	must.Is(t, must.Err(conn.Streams().Send(ctx, large)), record.ErrDenied, "more than the window")
 	if err := conn.Events().PublishEvents(ctx, []*events.Event{event("mine", "after", 100)}); err != nil {
 		t.Errorf("what it may publish = %v", err)
 	}

@@ -139,9 +139,7 @@ func TestShippedConfiguration(t *testing.T) {
 	}
 	gone := event("gone", strings.Repeat("gone ", 1000), 1)
 	must.Do(t, s.dial(tenants.Ingest, &complaints).Events().PublishEvents(wanted, []*events.Event{gone}))
-	if err := errors.Join(cl.Await(wanted, event("mine", "", 1).Thread, "p-mine", 0, 20), cl.Await(wanted, gone.Thread, "p-gone", 0, 1)); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, errors.Join(cl.Await(wanted, event("mine", "", 1).Thread, "p-mine", 0, 20), cl.Await(wanted, gone.Thread, "p-gone", 0, 1)))
 	must.Get(cl.DeleteSession(wanted, "gone", client.Deletion{}))(t)
 	must.Do(t, faulttest.Settle(wanted, admin))
 

@@ -35,7 +35,5 @@ func TestWhoRaisesTheFormat(t *testing.T) {
 	}
 	must.Do(t, admin.Ensure(ctx, limits))
 	must.Do(t, s.dial("acme", tenants.Persister, nil).Ensure(ctx, limits))
-	if got := format()["spool-format"]; got != now {
-		t.Errorf("format %q, want %q", got, now)
-	}
+	must.Same(t, format()["spool-format"], now, "format %q, want %q")
 }

@@ -152,8 +152,6 @@ func TestWrap(t *testing.T) {
 		{"one two three", 7, "one two|three"}, {"one two three", 0, "one two three"}, {"  one two", 6, "  one|  two"}, {"abcdefgh", 3, "abc|def|gh"},
 		{"梨の木を切りますか", 6, "梨の木|を切り|ますか"}, {"", 5, ""}, {"a 0123456789", 5, "a|01234|56789"}, {"      x y", 4, "    |x y"},
 	} {
-		if got := strings.Join(text.Wrap(c.line, c.columns), "|"); got != c.want {
-			t.Errorf("Wrap(%q, %d) = %q, want %q", c.line, c.columns, got, c.want)
-		}
+		must.Same(t, strings.Join(text.Wrap(c.line, c.columns), "|"), c.want, "Wrap(%q, %d) = %q, want %q", c.line, c.columns)
 	}
 }

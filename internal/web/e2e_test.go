@@ -90,9 +90,7 @@ func TestSpool(t *testing.T) {
 	p.click(".name input")
 	p.press("mira")
 	p.click(".yes")
-	if got := <-answered; got != "approved by mira, <nil>" {
-		t.Errorf("the agent was told: %s", got)
-	}
+	must.Same(t, <-answered, "approved by mira, <nil>", "the agent was told: %s, want %s")
 	p.has("Approved by mira")
 
 	// The thread: folded, cut, whole.

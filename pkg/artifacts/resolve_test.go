@@ -121,9 +121,7 @@ func TestResolve(t *testing.T) {
 			t.Errorf("Resolve(%q) = %q, %v, want %q", c.address, got, err, c.want)
 		}
 	}
-	if d.open != 0 {
-		t.Errorf("%d files were left open", d.open)
-	}
+	must.Same(t, d.open, 0, "%d files were left open, want %d")
 	if _, _, err := resolve(artifacts.Sources{}, ref, artifacts.Lines{}); !errors.Is(err, artifacts.ErrUnavailable) {
 		t.Errorf("Resolve without blobs = %v, want ErrUnavailable", err)
 	}
@@ -147,9 +145,7 @@ func TestResolveRefusesLinesOfAValue(t *testing.T) {
 	if _, _, err := resolve(s, "agent://a.b", artifacts.Lines{Offset: 4}); !errors.Is(err, artifacts.ErrPastEnd) || !strings.Contains(err.Error(), "3 lines") {
 		t.Errorf("Resolve(line 4 of 3) = %v, want ErrPastEnd", err)
 	}
-	if d.open != 0 {
-		t.Errorf("%d files were left open", d.open)
-	}
+	must.Same(t, d.open, 0, "%d files were left open, want %d")
 }
 
 // TestLinesMeet: ranges that follow each other make up the text, and each has as many newlines as its limit.

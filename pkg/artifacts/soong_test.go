@@ -366,9 +366,7 @@ func TestThresholdsAsRecorded(t *testing.T) {
 	if ran < 4 {
 		t.Errorf("ran %d cuts, want at least 4", ran)
 	}
-	if got := artifacts.Head([]byte("\x80\x80\x80\x80\x80\x80"), 5); len(got) != 5 {
-		t.Errorf("Head of no UTF-8 has %d bytes, want 5", len(got))
-	}
+	must.Same(t, len(artifacts.Head([]byte("\x80\x80\x80\x80\x80\x80"), 5)), 5, "Head of no UTF-8 has %d bytes, want %d")
 }
 
 // TestThresholds: strictly over either of the two (SPEC A4, U3).

@@ -33,12 +33,8 @@ func TestBelieved(t *testing.T) {
 		{1000, 0, 0, 1000},
 		{0, 0, 0, 0},
 	} {
-		if got := events.Believed(tt.claim, tt.stored); got != tt.believed {
-			t.Errorf("Believed(%d, %d) = %d, want %d", tt.claim, tt.stored, got, tt.believed)
-		}
-		if got := events.NoLater(tt.claim, tt.stored); got != tt.noLater {
-			t.Errorf("NoLater(%d, %d) = %d, want %d", tt.claim, tt.stored, got, tt.noLater)
-		}
+		must.Same(t, events.Believed(tt.claim, tt.stored), tt.believed, "Believed(%d, %d) = %d, want %d", tt.claim, tt.stored)
+		must.Same(t, events.NoLater(tt.claim, tt.stored), tt.noLater, "NoLater(%d, %d) = %d, want %d", tt.claim, tt.stored)
 	}
 }
 
@@ -64,8 +60,6 @@ func TestMillis(t *testing.T) {
 		0: 0, 1500: 1500 * time.Millisecond, -2: -2 * time.Millisecond, events.MaxLease: 7 * 24 * time.Hour,
 		9223372036854: most, 9223372036855: most, 18446744673710: most, math.MaxInt64: most, math.MinInt64: -most,
 	} {
-		if got := events.Millis(n); got != want {
-			t.Errorf("Millis(%d) = %v, want %v", n, got, want)
-		}
+		must.Same(t, events.Millis(n), want, "Millis(%d) = %v, want %v", n)
 	}
 }

@@ -3,6 +3,8 @@ package events
 import (
 	"strings"
 	"testing"
+
+	"spool/internal/must"
 )
 
 // Every filter of a session's records matches keys that SessionOf gives to that session, and no class is in one list alone.
@@ -10,9 +12,7 @@ func TestOfSession(t *testing.T) {
 	classes := map[string]bool{}
 	for _, filter := range OfSession("s1") {
 		key := strings.ReplaceAll(filter, "*", "x")
-		if got := SessionOf(key); got != "s1" {
-			t.Errorf("SessionOf(%s) = %q, want s1", key, got)
-		}
+		must.Same(t, SessionOf(key), "s1", "SessionOf(%s) = %q, want %q", key)
 		class, _, _ := strings.Cut(filter, ".")
 		classes[class] = true
 	}

@@ -67,9 +67,7 @@ func TestParseThread(t *testing.T) {
 	for text, want := range map[string]events.Thread{
 		"s": {Session: "s", Name: "main"}, "s/t": {Session: "s", Name: "t"}, "S-1/agent_2": {Session: "S-1", Name: "agent_2"},
 	} {
-		if got, err := events.ParseThread(text); err != nil || got != want {
-			t.Errorf("ParseThread(%q) = %v, %v, want %v", text, got, err, want)
-		}
+		must.Same(t, must.Get(events.ParseThread(text))(t), want, "ParseThread(%q) = %v, want %v", text)
 	}
 	for _, text := range []string{"", "/", "s/", "/t", "s/t/u", "s/..", "*/t", "s/>", "s t"} {
 		if got, err := events.ParseThread(text); !errors.Is(err, events.ErrToken) {
@@ -85,9 +83,7 @@ func TestParseStored(t *testing.T) {
 		if got, k, err := events.ParseStored(subject); err != nil || got != th || k != kind {
 			t.Errorf("ParseStored(%q) = %v, %v, %v, want %v, %v", subject, got, k, err, th, kind)
 		}
-		if got, want := events.EventSubject(th, kind), "spool.v1.event.s.t."+kind.String(); got != want {
-			t.Errorf("EventSubject(%v, %v) = %q, want %q", th, kind, got, want)
-		}
+		must.Same(t, events.EventSubject(th, kind), "spool.v1.event.s.t."+kind.String(), "EventSubject(%v, %v) = %q, want %q", th, kind)
 	}
 	for _, subject := range []string{
 		"", "spool.v1.p", "spool.v1.p.1.s.t", "spool.v1.p.1.s.t.entry.more", "spool.v1.event.s.t.entry", "spool.v1.p.1.s.t.end",

@@ -31,9 +31,7 @@ func TestRunOperation(t *testing.T) {
 }
 
 func TestRunKeys(t *testing.T) {
-	if got := events.RunKey("s", "r"); got != "run.s.r" {
-		t.Errorf("RunKey = %q", got)
-	}
+	must.Same(t, events.RunKey("s", "r"), "run.s.r", "RunKey = %q, want %q")
 	if all, one := events.RunKeys(""), events.RunKeys("s"); all != "run.*.*" || one != "run.s.*" {
 		t.Errorf("RunKeys = %q, %q", all, one)
 	}

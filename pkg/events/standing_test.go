@@ -116,9 +116,7 @@ func TestDigest(t *testing.T) {
 		"in the inbox":      {with(func(e *events.Event) { e.Body, e.Ref = nil, &events.BodyRef{Sum: sha256.Sum256(e.Body)} }), true},
 		"a letter no space": {with(func(e *events.Event) { e.Body = []byte("{\"a\":1}\u00a0") }), false},
 	} {
-		if got := one.Digest() == tt.other.Digest(); got != tt.same {
-			t.Errorf("%s: the same = %v, want %v", name, got, tt.same)
-		}
+		must.Same(t, one.Digest() == tt.other.Digest(), tt.same, "%s: the same = %v, want %v", name)
 	}
 }
 

@@ -7,6 +7,7 @@ import (
 	"pgregory.net/rapid"
 
 	"spool/internal/jsonscan"
+	"spool/internal/must"
 )
 
 // SPEC T11: an edit changes what it names and nothing else.
@@ -26,9 +27,7 @@ func TestEdit(t *testing.T) {
 		{`{"\u0061":1,"a":2}`, []change{{"a", []byte("3")}}, `{"\u0061":3,"a":3}`},
 		{`{"x":{"a":[1,{"a":2}]},"a":3}`, []change{{"a", []byte("4")}}, `{"x":{"a":[1,{"a":2}]},"a":4}`},
 	} {
-		if got := string(edit([]byte(tt.raw), tt.changes...)); got != tt.want {
-			t.Errorf("edit(%s, %s) = %s, want %s", tt.raw, tt.changes, got, tt.want)
-		}
+		must.Same(t, string(edit([]byte(tt.raw), tt.changes...)), tt.want, "edit(%s, %s) = %s, want %s", tt.raw, tt.changes)
 	}
 }
 

@@ -40,9 +40,7 @@ func TestList(t *testing.T) {
 		{Query{Limit: 2}, "c b"},
 		{Query{Limit: 99}, "c b e d a"},
 	} {
-		if got := strings.Join(rowIDs(List(slices.Clone(rows), tt.q)), " "); got != tt.want {
-			t.Errorf("List(%+v) = %s, want %s", tt.q, got, tt.want)
-		}
+		must.Same(t, strings.Join(rowIDs(List(slices.Clone(rows), tt.q)), " "), tt.want, "List(%+v) = %s, want %s", tt.q)
 	}
 }
 
@@ -56,9 +54,7 @@ func TestResume(t *testing.T) {
 		{"/srv/a", "7b", "7b3e"},     // not here, and unique
 		{"/srv/a", "019ab0", "019ab0"},
 	} {
-		if got, err := Resume(rows, tt.cwd, tt.prefix); err != nil || got.ID != tt.want {
-			t.Errorf("Resume(%q, %q) = %s, %v, want %s", tt.cwd, tt.prefix, got.ID, err, tt.want)
-		}
+		must.Same(t, must.Get(Resume(rows, tt.cwd, tt.prefix))(t).ID, tt.want, "Resume(%q, %q) = %s, want %s", tt.cwd, tt.prefix)
 	}
 	if _, err := Resume(rows, "", "8"); !errors.Is(err, ErrNoSession) || !strings.Contains(err.Error(), `"8"`) {
 		t.Errorf("Resume(8) = %v, want ErrNoSession with the prefix", err)

@@ -142,9 +142,7 @@ func TestMigrate(t *testing.T) {
 	if diff := cmp.Diff(want, got); !f.Migrated || diff != "" {
 		t.Errorf("migrated %v (-want +got):\n%s", f.Migrated, diff)
 	}
-	if label := f.Tree().Label("own"); label != "L" {
-		t.Errorf("label of the entry that kept its id is %q, want L", label)
-	}
+	must.Same(t, f.Tree().Label("own"), "L", "label of the entry that kept its id is %q, want %q")
 }
 
 func TestVersionOf(t *testing.T) {

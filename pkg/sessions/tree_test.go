@@ -34,18 +34,14 @@ func TestTree(t *testing.T) {
 	add(t, tree, "e")
 	tree.ResetLeaf()
 	add(t, tree, "f")
-	if got := entryIDs(tree.Entries()); got != "a b c d e f" {
-		t.Errorf("Entries = %s", got)
-	}
+	must.Same(t, entryIDs(tree.Entries()), "a b c d e f", "Entries = %s, want %s")
 	for leaf, want := range map[Leaf]string{At("c"): "a c", At("e"): "a b e", Last: "f", Root: "", At("nobody"): "f"} {
 		must.Same(t, entryIDs(tree.Path(leaf)), want, "Path(%v) = %s, want %s", leaf)
 	}
 	for leaf, want := range map[Leaf]string{At("a"): "b c", At("c"): "", Root: "a d f"} {
 		must.Same(t, entryIDs(tree.Children(leaf)), want, "Children(%v) = %s, want %s", leaf)
 	}
-	if got := outline(tree.Roots()); got != "a(b(e()) c()) d() f()" {
-		t.Errorf("Roots = %s", got)
-	}
+	must.Same(t, outline(tree.Roots()), "a(b(e()) c()) d() f()", "Roots = %s, want %s")
 }
 
 func outline(nodes []*Node) string {
@@ -152,7 +148,5 @@ func TestCycles(t *testing.T) {
 	for id, want := range map[string]string{"a": "b c a", "c": "a b c", "d": "d", "e": "a b c e", "g": "f g"} {
 		must.Same(t, entryIDs(tree.Path(At(id))), want, "Path(%s) = %s, want %s", id)
 	}
-	if got := outline(tree.Roots()); got != "a(b(c(e()))) d() f(g())" {
-		t.Errorf("Roots = %s", got)
-	}
+	must.Same(t, outline(tree.Roots()), "a(b(c(e()))) d() f(g())", "Roots = %s, want %s")
 }

@@ -7,6 +7,7 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
+	"spool/internal/must"
 	"spool/pkg/threads"
 )
 
@@ -25,9 +26,7 @@ func TestGaps(t *testing.T) {
 			for _, l := range late {
 				want = want || l == seq
 			}
-			if got := h.Late("p", 0, seq); got != want {
-				t.Errorf("%s: Late(%d) = %v, want %v", name, seq, got, want)
-			}
+			must.Same(t, h.Late("p", 0, seq), want, "%s: Late(%d) = %v, want %v", name, seq)
 			if got := h.Duplicate("p", 0, seq); got != (seq <= 8 && !want) {
 				t.Errorf("%s: Duplicate(%d) = %v, want the opposite", name, seq, got)
 			}
@@ -57,9 +56,7 @@ func TestGapsAreBounded(t *testing.T) {
 			h.Saw(fmt.Sprint(i), 0, seq, seq)
 		}
 	}
-	if n := len(h.Gaps); n != threads.MaxGaps {
-		t.Errorf("%d gaps, want %d", n, threads.MaxGaps)
-	}
+	must.Same(t, len(h.Gaps), threads.MaxGaps, "%d gaps, want %d")
 	h.Saw("~", 0, 2, 2)
 	h.Saw("199", 0, 42, 42)
 	h.Saw("q", 0, 2, 2)

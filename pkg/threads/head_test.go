@@ -98,9 +98,7 @@ func TestDuplicate(t *testing.T) {
 		epoch, seq uint64
 		want       bool
 	}{{"p", 5, 10, true}, {"p", 5, 9, true}, {"p", 5, 8, false}, {"p", 5, 11, false}, {"p", 4, 99, true}, {"p", 6, 0, false}, {"q", 0, 0, false}} {
-		if got := h.Duplicate(c.producer, c.epoch, c.seq); got != c.want {
-			t.Errorf("Duplicate(%s, %d, %d) = %v, want %v", c.producer, c.epoch, c.seq, got, c.want)
-		}
+		must.Same(t, h.Duplicate(c.producer, c.epoch, c.seq), c.want, "Duplicate(%s, %d, %d) = %v, want %v", c.producer, c.epoch, c.seq)
 	}
 	h.Saw("p", 6, 1, 101)
 	if len(h.Producers) != 1 || !h.Duplicate("p", 5, 11) {

@@ -15,6 +15,7 @@ import (
 	"testing/iotest"
 
 	"spool/internal/jsonscan"
+	"spool/internal/must"
 	"spool/pkg/truncate"
 )
 
@@ -108,9 +109,7 @@ func TestTooManyEdits(t *testing.T) {
 	if r, _ := entry(t, many, truncate.Options{}); r.Stripped != 100_000 {
 		t.Errorf("%d stripped, want 100000", r.Stripped)
 	}
-	if err := sameError(t, append([]byte(`[{"partialJson":1},`), many[1:]...), truncate.Options{}); !errors.Is(err, truncate.ErrTooManyEdits) {
-		t.Errorf("Entry = %v, want ErrTooManyEdits", err)
-	}
+	must.Is(t, sameError(t, append([]byte(`[{"partialJson":1},`), many[1:]...), truncate.Options{}), truncate.ErrTooManyEdits, "Entry")
 }
 
 var errDisk = errors.New("disk")
@@ -162,9 +161,7 @@ func TestStreamFailures(t *testing.T) {
 		"shorter": raw[:len(raw)-1], "longer": raw + " ", "an escape in the image": strings.Replace(raw, "AAEC", `\u0041EC`, 1),
 		"no base64": strings.Replace(raw, "AAEC", "A*EC", 1), "a quote in the image": strings.Replace(raw, "AAEC", `A"EC`, 1), "empty": "",
 	} {
-		if err := plan().Apply(strings.NewReader(other), io.Discard, nil, store{}); !errors.Is(err, truncate.ErrChanged) {
-			t.Errorf("Apply with %s = %v, want ErrChanged", name, err)
-		}
+		must.Is(t, plan().Apply(strings.NewReader(other), io.Discard, nil, store{}), truncate.ErrChanged, "Apply with %s", name)
 	}
 	for _, n := range []int64{0, 20, 500, 300_000} {
 		broken := func() io.Reader {

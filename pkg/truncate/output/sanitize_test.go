@@ -48,9 +48,7 @@ func TestSanitize(t *testing.T) {
 		"\xed\xa0x":                   "\ufffd\ufffdx",
 	} {
 		must.Same(t, string(output.Sanitize([]byte(in))), want, "Sanitize(%q) = %q, want %q", in)
-		if got := inPieces([]byte(in), func(int) int { return 1 }); got != want {
-			t.Errorf("Sanitizer of %q byte by byte = %q, want %q", in, got, want)
-		}
+		must.Same(t, inPieces([]byte(in), func(int) int { return 1 }), want, "Sanitizer of %q byte by byte = %q, want %q", in)
 	}
 }
 
