@@ -14,7 +14,7 @@ import (
 // are looked at when their turn may have come.
 func (r Reader) EntriesBack(ctx context.Context, head Head) iter.Seq2[Step, error] {
 	return func(yield func(Step, error) bool) {
-		b := backward{r: r}
+		b := backward{r: r, ways: earliest[*walking]{before: (*walking).before}}
 		defer b.stop()
 		next, stop := iter.Pull2(r.older(ctx, head))
 		defer stop()
@@ -24,15 +24,15 @@ func (r Reader) EntriesBack(ctx context.Context, head Head) iter.Seq2[Step, erro
 		}
 		var last casstore.Ref
 		for err == nil {
-			for older && (len(b.ways) == 0 || b.ways[0].step.Entry.Index <= more.Entries) && err == nil {
+			for older && (b.ways.Len() == 0 || b.ways.list[0].step.Entry.Index <= more.Entries) && err == nil {
 				if err = b.open(ctx, more.at); err == nil {
 					more, err, older = next()
 				}
 			}
-			if err != nil || len(b.ways) == 0 {
+			if err != nil || b.ways.Len() == 0 {
 				break
 			}
-			w := b.ways[0]
+			w := b.ways.list[0]
 			if w.step.At.Ref == last { // where branches meet they are at the same state one after the other
 				w.stop() // the rest is that of the other one
 				heap.Pop(&b.ways)
@@ -58,7 +58,7 @@ func (r Reader) EntriesBack(ctx context.Context, head Head) iter.Seq2[Step, erro
 // backward is branches on their way back.
 type backward struct {
 	r     Reader
-	ways  wayHeap
+	ways  earliest[*walking]
 	order int
 }
 
@@ -81,7 +81,7 @@ func (b *backward) open(ctx context.Context, roots []casstore.Located) error {
 }
 
 func (b *backward) stop() {
-	for _, w := range b.ways {
+	for _, w := range b.ways.list {
 		w.stop()
 	}
 }
@@ -101,27 +101,14 @@ func (w *walking) advance() error {
 	return err
 }
 
-// wayHeap orders branches by the index of the state that they are at, the newest first.
-type wayHeap []*walking
-
-func (h wayHeap) Len() int      { return len(h) }
-func (h wayHeap) Swap(i, j int) { h[i], h[j] = h[j], h[i] }
-func (h *wayHeap) Push(x any)   { *h = append(*h, x.(*walking)) }
-
-func (h wayHeap) Less(i, j int) bool {
-	a, b := &h[i].step, &h[j].step
+// before orders branches by the index of the state that they are at, the newest first.
+func (w *walking) before(other *walking) bool {
+	a, b := &w.step, &other.step
 	if a.Entry.Index != b.Entry.Index {
 		return a.Entry.Index > b.Entry.Index
 	}
 	if same := bytes.Compare(a.At.Ref[:], b.At.Ref[:]); same != 0 {
 		return same < 0
 	}
-	return h[i].order < h[j].order
-}
-
-func (h *wayHeap) Pop() any {
-	old := *h
-	w := old[len(old)-1]
-	*h = old[:len(old)-1]
-	return w
+	return w.order < other.order
 }

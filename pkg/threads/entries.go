@@ -29,18 +29,18 @@ func (r Reader) EntriesFrom(ctx context.Context, head Head, item int64) iter.Seq
 			yield(Step{}, err)
 			return
 		}
-		var open branchHeap
+		open := earliest[*branch]{before: (*branch).before}
 		for i, places := range branches {
 			b := &branch{order: i, places: places}
 			if err := b.advance(ctx, r); err != nil {
 				yield(Step{}, err)
 				return
 			}
-			open = append(open, b)
+			open.list = append(open.list, b)
 		}
 		heap.Init(&open)
-		for len(open) > 0 {
-			b := open[0]
+		for open.Len() > 0 {
+			b := open.list[0]
 			if !yield(b.step, nil) {
 				return
 			}
@@ -72,23 +72,27 @@ func (b *branch) advance(ctx context.Context, r Reader) (err error) {
 	return err
 }
 
-// branchHeap orders branches by the index of the state they are at.
-type branchHeap []*branch
-
-func (h branchHeap) Len() int      { return len(h) }
-func (h branchHeap) Swap(i, j int) { h[i], h[j] = h[j], h[i] }
-func (h *branchHeap) Push(x any)   { *h = append(*h, x.(*branch)) }
-
-func (h branchHeap) Less(i, j int) bool {
-	a, b := h[i].step.Entry.Index, h[j].step.Entry.Index
-	return a < b || a == b && h[i].order < h[j].order
+// before orders branches by the index of the state they are at.
+func (b *branch) before(other *branch) bool {
+	i, j := b.step.Entry.Index, other.step.Entry.Index
+	return i < j || i == j && b.order < other.order
 }
 
-func (h *branchHeap) Pop() any {
-	old := *h
-	b := old[len(old)-1]
-	*h = old[:len(old)-1]
-	return b
+// earliest is a heap: the first of its list is before all others.
+type earliest[T any] struct {
+	list   []T
+	before func(a, b T) bool
+}
+
+func (h *earliest[T]) Len() int           { return len(h.list) }
+func (h *earliest[T]) Less(i, j int) bool { return h.before(h.list[i], h.list[j]) }
+func (h *earliest[T]) Swap(i, j int)      { h.list[i], h.list[j] = h.list[j], h.list[i] }
+func (h *earliest[T]) Push(x any)         { h.list = append(h.list, x.(T)) }
+
+func (h *earliest[T]) Pop() any {
+	last := h.list[len(h.list)-1]
+	h.list = h.list[:len(h.list)-1]
+	return last
 }
 
 // Branches lists the places of all states of a thread, newest first: those of the head's chain, then for each tip those

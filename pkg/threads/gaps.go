@@ -123,16 +123,5 @@ func appendGaps(b []byte, list []Gap) []byte {
 }
 
 func parseGaps(c *casstore.Cursor) []Gap {
-	n := c.Array()
-	if n > MaxGaps {
-		c.Fail("too many gaps")
-	}
-	var list []Gap
-	for i := 0; i < n && c.Err() == nil; i++ {
-		if c.Array() != 4 {
-			c.Fail("want a gap of four fields")
-		}
-		list = append(list, Gap{string(c.Text()), c.Uint(), c.Uint(), c.Uint()})
-	}
-	return list
+	return parseFours(c, MaxGaps, "gap", func() Gap { return Gap{string(c.Text()), c.Uint(), c.Uint(), c.Uint()} })
 }

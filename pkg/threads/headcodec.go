@@ -223,16 +223,22 @@ func appendProducers(b []byte, list []Producer) []byte {
 }
 
 func parseProducers(c *casstore.Cursor) []Producer {
+	return parseFours(c, MaxProducers, "producer", func() Producer {
+		return Producer{ID: string(c.Text()), Epoch: c.Uint(), Seq: c.Uint(), At: c.Uint()}
+	})
+}
+
+// parseFours reads an array of arrays of four fields, which one reads.
+func parseFours[T any](c *casstore.Cursor, most int, what string, one func() T) (list []T) {
 	n := c.Array()
-	if n > MaxProducers {
-		c.Fail("too many producers")
+	if n > most {
+		c.Fail("too many " + what + "s")
 	}
-	var list []Producer
 	for i := 0; i < n && c.Err() == nil; i++ {
 		if c.Array() != 4 {
-			c.Fail("want a producer of four fields")
+			c.Fail("want a " + what + " of four fields")
 		}
-		list = append(list, Producer{ID: string(c.Text()), Epoch: c.Uint(), Seq: c.Uint(), At: c.Uint()})
+		list = append(list, one())
 	}
 	return list
 }
