@@ -39,9 +39,7 @@ func TestAnnouncedCommit(t *testing.T) {
 		t.Fatalf("Commit = %d, %v, want the sequence of its first record", first, err)
 	}
 	c.Records().WillCommit(f)
-	if _, err := c.Records().Commit(ctx, f, put("two", first+7)); !errors.Is(err, record.ErrConflict) {
-		t.Errorf("Commit on a wrong expectation = %v, want ErrConflict", err)
-	}
+	must.Is(t, must.Err(c.Records().Commit(ctx, f, put("two", first+7))), record.ErrConflict, "Commit on a wrong expectation")
 	c.Records().WillCommit(f)
 	must.Get(c.Records().Write(ctx, record.Put{Key: events.FenceKey(5), Value: []byte("gc"), Expect: record.Any}))(t)
 	if _, err := c.Records().Commit(ctx, f, put("three", record.Any)); !errors.Is(err, record.ErrConflict) {
@@ -63,9 +61,7 @@ func TestAnnouncedCommit(t *testing.T) {
 	announced := must.Get(lane.NextMsgWithContext(ctx))(t)
 	gap := &nats.Msg{Subject: announced.Subject, Header: nats.Header{"Nats-Batch-Id": announced.Header["Nats-Batch-Id"], "Nats-Batch-Sequence": {"9"}}}
 	must.Do(t, nc.PublishMsg(gap))
-	if _, err := c.Records().Commit(ctx, f, put("five", record.Any)); !errors.Is(err, record.ErrBusy) {
-		t.Errorf("Commit of a batch that was given up = %v, want ErrBusy", err)
-	}
+	must.Is(t, must.Err(c.Records().Commit(ctx, f, put("five", record.Any))), record.ErrBusy, "Commit of a batch that was given up")
 	holds("four")
 	must.Get(c.Records().Commit(ctx, f, put("five", record.Any)))(t)
 	holds("five")

@@ -99,7 +99,7 @@ func chainOf(from, n, size int) (evs []*events.Event) {
 // taken are the events that a thread takes in by the rule of links, from what is stored.
 func taken(t *testing.T, c *natsio.Conn) (head threads.Head, n int) {
 	t.Helper()
-	err := natsadmin.New(c).Messages(t.Context(), events.EventsStream, 1, func(seq uint64, subject string, data []byte) error {
+	must.Do(t, natsadmin.New(c).Messages(t.Context(), events.EventsStream, 1, func(seq uint64, subject string, data []byte) error {
 		one, err := events.Open(subject, data)
 		if err != nil {
 			return err
@@ -112,10 +112,7 @@ func taken(t *testing.T, c *natsio.Conn) (head threads.Head, n int) {
 			n++
 		}
 		return nil
-	})
-	if err != nil {
-		t.Fatal(err)
-	}
+	}))
 	return head, n
 }
 

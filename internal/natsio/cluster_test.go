@@ -36,13 +36,10 @@ func clusterBehind(t *testing.T, front func(addr string) string) []*server.Serve
 	}
 	var out []*server.Server
 	for i, port := range ports {
-		s, err := server.NewServer(&server.Options{
+		s := must.Get(server.NewServer(&server.Options{
 			ServerName: fmt.Sprintf("n%d", i), Host: "127.0.0.1", Port: -1, JetStream: true, StoreDir: t.TempDir(), NoSigs: true, NoLog: true,
 			Cluster: server.ClusterOpts{Name: "spool", Host: "127.0.0.1", Port: port, Advertise: routes[i].Host}, Routes: routes,
-		})
-		if err != nil {
-			t.Fatal(err)
-		}
+		}))(t)
 		s.Start()
 		t.Cleanup(func() { s.Shutdown(); s.WaitForShutdown() })
 		out = append(out, s)
@@ -102,13 +99,9 @@ func quiet(t *testing.T, conn *natsio.Conn) {
 		last uint64
 		want bool
 	}{{at - 1, false}, {at, true}, {at, false}, {at + 1, true}} {
-		if got, err := conn.Records().Quiet(ctx, ask.last); err != nil || got != ask.want {
-			t.Errorf("Quiet(%d) = %v, %v, want %v", ask.last-at, got, err, ask.want)
-		}
+		must.Same(t, must.Get(conn.Records().Quiet(ctx, ask.last))(t), ask.want, "Quiet(%d) = %v, want %v", ask.last-at)
 	}
-	if last, err := conn.Records().Scan(ctx, 1, func(record.Stamped) error { return nil }); err != nil || last != at+2 {
-		t.Errorf("Scan = %d, %v, want %d", last, err, at+2)
-	}
+	must.Same(t, must.Get(conn.Records().Scan(ctx, 1, func(record.Stamped) error { return nil }))(t), at+2, "Scan = %d, want %d")
 }
 
 // A server without JetStream is not waited for.

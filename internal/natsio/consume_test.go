@@ -149,10 +149,7 @@ func TestLateAckOfAnOldOwner(t *testing.T) {
 	partition := must.Get(first.Events().NewestEvent(t.Context(), th))(t).Partition
 	consumer := func() *jetstream.ConsumerInfo {
 		t.Helper()
-		cons, err := first.JetStream().Consumer(t.Context(), events.EventsStream, events.PartitionConsumer(partition))
-		if err != nil {
-			t.Fatal(err)
-		}
+		cons := must.Get(first.JetStream().Consumer(t.Context(), events.EventsStream, events.PartitionConsumer(partition)))(t)
 		return cons.CachedInfo()
 	}
 	cfg := consumer().Config

@@ -151,9 +151,7 @@ func TestDurableOfAckAll(t *testing.T) {
 				got = string(item.Data)
 				break
 			}
-			if got != want {
-				t.Errorf("the subscription goes on with %s, want %s", got, want)
-			}
+			must.Same(t, got, want, "the subscription goes on with %s, want %s")
 			if _, err := c.JetStream().Consumer(ctx, events.ItemsStream, old); !errors.Is(err, jetstream.ErrConsumerNotFound) {
 				t.Errorf("the old consumer: %v, want that it is gone", err)
 			}

@@ -37,12 +37,10 @@ func one(t *testing.T, c *natsio.Conn, evs []*events.Event) {
 // TestEnsureRefusesAnIncompatibleStream: the error names every difference, and nothing of the stream is changed.
 func TestEnsureRefusesAnIncompatibleStream(t *testing.T) {
 	c := natstest.Dial(t, natstest.Server(t))
-	if _, err := c.JetStream().CreateStream(t.Context(), jetstream.StreamConfig{
+	must.Do(t, must.Err(c.JetStream().CreateStream(t.Context(), jetstream.StreamConfig{
 		Name: events.EventsStream, Subjects: []string{"spool.v1.event.>"}, Discard: jetstream.DiscardOld, MaxAge: time.Hour,
 		AllowRollup: true, AllowMsgTTL: true, MaxMsgsPerSubject: 5,
-	}); err != nil {
-		t.Fatal(err)
-	}
+	})))
 	limits := natsio.Limits{EventsBytes: 1 << 20, ItemsBytes: 1 << 20}
 	for what, err := range map[string]error{"Ensure": c.Ensure(t.Context(), limits), "Verify": c.Verify(t.Context())} {
 		if !errors.Is(err, natsio.ErrTopology) {
@@ -146,10 +144,7 @@ func TestItemsAreAPlainStream(t *testing.T) {
 		t.Errorf("LastItem(other) = %d, %v, want 0", n, err)
 	}
 	for _, filter := range []string{"spool.v1.item.>", "spool.v1.item.s.*.tool_result.ok"} {
-		cons, err := c.JetStream().CreateOrUpdateConsumer(ctx, events.ItemsStream, jetstream.ConsumerConfig{FilterSubject: filter})
-		if err != nil {
-			t.Fatal(err)
-		}
+		cons := must.Get(c.JetStream().CreateOrUpdateConsumer(ctx, events.ItemsStream, jetstream.ConsumerConfig{FilterSubject: filter}))(t)
 		batch := must.Get(cons.Fetch(100, jetstream.FetchMaxWait(10*time.Second)))(t)
 		n := 0
 		for m := range batch.Messages() {
@@ -175,9 +170,7 @@ func TestStoreOfALaterVersion(t *testing.T) {
 		t.Fatal(err)
 	}
 	cfg := s.CachedInfo().Config
-	if cfg.Metadata["spool-format"] != "2" {
-		t.Errorf("a new store has format %q, want 2", cfg.Metadata["spool-format"])
-	}
+	must.Same(t, cfg.Metadata["spool-format"], "2", "a new store has format %q, want %q")
 	for _, format := range []string{"3", "x"} {
 		cfg.Metadata["spool-format"] = format
 		if s, err = js.UpdateStream(t.Context(), cfg); err != nil {

@@ -98,15 +98,9 @@ func TestStreamsAreAskedForOnce(t *testing.T) {
 		return errors.Join(err, noItem, noReport)
 	}
 	for i, want := range []int{3, 1} { // the keys of records are an answer to such a question
-		if err := read(); err != nil {
-			t.Fatal(err)
-		}
-		if got := questions(); got != want {
-			t.Errorf("reading for the %d. time asks %d times about streams, want %d", i+1, got, want)
-		}
+		must.Do(t, read())
+		must.Same(t, questions(), want, "reading for the %d. time asks %d times about streams, want %d", i+1)
 	}
 	must.Do(t, c.JetStream().DeleteStream(ctx, events.GCStream))
-	if err := read(); !errors.Is(err, record.ErrNotFound) {
-		t.Errorf("a stream that was deleted: %v", err)
-	}
+	must.Is(t, read(), record.ErrNotFound, "a stream that was deleted")
 }

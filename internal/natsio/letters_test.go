@@ -143,12 +143,9 @@ func TestDeadLettersOfAnEarlierVersion(t *testing.T) {
 	}
 	all := letters("main", 1, 40)
 	for _, d := range all[:20] {
-		_, err := js.PublishMsg(ctx, &nats.Msg{Subject: "spool.v1.dead.s.main.entry", Data: d.Data, Header: nats.Header{
+		must.Do(t, must.Err(js.PublishMsg(ctx, &nats.Msg{Subject: "spool.v1.dead.s.main.entry", Data: d.Data, Header: nats.Header{
 			natsio.HeaderReason: {d.Reason}, natsio.HeaderSubject: {d.Subject}, natsio.HeaderEventSeq: {strconv.FormatUint(d.Seq, 10)},
-		}})
-		if err != nil {
-			t.Fatal(err)
-		}
+		}})))
 	}
 	storeLetters(t, c, all[10:], 15)
 	storeLetters(t, c, all, 40)

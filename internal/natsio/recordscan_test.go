@@ -137,10 +137,7 @@ func TestFences(t *testing.T) {
 func TestForget(t *testing.T) {
 	c := natstest.Conn(t)
 	put := func() uint64 {
-		seq, err := c.Records().Write(t.Context(), record.Put{Key: "blob.x", Value: []byte("v"), Expect: record.Any})
-		if err != nil {
-			t.Fatal(err)
-		}
+		seq := must.Get(c.Records().Write(t.Context(), record.Put{Key: "blob.x", Value: []byte("v"), Expect: record.Any}))(t)
 		return seq
 	}
 	old, now := put(), put()

@@ -67,9 +67,7 @@ func TestForeignRecord(t *testing.T) {
 		checked := write(key, value)
 		want := func(what, key string, want int) {
 			t.Helper()
-			if n := foreigns(t, c, key); n != want {
-				t.Errorf("%s: %s: %d of 4 ways to read it call it foreign, want %d", class.Name, what, n, want)
-			}
+			must.Same(t, foreigns(t, c, key), want, "%s: %s: %d of 4 ways to read it call it foreign, want %d", class.Name, what)
 		}
 		want("its own", key, 0)
 		raw(t, c, key, value, nil)
@@ -155,9 +153,7 @@ func TestSealOfAnotherStore(t *testing.T) {
 	}
 	put.Expect = 0
 	must.Get(stays.Records().Commit(t.Context(), f, []record.Put{put}))(t)
-	if n := foreigns(t, other, put.Key); n != 0 {
-		t.Errorf("%d of 4 ways to read what was written into the new store call it foreign, want 0", n)
-	}
+	must.Same(t, foreigns(t, other, put.Key), 0, "%d of 4 ways to read what was written into the new store call it foreign, want %d")
 }
 
 // TestRestoreOverEarlier: a bucket that a process of an earlier version has made meanwhile is none that a restore made.

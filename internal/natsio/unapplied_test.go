@@ -38,7 +38,5 @@ func TestUnappliedBeforeConsumersKnow(t *testing.T) {
 	e := &events.Event{Kind: events.KindEntry, Dialect: "omp", Thread: events.Thread{Session: "s", Name: "main"}, Producer: "p", Seq: 1, Body: []byte(`{}`)}
 	must.Do(t, c.Events().PublishEvents(ctx, []*events.Event{e}))
 	s := must.Get(c.JetStream().Stream(ctx, events.EventsStream))(t)
-	if floor, err := c.Streams().UnappliedOf(ctx, unaware{s}); err != nil || floor != 1 {
-		t.Errorf("UnappliedOf = %d, %v, want 1", floor, err)
-	}
+	must.Same(t, must.Get(c.Streams().UnappliedOf(ctx, unaware{s}))(t), 1, "UnappliedOf = %d, want %d")
 }

@@ -31,10 +31,7 @@ func TestMessagesLikeTheServers(t *testing.T) {
 	for _, status := range []string{"100", "", "", "409", "", "100", "503", "423", "", "404", ""} {
 		publish(status)
 	}
-	newest, err := c.Events().NewestEvent(t.Context(), events.Thread{Session: "s", Name: "main"})
-	if err != nil {
-		t.Fatal(err)
-	}
+	newest := must.Get(c.Events().NewestEvent(t.Context(), events.Thread{Session: "s", Name: "main"}))(t)
 	got := make(chan uint64, 100)
 	stop := must.Get(c.Events().Consume(t.Context(), newest.Partition, nil, func(d natsio.Delivery) {
 		if err := d.Working(); err != nil {

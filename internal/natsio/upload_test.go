@@ -4,7 +4,6 @@ import (
 	"bytes"
 	"context"
 	"crypto/sha256"
-	"errors"
 	"io"
 	"math/rand/v2"
 	"testing"
@@ -80,14 +79,10 @@ func TestUploadGivenUp(t *testing.T) {
 	must.Get(up.Write(noise(5 << 20)))(t)
 	o := must.Get(up.Commit())(t)
 	must.Do(t, store.DropBlob(t.Context(), o))
-	if n := messages(t, c, events.BlobsBucket); n != 0 {
-		t.Errorf("%d messages are left, want none", n)
-	}
+	must.Same(t, messages(t, c, events.BlobsBucket), 0, "%d messages are left, want %d")
 	failing := io.MultiReader(bytes.NewReader(noise(9<<20)), iotest.ErrReader(io.ErrNoProgress))
 	must.Is(t, must.Err(c.Inbox().CheckIn(t.Context(), failing)), io.ErrNoProgress, "CheckIn(reader that fails)")
-	if n := messages(t, c, events.InboxBucket); n != 0 {
-		t.Errorf("%d messages are left in the inbox, want none", n)
-	}
+	must.Same(t, messages(t, c, events.InboxBucket), 0, "%d messages are left in the inbox, want %d")
 }
 
 // TestOpenDamaged: bytes that are missing or wrong are an error where the reader ends, never fewer bytes.
@@ -113,7 +108,5 @@ func TestOpenDamaged(t *testing.T) {
 		}
 		must.Is(t, err, casstore.ErrCorrupt, "%s: reading it", name)
 	}
-	if _, err := c.Inbox().OpenBody(ctx, events.BodyRef{Object: "nothing"}); !errors.Is(err, record.ErrNotFound) {
-		t.Errorf("OpenBody(nothing) = %v, want ErrNotFound", err)
-	}
+	must.Is(t, must.Err(c.Inbox().OpenBody(ctx, events.BodyRef{Object: "nothing"})), record.ErrNotFound, "OpenBody(nothing)")
 }

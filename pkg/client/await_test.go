@@ -167,9 +167,7 @@ func TestExportHasWhatWasPublished(t *testing.T) {
 	}
 	for range 50 {
 		say(100)
-		if got := must.Get(r.Export(ctx, main, io.Discard))(t); got != said {
-			t.Errorf("an export has %d of %d entries", got, said)
-		}
+		must.Same(t, must.Get(r.Export(ctx, main, io.Discard))(t), said, "an export has %d of %d entries")
 		say(1)
 		if c := must.Get(r.Context(ctx, main, sessions.Last, nil))(t); len(c.Messages) != said {
 			t.Errorf("a context has %d of %d messages", len(c.Messages), said)
@@ -238,8 +236,6 @@ func TestExportOfWhatWaitsOffline(t *testing.T) {
 		"Export":      func() error { _, err := c.Export(limited(t), thread("s"), io.Discard); return err },
 		"AwaitThread": func() error { _, err := c.AwaitThread(limited(t), thread("t")); return err },
 	} {
-		if err := ask(); !errors.Is(err, client.ErrBehind) {
-			t.Errorf("%s beside what waits on the disk = %v, want ErrBehind", what, err)
-		}
+		must.Is(t, ask(), client.ErrBehind, "%s beside what waits on the disk", what)
 	}
 }

@@ -99,9 +99,7 @@ func TestOfARunThatIsNotThere(t *testing.T) {
 	must.Get(r.StartRun(ctx, thread("build"), client.RunConfig{ID: "ours"}))(t)
 	must.Do(t, put("ours"))
 	must.Do(t, put(""))
-	if all := must.Get(r.Artifacts(ctx, "build"))(t); len(all) != 6 {
-		t.Errorf("%d artifacts, want 6", len(all))
-	}
+	must.Same(t, len(must.Get(r.Artifacts(ctx, "build"))(t)), 6, "%d artifacts, want %d")
 	must.Do(t, r.Fork(ctx, thread("fork"), events.Fork{Session: "build", Thread: events.MainThread, Whole: true}))
 	forked := must.Get(r.Artifacts(ctx, "fork"))(t)
 	must.Same(t, len(forked), 6, "a fork into another session has %d artifacts, want %d")

@@ -171,9 +171,7 @@ func TestItemsOfANameThatWasLeftTwice(t *testing.T) {
 					must.Do(t, r.Settled(ctx, th))
 				}
 				read(len(strings.Fields(want)))
-				if all := strings.Join(got, " "); all != want {
-					t.Errorf("items %s, want %s", all, want)
-				}
+				must.Same(t, strings.Join(got, " "), want, "items %s, want %s")
 			})
 		}
 	}

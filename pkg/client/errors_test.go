@@ -68,9 +68,7 @@ func TestErrors(t *testing.T) {
 		{"Publish to a bad name", r.Publisher(client.PublisherConfig{}).Publish(ctx, post(thread("a b"), "x")), client.ErrName},
 		{"Async to a bad name", r.Async(client.AsyncConfig{}).Publish(ctx, post(thread("a.b"), "x")), client.ErrName},
 	} {
-		if !errors.Is(c.got, c.want) {
-			t.Errorf("%s = %v, want %v", c.what, c.got, c.want)
-		}
+		must.Is(t, c.got, c.want, "%s", c.what)
 	}
 }
 

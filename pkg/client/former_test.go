@@ -64,9 +64,7 @@ func TestRetireLosesNothing(t *testing.T) {
 	if head, err := c.Thread(ctx, former); err != nil || head.Entries != 3 { // with the fork's own
 		t.Errorf("%s has %d entries, %v, want 3", former, head.Entries, err)
 	}
-	if _, err := c.Thread(ctx, th); !errors.Is(err, threads.ErrNoThread) {
-		t.Errorf("%s is there still: %v", th, err)
-	}
+	must.Is(t, must.Err(c.Thread(ctx, th)), threads.ErrNoThread, "%s is there still", th)
 }
 
 // TestRetiredTwice: those who retire a thread from one head at the same time do it once. All of them are given its name, nothing becomes a

@@ -134,9 +134,7 @@ func TestImagesOfClaudeCode(t *testing.T) {
 	for form, want := range map[rehydrate.Form]int{rehydrate.Full: 3, rehydrate.Stored: 0} {
 		var out bytes.Buffer
 		must.Get(r.ExportAs(t.Context(), th, form, &out, nil))(t)
-		if got := strings.Count(out.String(), b64); got != want {
-			t.Errorf("form %d has %d images in line, want %d", form, got, want)
-		}
+		must.Same(t, strings.Count(out.String(), b64), want, "form %d has %d images in line, want %d", form)
 		if form == rehydrate.Full && out.String() != strings.Join(lines, "\n")+"\n" {
 			t.Errorf("export = %.500s, want the lines as they came", out.String())
 		}

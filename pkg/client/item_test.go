@@ -57,12 +57,8 @@ func TestTypeOfAnItem(t *testing.T) {
 	} {
 		raw := []byte(`{"content":[],"metadata":{"type":"text"},"metadata":` + metadata + `}`)
 		stored := must.Get(events.ParseItem(raw))(t)
-		if typ := cmp.Or(stored.Type, "message"); typ != want {
-			t.Errorf("%s is stored as an item of the type %q, want %q", raw, typ, want)
-		}
+		must.Same(t, cmp.Or(stored.Type, "message"), want, "%s is stored as an item of the type %q, want %q", raw)
 		read := must.Get(parseItem(stored.JSON()))(t)
-		if got := read.Type(); got != want {
-			t.Errorf("%s is read as an item of the type %q, want %q", raw, got, want)
-		}
+		must.Same(t, read.Type(), want, "%s is read as an item of the type %q, want %q", raw)
 	}
 }

@@ -1,7 +1,6 @@
 package client_test
 
 import (
-	"errors"
 	"io"
 	"strings"
 	"testing"
@@ -37,9 +36,7 @@ func TestNameSession(t *testing.T) {
 	must.Do(t, r.NameSession(ctx, "s", "  made\x1b up ", true))
 	says("s", "made up", "auto", "/w")
 	must.Do(t, r.NameSession(ctx, "s", "Mine", false))
-	if err := r.NameSession(ctx, "s", "made up again", true); !errors.Is(err, client.ErrTitled) {
-		t.Errorf("an automatic title after the user's: %v, want %v", err, client.ErrTitled)
-	}
+	must.Is(t, r.NameSession(ctx, "s", "made up again", true), client.ErrTitled, "an automatic title after the user's")
 	says("s", "Mine", "user", "/w")
 	for _, source := range []string{"", `,"source":"auto"`} {
 		p := r.Publisher(client.PublisherConfig{})
@@ -99,9 +96,7 @@ func TestNameSessionRefused(t *testing.T) {
 		"no session":   {r.NameSession(ctx, "none", "x", false), threads.ErrNoThread},
 		"a bad id":     {r.MoveSession(ctx, "a b", "/w"), events.ErrToken},
 	} {
-		if !errors.Is(tt.got, tt.want) {
-			t.Errorf("%s: %v, want %v", name, tt.got, tt.want)
-		}
+		must.Is(t, tt.got, tt.want, "%s", name)
 	}
 	if letters := must.Get(r.DeadLetters(ctx, ""))(t); len(letters) > 0 {
 		t.Errorf("dead letters %+v, want none", letters)

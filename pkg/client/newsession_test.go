@@ -53,7 +53,5 @@ func TestNewSessionAgainLater(t *testing.T) {
 	defer stop()
 	var out strings.Builder
 	must.Get(c.Export(t.Context(), thread("s"), &out))(t)
-	if n := strings.Count(out.String(), `"type":"session"`); n != 1 {
-		t.Errorf("it has %d headers, want 1", n)
-	}
+	must.Same(t, strings.Count(out.String(), `"type":"session"`), 1, "it has %d headers, want %d")
 }

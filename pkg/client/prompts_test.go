@@ -101,9 +101,7 @@ func TestAskedInTheNextThread(t *testing.T) {
 		t.Fatalf("Ask = %+v, want an approval", got)
 	}
 	must.Do(t, r.Remove(ctx, th))
-	if _, err := r.Prompt(ctx, th, "p"); !errors.Is(err, client.ErrNoPrompt) {
-		t.Errorf("Prompt of a removed thread = %v, want ErrNoPrompt", err)
-	}
+	must.Is(t, must.Err(r.Prompt(ctx, th, "p")), client.ErrNoPrompt, "Prompt of a removed thread")
 	again := r.ask(ctx, t, th, deploy)
 	if res := must.Get(r.Answer(ctx, th, events.Answer{Prompt: "p", Answer: json.RawMessage("false"), By: "sam"}))(t); res.By != "sam" {
 		t.Errorf("Answer = %+v, want that of sam", res)
@@ -175,9 +173,7 @@ func TestPromptOfAnEndedThread(t *testing.T) {
 	if got := must.Get(r.Prompt(ctx, th, "p"))(t); got.Answerable {
 		t.Errorf("Prompt of an ended thread = %+v, want that it is not answerable", got)
 	}
-	if _, err := r.Answer(ctx, th, events.Answer{Prompt: "p", Answer: json.RawMessage("true")}); !errors.Is(err, client.ErrEnded) {
-		t.Errorf("Answer = %v, want ErrEnded", err)
-	}
+	must.Is(t, must.Err(r.Answer(ctx, th, events.Answer{Prompt: "p", Answer: json.RawMessage("true")})), client.ErrEnded, "Answer")
 }
 
 // TestRemoveOfAnEndedThreadThatAsked: what nobody can answer any more keeps no thread, and is no prompt of the next one of its name.
@@ -218,12 +214,8 @@ func TestAnswerToAnEarlierLife(t *testing.T) {
 			t.Errorf("Await = %v", err)
 		}
 		must.Do(t, r.Settled(ctx, th))
-		if got := must.Get(r.DeadLetters(ctx, "s"))(t); len(got) != letters {
-			t.Errorf("%d dead letters, want %d: answers to the earlier prompt", len(got), letters)
-		}
-		if _, err := r.Answer(ctx, th, approve); !errors.Is(err, client.ErrRemoved) {
-			t.Errorf("Answer = %v, want ErrRemoved", err)
-		}
+		must.Same(t, len(must.Get(r.DeadLetters(ctx, "s"))(t)), letters, "%d dead letters, want %d: answers to the earlier prompt")
+		must.Is(t, must.Err(r.Answer(ctx, th, approve)), client.ErrRemoved, "Answer")
 	}
 	late(1)
 	if got := must.Get(r.Prompt(ctx, th, "p"))(t); got.Resolution.Outcome != "" || got.Life == seen.Life {

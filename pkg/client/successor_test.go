@@ -69,10 +69,7 @@ func TestOfflinePublishers(t *testing.T) {
 // The same with processes: one is killed, and others on the directory may drain what it left beside its successor.
 func TestOfflineSuccessorOfAProcess(t *testing.T) {
 	if dir := os.Getenv("SPOOL_LAPTOP_DIR"); dir != "" {
-		c, err := client.Connect(context.Background(), client.Config{URL: os.Getenv("SPOOL_LAPTOP_URL"), Offline: dir})
-		if err != nil {
-			t.Fatal(err)
-		}
+		c := must.Get(client.Connect(context.Background(), client.Config{URL: os.Getenv("SPOOL_LAPTOP_URL"), Offline: dir}))(t)
 		laptop(t, c, 0, 1, 40)
 		fmt.Println("kept")
 		select {}
