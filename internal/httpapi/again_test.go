@@ -66,9 +66,7 @@ func TestSentAgainWithoutAProducer(t *testing.T) {
 		must.Do(t, p.Publish(t.Context(), client.Entry{Thread: main, Dialect: "raw", Body: []byte("mark")}))
 		must.Do(t, cl.Await(t.Context(), main, p.Producer(), 0, 1))
 		now := int(must.Get(cl.Thread(t.Context(), main))(t).Entries)
-		if got := now - 1 - entries; got != want {
-			t.Errorf("%d entries came in, want %d", got, want)
-		}
+		must.Same(t, now-1-entries, want, "%d entries came in, want %d")
 		entries = now
 	}
 	send(202)

@@ -121,9 +121,7 @@ func TestDoorsChange(t *testing.T) {
 	secret := must.Get(os.ReadFile(nextKey))(t)
 	for _, half := range []string{"", string(whole[:len(whole)/2]), string(whole)} {
 		write(t, cert, half) // and the old key
-		if got := shown(t, addr); got != 1 {
-			t.Errorf("certificate %d is shown before its key is there", got)
-		}
+		must.Same(t, shown(t, addr), 1, "certificate %d is shown before its key is there, want %d")
 	}
 	write(t, key, string(secret))
 	write(t, cert, string(whole))

@@ -52,9 +52,7 @@ func TestEntryReadsNothing(t *testing.T) {
 		}
 	}
 	for _, th := range []events.Thread{before, renamed} {
-		if status := post(th.Session, th.Name); status != 409 {
-			t.Errorf("entry for %s = %d, want 409", th, status)
-		}
+		must.Same(t, post(th.Session, th.Name), 409, "entry for %s = %d, want %d", th)
 	}
 	must.Do(t, cl.End(ctx, beside, events.End{}))
 	for status := 0; status != 409; { // until it has heard

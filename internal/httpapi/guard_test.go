@@ -124,10 +124,7 @@ func TestNarrowToken(t *testing.T) {
 	prod := events.Thread{Session: "prod", Name: "main"}
 	say(ctx, t, cl, prod, "secret")
 	say(ctx, t, cl, events.Thread{Session: "ci-1", Name: "main"}, "open")
-	art, err := cl.PutArtifact(ctx, client.NewArtifact{Record: artifacts.Record{Session: "prod"}}, strings.NewReader("secret"))
-	if err != nil {
-		t.Fatal(err)
-	}
+	art := must.Get(cl.PutArtifact(ctx, client.NewArtifact{Record: artifacts.Record{Session: "prod"}}, strings.NewReader("secret")))(t)
 	head := must.Get(cl.Thread(ctx, prod))(t)
 	auth := "Bearer " + narrow
 	for path, want := range map[string]int{"/v1/artifacts/" + string(art.ID): 403, "/v1/nodes/" + head.Head().Ref.Hex(): 404, "/v1/nodes/" + head.Head().Ref.Hex() + "?session=ci-1": 404} {

@@ -90,9 +90,7 @@ func TestWhoSpeaks(t *testing.T) {
 		must.Do(t, json.Unmarshal(item.Data, &parsed))
 		users, claims = append(users, parsed.User), append(claims, parsed.Claimed)
 	}
-	if got := fmt.Sprint(users); got != "[agent7 mira agent7 agent7 mira]" {
-		t.Errorf("user ids of the items = %s", got)
-	}
+	must.Same(t, fmt.Sprint(users), "[agent7 mira agent7 agent7 mira]", "user ids of the items = %s, want %s")
 	if want := []string{"boss", "boss", "boss", "", "boss"}; !slices.Equal(claims, want) {
 		t.Errorf("claimed users of the items = %q, want %q", claims, want)
 	}

@@ -125,9 +125,7 @@ func say(ctx context.Context, t testing.TB, cl *client.Client, th events.Thread,
 	pub := cl.Publisher(client.PublisherConfig{})
 	for i, text := range texts {
 		body, _ := json.Marshal(map[string]any{"content": []any{map[string]string{"type": "text", "text": text}}, "metadata": map[string]any{"type": "text"}})
-		if err := pub.Publish(ctx, client.Entry{Thread: th, Dialect: "item", Body: body, Time: int64(1_700_000_000_000 + i)}); err != nil {
-			t.Fatal(err)
-		}
+		must.Do(t, pub.Publish(ctx, client.Entry{Thread: th, Dialect: "item", Body: body, Time: int64(1_700_000_000_000 + i)}))
 	}
 	must.Do(t, cl.Await(ctx, th, pub.Producer(), 0, uint64(len(texts))))
 }

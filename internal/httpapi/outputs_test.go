@@ -98,9 +98,7 @@ func TestWrongTrailer(t *testing.T) {
 		if res.StatusCode != http.StatusBadRequest || !strings.Contains(text, trailer[0]) || !strings.Contains(text, "aborted") {
 			t.Errorf("answer = %d %s, want 400, the trailer and what became of the output", res.StatusCode, text)
 		}
-		if open := must.Get(cl.OpenOutputs(ctx, th))(t); len(open) != 0 {
-			t.Errorf("%d outputs are open, want none", len(open))
-		}
+		must.Same(t, len(must.Get(cl.OpenOutputs(ctx, th))(t)), 0, "%d outputs are open, want %d")
 		header := map[string]string{trailer[0]: trailer[1]}
 		status, _, text := do(t, url, request{path: "/v1/sessions/s/threads/main/outputs?tool=make", body: "x", header: header})
 		if status != http.StatusBadRequest {

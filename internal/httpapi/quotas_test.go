@@ -337,9 +337,7 @@ func TestFullSessionIsTold(t *testing.T) {
 		}
 		if want == 202 {
 			th := events.Thread{Session: "s", Name: thread}
-			if err := cl.Await(ctx, th, producer, 0, uint64(seq)); err != nil {
-				t.Fatal(err)
-			}
+			must.Do(t, cl.Await(ctx, th, producer, 0, uint64(seq)))
 		}
 	}
 	say(ctx, t, cl, events.Thread{Session: "s", Name: "main"}, "hello") // by an ephemeral producer

@@ -170,7 +170,5 @@ func TestBodiesThatAreNotWhatTheySeem(t *testing.T) {
 		}
 		c.Close()
 	}
-	if len(out.evs) != 0 {
-		t.Errorf("%d entries stored, want none", len(out.evs))
-	}
+	must.Same(t, len(out.evs), 0, "%d entries stored, want %d")
 }

@@ -137,9 +137,7 @@ func TestOfASessionThatIsNotThere(t *testing.T) {
 			t.Errorf("GET %s = %d %s, want 200", path, status, text)
 		}
 	}
-	if all := must.Get(cl.Sessions(t.Context(), ""))(t); len(all) != 0 {
-		t.Errorf("%d sessions, want none", len(all))
-	}
+	must.Same(t, len(must.Get(cl.Sessions(t.Context(), ""))(t)), 0, "%d sessions, want %d")
 	defer func() { // a thread in which nothing is open is no mistake
 		if status, _, text := get(t, url, "/v1/sessions/mispelt/threads/main/outputs"); status != 200 {
 			t.Errorf("the outputs = %d %s, want 200", status, text)
