@@ -288,9 +288,7 @@ func TestForkOfAnUnreadableArtifact(t *testing.T) {
 	bad := events.ArtifactKey("s0", "art_20261120_100000_0123456789ABCDEF")
 	must.Get(r.conn.Records().Write(soon(t), record.Put{Key: bad, Value: []byte("none"), Expect: record.Any}))(t)
 	r.forkAlone(t, events.Thread{Session: "copy", Name: events.MainThread}, wholeOf("s0"))
-	if rows := must.Get(r.Artifacts(soon(t), "copy"))(t); len(rows) != 1 {
-		t.Errorf("the fork has %d artifacts, want 1", len(rows))
-	}
+	must.Same(t, len(must.Get(r.Artifacts(soon(t), "copy"))(t)), 1, "the fork has %d artifacts, want %d")
 	named := strings.Contains(log.String(), bad)
 	if n := run.Stats().RowsUnread; n != 1 || !named {
 		t.Errorf("%d artifacts are counted as left out, want 1; the log names it: %v", n, named)

@@ -113,9 +113,7 @@ func TestDeleteSession(t *testing.T) {
 	if a, err := r.Artifact(ctx, rows[0].ID); err != nil || a.Session != "child" { // entries of the fork name it so
 		t.Errorf("Artifact = %+v, %v, want the fork's", a, err)
 	}
-	if _, err := r.DeleteSession(ctx, "s", client.Deletion{}); !errors.Is(err, client.ErrSessionNotFound) {
-		t.Errorf("second DeleteSession = %v, want ErrSessionNotFound", err)
-	}
+	must.Is(t, must.Err(r.DeleteSession(ctx, "s", client.Deletion{})), client.ErrSessionNotFound, "second DeleteSession")
 	child := events.Thread{Session: "child", Name: "main"}
 	r.intact(child)
 	forked, err := r.Artifacts(ctx, "child")
@@ -231,9 +229,7 @@ func TestDeletionSurvivesDeath(t *testing.T) {
 			say(3)
 			r.await(id, "late", 3)
 			_ = p.stop()
-			if n := p.Stats().Dead; n != 0 {
-				t.Errorf("%d dead letters, want none", n)
-			}
+			must.Same(t, p.Stats().Dead, 0, "%d dead letters, want %d")
 			if n := r.stored(events.ItemsStream, events.ItemsOfSession("s")); n != 2 {
 				t.Errorf("%d items are stored, want the 2 behind the deletion", n)
 			}

@@ -2,7 +2,6 @@ package persist
 
 import (
 	"context"
-	"errors"
 	"testing"
 
 	"spool/internal/apply"
@@ -69,9 +68,7 @@ func TestDeletedWhileRead(t *testing.T) {
 				s.put(events.DeletedKey("s"), record.Deleted{State: record.Removed, Seq: 9}.Encode())
 			}
 			l := New(Deps{Records: s}, Config{}).lane
-			if err := l.loadThreads(t.Context(), []events.Thread{ended, removed}); !errors.Is(err, errStale) {
-				t.Errorf("loadThreads() = %v, want errStale", err)
-			}
+			must.Is(t, l.loadThreads(t.Context(), []events.Thread{ended, removed}), errStale, "loadThreads()")
 			if n := len(l.heads.threads) + len(l.heads.sessions); n != 0 {
 				t.Errorf("%d threads and sessions are in memory that were read half", n)
 			}
@@ -105,9 +102,7 @@ func TestDeletedSinceAnotherWasRead(t *testing.T) {
 	s.remove(events.LeftKey(removed))
 	s.put(events.DeletedKey("s"), record.Deleted{State: record.Removed, Seq: 9}.Encode())
 	must.Do(t, l.loadThreads(t.Context(), []events.Thread{other}))
-	if err := verify(); !errors.Is(err, errStale) {
-		t.Errorf("verify() = %v, want errStale", err)
-	}
+	must.Is(t, verify(), errStale, "verify()")
 	s.put(events.DeletedKey("s"), record.Deleted{State: record.Removed, Seq: 9, Items: 4}.Encode())
 	th = l.heads.threads[other]
 	must.Do(t, verify()) // the deletion goes on, and is the same

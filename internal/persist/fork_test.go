@@ -29,9 +29,7 @@ func TestNewSession(t *testing.T) {
 	if h := tree.Header(); h.ID != "child" || h.ParentSession != "s0" || h.Cwd != "/srv/mill" || len(tree.Entries()) != 1 {
 		t.Errorf("header = %+v, %d entries; want the new session's, and one entry", h, len(tree.Entries()))
 	}
-	if err := r.NewSession(ctx, "child", "/srv/mill", ""); !errors.Is(err, client.ErrThreadExists) {
-		t.Errorf("NewSession of a session that is there = %v, want ErrThreadExists", err)
-	}
+	must.Is(t, r.NewSession(ctx, "child", "/srv/mill", ""), client.ErrThreadExists, "NewSession of a session that is there")
 }
 
 // A forked session has all entries, branches and the leaf of the other one, and its own header; both go their own ways, and

@@ -181,9 +181,7 @@ func TestWhatComesLateOfADeletedSession(t *testing.T) {
 			r.await(id, "new", 2)
 			close(goOn)
 			t.Logf("first persister: %v", <-stopped)
-			if n := r.items(id, 2); n != 2 {
-				t.Errorf("%d items, want 2", n)
-			}
+			must.Same(t, r.items(id, 2), 2, "%d items, want %d")
 			var stored []string
 			must.Do(t, natsadmin.New(r.conn).Messages(ctx, events.ItemsStream, 1, func(_ uint64, _ string, data []byte) error {
 				stored = append(stored, string(data))

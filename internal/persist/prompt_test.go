@@ -116,9 +116,7 @@ func TestPromptAnswered(t *testing.T) {
 	if h := r.head(thread(1)); h.N != 2 {
 		t.Errorf("%d items, want 2", h.N)
 	}
-	if n := run.Stats().Dead; n != 0 {
-		t.Errorf("%d dead letters", n)
-	}
+	must.Same(t, run.Stats().Dead, 0, "%d dead letters, want %d")
 }
 
 // Of answers that race, one is first, and all learn which.
@@ -148,9 +146,7 @@ func TestPromptRace(t *testing.T) {
 	if got.err != nil || got.Outcome != events.OutcomeAnswered || len(got.By) != 1 || string(got.Answer) != string('0'+got.By[0]-'a') {
 		t.Errorf("Ask = %+v", got)
 	}
-	if items := r.settled(ctx, thread(2), 2); len(items) != 1 {
-		t.Errorf("%d items settle it, want 1", len(items))
-	}
+	must.Same(t, len(r.settled(ctx, thread(2), 2)), 1, "%d items settle it, want %d")
 	if n := run.Stats().Dead; n != 0 {
 		t.Errorf("%d dead letters: an answer that came second is no mistake", n)
 	}
@@ -322,9 +318,7 @@ func TestPromptIDOfAnother(t *testing.T) {
 	refused("was answered")
 	must.Do(t, r.End(ctx, thread(1), events.End{}))
 	late := <-r.ask(ctx, thread(1), events.Prompt{ID: "late", Kind: events.PromptText, Text: "Well?"})
-	if !errors.Is(late.err, client.ErrEnded) {
-		t.Errorf("Ask in a thread that has ended: %v, want ErrEnded", late.err)
-	}
+	must.Is(t, late.err, client.ErrEnded, "Ask in a thread that has ended")
 }
 
 // Whoever publishes entries without the SDK is held to the same: another question under an id that is taken is a dead letter,

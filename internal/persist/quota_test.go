@@ -159,9 +159,7 @@ func TestManyProducers(t *testing.T) {
 	r.start(func(_ *persist.Deps, cfg *persist.Config) { cfg.Limits = apply.Limits{Threads: 1, Producers: 1} })
 	for i := range 20 {
 		p := r.Publisher(client.PublisherConfig{})
-		if err := p.Publish(t.Context(), client.Entry{Thread: thread(0), Dialect: "omp", Body: message(fmt.Sprint(i), "user", 10)}); err != nil {
-			t.Fatal(err)
-		}
+		must.Do(t, p.Publish(t.Context(), client.Entry{Thread: thread(0), Dialect: "omp", Body: message(fmt.Sprint(i), "user", 10)}))
 		r.await(thread(0), p.Producer(), 1)
 	}
 	other := events.Thread{Session: thread(0).Session, Name: "other"}

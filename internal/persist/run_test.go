@@ -93,12 +93,8 @@ func TestRunLife(t *testing.T) {
 	}
 	must.Do(t, run.End(ctx, artifacts.RunCompleted, ""))
 	must.Is(t, run.End(ctx, artifacts.RunFailed, ""), client.ErrRunEnded, "End in another state")
-	if _, err := r.StartRun(ctx, th, client.RunConfig{ID: "r1"}); !errors.Is(err, client.ErrRunEnded) {
-		t.Errorf("StartRun of one that has ended = %v, want %v", err, client.ErrRunEnded)
-	}
-	if n := p.Stats().Dead; n != 0 {
-		t.Errorf("%d dead letters", n)
-	}
+	must.Is(t, must.Err(r.StartRun(ctx, th, client.RunConfig{ID: "r1"})), client.ErrRunEnded, "StartRun of one that has ended")
+	must.Same(t, p.Stats().Dead, 0, "%d dead letters, want %d")
 }
 
 // A lease that is over makes a run count as failed, with nobody writing it; a sign of life takes that back (SPEC A6).
@@ -390,9 +386,7 @@ func TestOutputOfARun(t *testing.T) {
 	r.start(nil)
 	r.results(printing, len(want))
 	for _, a := range must.Get(r.Artifacts(ctx, printing.Session))(t) {
-		if a.Run != want[a.ToolCall] {
-			t.Errorf("the artifact of an output %s has the run %q, want %q", a.ToolCall, a.Run, want[a.ToolCall])
-		}
+		must.Same(t, a.Run, want[a.ToolCall], "the artifact of an output %s has the run %q, want %q", a.ToolCall)
 		delete(want, a.ToolCall)
 	}
 	if len(want) > 0 {

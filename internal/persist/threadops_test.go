@@ -251,9 +251,7 @@ func TestLeavingSurvivesDeath(t *testing.T) {
 				t.Errorf("Thread(%s) = %v, want it renamed", a, err)
 			}
 			_ = run.stop()
-			if dead := run.Stats().Dead; dead != 0 {
-				t.Errorf("%d dead letters, want none", dead)
-			}
+			must.Same(t, run.Stats().Dead, 0, "%d dead letters, want %d")
 		})
 	}
 }
