@@ -64,9 +64,7 @@ func TestArtifacts(t *testing.T) {
 	for _, a := range listed {
 		names = append(names, a.Seq+" "+a.Filename)
 	}
-	if got, want := strings.Join(names, ", "), "0 0.make_test.log,  0-Review.md, 1 wire.txt, 2 report.txt"; got != want {
-		t.Errorf("artifact ls = %s, want %s", got, want)
-	}
+	must.Same(t, strings.Join(names, ", "), "0 0.make_test.log,  0-Review.md, 1 wire.txt, 2 report.txt", "artifact ls = %s, want %s")
 	file := filepath.Join(w.home, "got.log")
 	w.run("spool", "artifact", "get", whole, "-o", file)
 	if b, err := os.ReadFile(file); err != nil || string(b) != log {
@@ -109,7 +107,5 @@ func TestArtifacts(t *testing.T) {
 	if got := w.run("spool", "read", "artifact://3", "--session", "s"); got != "again" {
 		t.Errorf("number after 0, 1 and 2 were used reads %q", got)
 	}
-	if code := up.Stop(); code != 0 {
-		t.Errorf("spool up: exit code %d", code)
-	}
+	must.Same(t, up.Stop(), 0, "spool up: exit code %d, want %d")
 }

@@ -73,9 +73,7 @@ func TestExec(t *testing.T) {
 		t.Errorf("exec into a thread that has ended: %q, %q, code %d, want it not to run", out, errw, code)
 	}
 	w.execSignals()
-	if code := up.Stop(); code != 0 {
-		t.Errorf("spool up ended with %d", code)
-	}
+	must.Same(t, up.Stop(), 0, "spool up ended with %d, want %d")
 }
 
 // execSignals: signals go to the command, which decides.

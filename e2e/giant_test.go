@@ -138,10 +138,7 @@ func TestGiantEntries(t *testing.T) {
 
 func (w *world) sendHTTP(t *testing.T, session string, g giant) {
 	t.Helper()
-	resp, err := http.Post("http://"+w.http+"/v1/sessions/"+session+"/threads/main/entries?dialect=omp", "application/json", g.open())
-	if err != nil {
-		t.Fatal(err)
-	}
+	resp := must.Get(http.Post("http://"+w.http+"/v1/sessions/"+session+"/threads/main/entries?dialect=omp", "application/json", g.open()))(t)
 	defer resp.Body.Close()
 	if body, _ := io.ReadAll(resp.Body); resp.StatusCode != http.StatusAccepted {
 		t.Fatalf("POST = %s %s", resp.Status, body)

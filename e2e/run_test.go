@@ -84,7 +84,5 @@ func TestRuns(t *testing.T) {
 		t.Errorf("run ls --all =\n%s\nwant died over", text)
 	}
 	conn.Close()
-	if code := up.Stop(); code != 0 {
-		t.Errorf("spool up: exit code %d", code)
-	}
+	must.Same(t, up.Stop(), 0, "spool up: exit code %d, want %d")
 }

@@ -196,9 +196,7 @@ func verify(t *testing.T, r *run, said func(string, ...any), w *watcher, pause t
 	r.checkFollowers(ctx, cl)
 	said("the subscribers are checked")
 	var report *fsck.Report
-	if err := settled(ctx, func() (err error) { report, err = fsck.Check(ctx, natsadmin.Of(r.c.conn), fsck.Config{}); return err }); err != nil {
-		t.Fatalf("fsck: %v", err)
-	}
+	must.Do(t, settled(ctx, func() (err error) { report, err = fsck.Check(ctx, natsadmin.Of(r.c.conn), fsck.Config{}); return err }))
 	for _, f := range report.Findings {
 		t.Errorf("fsck: %s", f)
 	}

@@ -49,10 +49,7 @@ func TestServerGone(t *testing.T) {
 	online := w.publish(faulttest.NewLedger(small()))
 	away := small()
 	away.Name, away.Pause = "away", 50*time.Millisecond
-	keeps, err := client.Connect(t.Context(), client.Config{URL: "nats://" + w.nats, Offline: filepath.Join(w.dir, "offline")})
-	if err != nil {
-		t.Fatal(err)
-	}
+	keeps := must.Get(client.Connect(t.Context(), client.Config{URL: "nats://" + w.nats, Offline: filepath.Join(w.dir, "offline")}))(t)
 	t.Cleanup(keeps.Close)
 	offline := w.publishBy(faulttest.NewLedger(away), keeps)
 	online.acks(50)

@@ -241,9 +241,7 @@ func TestHostileInput(t *testing.T) {
 	t.Run("names", w.checkNames)
 	t.Run("commands of dead letters", w.checkDead)
 	t.Run("queries", w.checkQueries)
-	if n := len(w.letters()); n != 0 {
-		t.Errorf("%d dead letters more, want none", n)
-	}
+	must.Same(t, len(w.letters()), 0, "%d dead letters more, want %d")
 	w.run("spool", "fsck")
 	for _, p := range daemons {
 		checkAlive(t, p)

@@ -129,9 +129,7 @@ func TestCanariesNeverReachTheDisk(t *testing.T) {
 		must.Do(t, os.Remove(filepath.Join(w.home, name)))
 	}
 	w.settle()
-	if n := len(w.letters()); n != 0 {
-		t.Errorf("%d dead letters, want none", n)
-	}
+	must.Same(t, len(w.letters()), 0, "%d dead letters, want %d")
 	// What is stored says that there was something, and is read back through every way out.
 	out := map[string][]byte{}
 	for _, session := range []string{"sdk", "http", "imported", "packed", "large", "out"} {

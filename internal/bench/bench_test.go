@@ -48,9 +48,7 @@ func TestFleet(t *testing.T) {
 			t.Errorf("Runs[%d] = %+v, want entries and loads of 4 and 40 sessions", i, r)
 		}
 	}
-	if _, err := Fleet(t.Context(), FleetConfig{Sessions: []int{1}}); !errors.Is(err, ErrConfig) {
-		t.Errorf("Fleet of one session = %v, want ErrConfig", err)
-	}
+	must.Is(t, must.Err(Fleet(t.Context(), FleetConfig{Sessions: []int{1}})), ErrConfig, "Fleet of one session")
 }
 
 func TestConfigNamesEveryMistake(t *testing.T) {

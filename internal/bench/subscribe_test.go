@@ -8,10 +8,7 @@ import (
 
 // Every reader must get every item, and the report must have what readers of its JSON rely on.
 func TestSubscribe(t *testing.T) {
-	rep, err := Subscribe(t.Context(), SubscribeConfig{Readers: 40, Slow: 4, Seconds: 1, Behind: 6000, Dir: t.TempDir()})
-	if err != nil {
-		t.Fatal(err)
-	}
+	rep := must.Get(Subscribe(t.Context(), SubscribeConfig{Readers: 40, Slow: 4, Seconds: 1, Behind: 6000, Dir: t.TempDir()}))(t)
 	names := []string{"catch_up_items_per_s"}
 	for _, kind := range []string{"nats", "sse"} {
 		for _, name := range []string{"rate_per_s", "load20_p50_ms", "load20_p99_ms", "load80_p50_ms", "load80_p99_ms", "slow_readers_ratio"} {

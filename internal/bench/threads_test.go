@@ -14,10 +14,7 @@ func TestThreads(t *testing.T) {
 	if testing.Short() {
 		t.Skip("it writes 11,000 entries")
 	}
-	rep, err := Threads(t.Context(), ThreadsConfig{Entries: 1_000, Objects: 60, Forks: 3, Rounds: 1, Dir: t.TempDir()})
-	if err != nil {
-		t.Fatal(err)
-	}
+	rep := must.Get(Threads(t.Context(), ThreadsConfig{Entries: 1_000, Objects: 60, Forks: 3, Rounds: 1, Dir: t.TempDir()}))(t)
 	raw := must.Get(json.Marshal(rep))(t)
 	var figures map[string]float64
 	must.Do(t, json.Unmarshal(raw, &figures))

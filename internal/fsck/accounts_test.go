@@ -142,9 +142,7 @@ func TestAccountOfOtherLineEnds(t *testing.T) {
 			}
 			var out strings.Builder
 			must.Get(w.cl.Export(t.Context(), id, &out))(w)
-			if want := one + "\r\n" + two + "\n"; out.String() != want {
-				t.Errorf("export %q, want %q", out.String(), want)
-			}
+			must.Same(t, out.String(), one+"\r\n"+two+"\n", "export %q, want %q")
 		})
 	}
 }

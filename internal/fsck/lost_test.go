@@ -175,9 +175,7 @@ func repairOf(t *testing.T, steps []any, loss string) {
 	w.settle()
 	got := w.texts()
 	for id, text := range got {
-		if text != want[id] {
-			t.Errorf("%s = %q, want %q", id, text, want[id])
-		}
+		must.Same(t, text, want[id], "%s = %q, want %q", id)
 	}
 	for _, id := range slices.SortedFunc(maps.Keys(want), func(a, b events.Thread) int { return strings.Compare(a.String(), b.String()) }) {
 		if _, ok := got[id]; ok {
@@ -195,9 +193,7 @@ func repairOf(t *testing.T, steps []any, loss string) {
 	}
 	w.settle()
 	for id, text := range w.texts() {
-		if text != want[id] {
-			t.Errorf("%s = %q behind a second repair, want %q", id, text, want[id])
-		}
+		must.Same(t, text, want[id], "%s = %q behind a second repair, want %q", id)
 	}
 	if t.Failed() {
 		for _, f := range rep.Findings {

@@ -5,6 +5,7 @@ import (
 	"testing"
 
 	"spool/internal/fsck"
+	"spool/internal/must"
 	"spool/pkg/events"
 	"spool/pkg/threads"
 )
@@ -20,9 +21,7 @@ func TestReusedBehindALateOneOfItsMessage(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			w := newWorld(t)
 			w.play(steps...)
-			if n := w.letters(); n != 2 {
-				t.Errorf("%d dead letters, want 2", n)
-			}
+			must.Same(t, w.letters(), 2, "%d dead letters, want %d")
 			for _, f := range w.account(fsck.Config{}).Findings {
 				t.Errorf("accounts: %v", f)
 			}
@@ -44,9 +43,7 @@ func TestLateInAForgottenGap(t *testing.T) {
 		steps = append(steps, entryOf(thA, "p", seq, 0, fmt.Sprint("entry ", seq)))
 	}
 	w.play(append(steps, settles, entryOf(thA, "p", 2, 0, "late"), entryOf(thA, "p", 2, 0, "late"), entryOf(thA, "p", 3, 0, "entry 3"))...)
-	if n := w.letters(); n != 1 {
-		t.Errorf("%d dead letters, want 1", n)
-	}
+	must.Same(t, w.letters(), 1, "%d dead letters, want %d")
 	for _, f := range w.account(fsck.Config{}).Findings {
 		t.Errorf("accounts: %v", f)
 	}

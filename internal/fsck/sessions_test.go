@@ -182,9 +182,7 @@ func TestRepairOfRenamesThatCameAgain(t *testing.T) {
 		t.Errorf("repairs = %+v, want one", done)
 	}
 	w.wantClean()
-	if got := export(); got != want {
-		t.Errorf("%s = %q, want %q", a, got, want)
-	}
+	must.Same(t, export(), want, "%s = %q, want %q", a)
 }
 
 // A removal that was sent again removed the thread once: what is linked to it, behind that, is in the one that has the name now.
@@ -215,7 +213,5 @@ func TestRepairBehindARemovalThatCameAgain(t *testing.T) {
 	must.Do(t, nodes.Purge(ctx))
 	must.Get(fsck.Fix(ctx, natsadmin.Of(w.conn), natsadmin.Of(w.conn), w.conn.Store(0), fsck.Config{}))(w)
 	w.wantClean()
-	if got := export(); got != want {
-		t.Errorf("%s = %q, want %q", a, got, want)
-	}
+	must.Same(t, export(), want, "%s = %q, want %q", a)
 }

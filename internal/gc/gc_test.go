@@ -356,9 +356,7 @@ func TestUndelete(t *testing.T) {
 		}
 	}
 	r.put(rs[0].Key, rs[0].Value)
-	if _, err := r.collector(cfg, nil).Plan(t.Context()); !errors.Is(err, gc.ErrUnsafe) {
-		t.Errorf("Plan() with a head on what was collected = %v, want ErrUnsafe", err)
-	}
+	must.Is(t, must.Err(r.collector(cfg, nil).Plan(t.Context())), gc.ErrUnsafe, "Plan() with a head on what was collected")
 	back, err := r.collector(cfg, nil).Undelete(t.Context())
 	if err != nil || len(back.Restored) != done.Condemned || !strings.HasPrefix(back.Restored[0], "blob.") {
 		t.Errorf("Undelete() = %+v, %v, want all %d records, blobs first", back, err, done.Condemned)
@@ -477,10 +475,7 @@ func TestExplain(t *testing.T) {
 	states := map[string]int{}
 	all := must.Get(r.conn.Records().List(t.Context(), "blob.*"))(t)
 	for _, b := range all {
-		e, err := r.collector(brave(), nil).Explain(t.Context(), "blob:sha256:"+strings.TrimPrefix(b.Key, "blob."))
-		if err != nil {
-			t.Fatal(err)
-		}
+		e := must.Get(r.collector(brave(), nil).Explain(t.Context(), "blob:sha256:"+strings.TrimPrefix(b.Key, "blob.")))(t)
 		states[e.State]++
 		if e.State == "live" && (len(e.Chain) < 3 || e.Chain[0] != "thread keep.main" || e.Chain[len(e.Chain)-1] != e.Ref) {
 			t.Errorf("Explain(%s) = %+v, want a chain from its thread", e.Ref, e)

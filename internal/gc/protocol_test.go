@@ -221,10 +221,7 @@ func (c *cutOff) Scan(ctx context.Context, from uint64, tell func(record.Stamped
 // A cycle that reads what was before its own fences ends: the server that answers is behind, and does not see what is referred to since.
 func TestReadingBehindTheFences(t *testing.T) {
 	rs := &cutOff{fake: newFake(t)}
-	c, err := New(Deps{Records: rs, Bulk: rs, Streams: rs, Queue: rs, Memory: rs, MaxPayload: rs.MaxPayload}, Config{})
-	if err != nil {
-		t.Fatal(err)
-	}
+	c := must.Get(New(Deps{Records: rs, Bulk: rs, Streams: rs, Queue: rs, Memory: rs, MaxPayload: rs.MaxPayload}, Config{}))(t)
 	must.Get(c.read(t.Context(), newWorld()))(t)
 	rs.blind = true
 	must.Is(t, must.Err(c.read(t.Context(), newWorld())), record.ErrBusy, "read of what was")
@@ -264,10 +261,7 @@ func TestLossIsConfirmed(t *testing.T) {
 	p.Gone = true
 	f.put(packKey(bottom.Pack), p.Encode())
 	must.Get(f.collector(Config{}).Plan(t.Context()))(t)
-	c, err := New(Deps{Records: torn{f}, Bulk: f, Streams: f, Packs: f, Queue: f, Memory: f, MaxPayload: f.MaxPayload}, Config{})
-	if err != nil {
-		t.Fatal(err)
-	}
+	c := must.Get(New(Deps{Records: torn{f}, Bulk: f, Streams: f, Packs: f, Queue: f, Memory: f, MaxPayload: f.MaxPayload}, Config{}))(t)
 	if _, err := c.Plan(t.Context()); !errors.Is(err, record.ErrBusy) || errors.Is(err, ErrUnsafe) || !strings.Contains(err.Error(), to.String()) {
 		t.Errorf("Plan of a reading without moved records = %v, want %v, and where the pack is", err, record.ErrBusy)
 	}

@@ -109,9 +109,7 @@ func TestRecordsThatAServerBringsBack(t *testing.T) {
 	}
 	r.verify(th("keep"))
 	r.verify(th("again"))
-	if n := check(); n != 0 {
-		t.Errorf("fsck sees %d records that are back after gc", n)
-	}
+	must.Same(t, check(), 0, "fsck sees %d records that are back after gc, want %d")
 }
 
 // Records come back after everything about them was forgotten, in any mixture: of a pack that was moved and whose moved record is gone, and of
@@ -140,10 +138,7 @@ func TestRecordsThatComeBackAlone(t *testing.T) {
 	own := events.PackKey(head.Head().Pack.String())
 	gone := ""
 	for key := range before {
-		now, err := r.conn.Records().Records(t.Context(), key, events.MovedKey(strings.TrimPrefix(key, events.PackKey(""))))
-		if err != nil {
-			t.Fatal(err)
-		}
+		now := must.Get(r.conn.Records().Records(t.Context(), key, events.MovedKey(strings.TrimPrefix(key, events.PackKey("")))))(t)
 		if !now[0].Exists() && !now[1].Exists() && key != own && strings.HasPrefix(key, events.PackKey("")) {
 			gone = key
 		}
