@@ -145,6 +145,7 @@ func TestStreamPurged(t *testing.T) {
 	conn := w.dial()
 	load := w.publish(faulttest.NewLedger(small()))
 	load.acks(50)
+	load.stop()
 	w.eventually("marks are taken, and taken again", func() error {
 		m, err := scrub.ReadMarks(t.Context(), natsadmin.Of(conn))
 		if err == nil && m.Before == 0 {
@@ -152,6 +153,8 @@ func TestStreamPurged(t *testing.T) {
 		}
 		return err
 	})
+	load = w.publish(load.Ledger)
+	load.acks(50)
 	records, err := conn.JetStream().Stream(t.Context(), events.RecordsStream)
 	if err == nil {
 		err = records.Purge(t.Context())

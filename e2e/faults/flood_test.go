@@ -32,7 +32,7 @@ const (
 // bounds; a page of a listing has no more than was asked for, and pages have each session once.
 func TestFlood(t *testing.T) {
 	row(t)
-	sessions := 20_000
+	sessions := 10_000
 	if long {
 		sessions = 1_000_000
 	}

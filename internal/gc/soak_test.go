@@ -113,7 +113,7 @@ func (s *soak) persisters(ctx context.Context, r *rand.Rand) {
 	}
 }
 
-// collectors runs cycle after cycle with pauses in between; every other one is killed somewhere.
+// collectors runs cycle after cycle with pauses in between, in which another one can get to its end; every other one is killed somewhere.
 func (s *soak) collectors(ctx context.Context, pause time.Duration, r *rand.Rand) {
 	for ctx.Err() == nil {
 		cfg := brave()
@@ -126,6 +126,7 @@ func (s *soak) collectors(ctx context.Context, pause time.Duration, r *rand.Rand
 			}
 			return nil
 		})
+		begun := time.Now()
 		p, err := c.Plan(ctx)
 		if err == nil {
 			var d gc.Done
@@ -145,7 +146,7 @@ func (s *soak) collectors(ctx context.Context, pause time.Duration, r *rand.Rand
 		}
 		select {
 		case <-ctx.Done():
-		case <-time.After(pause/4 + time.Duration(r.Int64N(int64(pause)))*3/4):
+		case <-time.After(max(pause/4+time.Duration(r.Int64N(int64(pause)))*3/4, 2*time.Since(begun))):
 		}
 	}
 }

@@ -36,14 +36,16 @@ func (es Events) ThreadEvents(ctx context.Context, t events.Thread) ([]record.St
 func EventOf(ctx context.Context, st Streams, partition int, seq uint64) ([]byte, error) {
 	s, err := MessagesOf(ctx, st, events.EventsStream)
 	var m *jetstream.RawStreamMsg
-	if err == nil {
+	for had := false; err == nil; had = true { // asked again once it has had the event: a leader may be about to store what its log has
 		m, err = s.GetMsg(ctx, seq, jetstream.WithGetMsgSubject(events.PartitionFilter(partition)))
-	}
-	if errors.Is(err, jetstream.ErrMsgNotFound) {
-		var now jetstream.Stream
-		if now, err = st.LeaderStream(ctx, events.EventsStream); err == nil && now.CachedInfo().State.LastSeq >= seq {
+		if !errors.Is(err, jetstream.ErrMsgNotFound) {
+			break
+		}
+		if had {
 			return nil, fmt.Errorf("%w: event %d", record.ErrNotFound, seq)
-		} else if err == nil {
+		}
+		var now jetstream.Stream
+		if now, err = st.LeaderStream(ctx, events.EventsStream); err == nil && now.CachedInfo().State.LastSeq < seq {
 			return nil, fmt.Errorf("%w: there is no event %d yet", record.ErrBusy, seq)
 		}
 	}

@@ -10,8 +10,8 @@ import (
 // than is left: however much of one user comes, or of one session, about half is left to the others, and so on. Where who
 // holds nothing does not find enough, it and all that come behind it wait, so that a large event gets its turn.
 //
-// Events in the queue may wait for one that is parked, and what is parked for room in the queue. So one session of which the parking says that nothing waits for
-// longer gets what it asks for also where that is not left, once it holds nothing.
+// Events in the queue may wait for one that is parked, and what is parked for room in the queue. So one session of which the parking
+// says that nothing waits for longer gets what it asks for also where that is not left, once it holds nothing.
 type space struct {
 	parked *parking // nil: nothing is
 
