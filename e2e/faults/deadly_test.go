@@ -61,7 +61,7 @@ func TestDeadlyEvent(t *testing.T) {
 	w.serve()
 	w.fleet().Kill() // the streams are there
 	slow := small()
-	slow.Pause = 50 * time.Millisecond
+	slow.Pause = 200 * time.Millisecond
 	load := w.publish(faulttest.NewLedger(slow))
 	load.acks(50)
 	c := client.New(w.dial())
