@@ -37,10 +37,11 @@ func newestLetter(ctx context.Context, conn *natsio.Conn, notify func(error, tim
 	return newest
 }
 
-// Collided finds the files of an import of which a line was refused, and says why. Where that is because another import said something else at
-// the same moment, the thread is neither: both publish as one producer, a line has its place in the file for its sequence, and each place of
-// the thread has what came to it first. The next import finds that, and gives each what it says. Wait for the import first: what no persister
-// came to is not looked for. The error is that of who cannot read dead letters.
+// Collided finds the files of an import of which a line was refused, and says why. Where that is because another import said
+// something else at the same moment, the thread is neither: both publish as one producer, a line has its place in the file for
+// its sequence, and each place of the thread has what came to it first. The next import finds that, and gives each what it
+// says. Wait for the import first: what no persister came to is not looked for. The error is that of who cannot read dead
+// letters.
 func Collided(ctx context.Context, conn *natsio.Conn, res *transcript.Result) error {
 	cl := client.New(conn)
 	for i := range res.Files {
