@@ -1,8 +1,8 @@
 import type { RunnableConfig } from "@langchain/core/runnables";
 import type {
-  BaseCheckpointSaver, ChannelVersions, Checkpoint, CheckpointListOptions, CheckpointMetadata, CheckpointTuple, PendingWrite, SerializerProtocol,
+  ChannelVersions, Checkpoint, CheckpointListOptions, CheckpointMetadata, CheckpointTuple, PendingWrite, SerializerProtocol,
 } from "@langchain/langgraph-checkpoint";
-import { BaseCheckpointSaver as Base } from "@langchain/langgraph-checkpoint";
+import { BaseCheckpointSaver } from "@langchain/langgraph-checkpoint";
 
 export interface SpoolSaverOptions {
   /** Where spool up, or ingest, answers HTTP: "http://127.0.0.1:7717" unless given. */
@@ -18,14 +18,14 @@ export interface SpoolSaverOptions {
   serde?: SerializerProtocol;
 }
 
-export declare class SpoolSaver extends Base<string> implements BaseCheckpointSaver<string> {
+export declare class SpoolSaver extends BaseCheckpointSaver {
   constructor(options?: SpoolSaverOptions);
   getTuple(config: RunnableConfig): Promise<CheckpointTuple | undefined>;
   list(config: RunnableConfig, options?: CheckpointListOptions): AsyncGenerator<CheckpointTuple>;
   put(config: RunnableConfig, checkpoint: Checkpoint, metadata: CheckpointMetadata, newVersions: ChannelVersions): Promise<RunnableConfig>;
   putWrites(config: RunnableConfig, writes: PendingWrite[], taskId: string, taskPath?: string): Promise<void>;
   deleteThread(threadId: string): Promise<void>;
-  getNextVersion(current: string | undefined): string;
+  getNextVersion(current: number | undefined): number;
   /** Makes the thread `to` a fork of `from`, which copies nothing. Throws where `from` is not there, or `to` is. */
   copyThread(from: string, to: string): Promise<void>;
   /** Leaves of each thread the latest checkpoint of each namespace, with all that its delta channels need; or nothing. */

@@ -1,6 +1,8 @@
 // A checkpointer of LangGraph whose threads are streams of Spool. README.md says how they lie there.
 import { createHash } from "node:crypto";
-import { BaseCheckpointSaver, TASKS, WRITES_IDX_MAP, copyCheckpoint, getCheckpointId, maxChannelVersion } from "@langchain/langgraph-checkpoint";
+import {
+  BaseCheckpointSaver, TASKS, WRITES_IDX_MAP, copyCheckpoint, getCheckpointId, maxChannelVersion,
+} from "@langchain/langgraph-checkpoint";
 import { Log, linesOf } from "./log.js";
 import { StreamError, Streams } from "./streams.js";
 
@@ -26,10 +28,9 @@ export class SpoolSaver extends BaseCheckpointSaver {
     this.#cacheBytes = cacheBytes;
   }
 
-  /** As Python's savers have them: a number, and what keeps apart two versions that two branches of a thread make. */
-  getNextVersion(current) {
-    const number = current === undefined ? 0 : typeof current === "number" ? current : Number.parseInt(current, 10);
-    return `${String(number + 1).padStart(32, "0")}.${Math.random().toFixed(16)}`;
+  /** The next whole number, and a fraction that keeps apart two versions that two branches of a thread make. */
+  getNextVersion(current = 0) {
+    return Math.floor(Number.parseFloat(current)) + 1 + Math.random();
   }
 
   async getTuple(config) {
@@ -167,7 +168,8 @@ export class SpoolSaver extends BaseCheckpointSaver {
         for await (const { lines, offset } of this.#streams.read(this.#name, this.#index.offset)) {
           for (const { thread, stream, gone = false } of lines) {
             const known = this.#index.threads.get(thread);
-            if (!known || newer(stream, known.stream) || (stream === known.stream && gone)) this.#index.threads.set(thread, { stream, gone });
+            const old = known && !newer(stream, known.stream) && !(stream === known.stream && gone);
+            if (!old) this.#index.threads.set(thread, { stream, gone });
           }
           this.#index.offset = offset;
         }
@@ -311,12 +313,13 @@ export class SpoolSaver extends BaseCheckpointSaver {
       const versions = Object.values(checkpoint.channel_versions);
       checkpoint.channel_versions[TASKS] = versions.length > 0 ? maxChannelVersion(...versions) : this.getNextVersion(undefined);
     }
+    const writes = log.writes(record).map(async ({ task, channel, value }) => [task, channel, await this.#loads(value)]);
     return {
       config: at(record.id),
       checkpoint,
       metadata: await this.#loads(record.metadata),
       ...(record.parent !== undefined && { parentConfig: at(record.parent) }),
-      pendingWrites: await Promise.all(log.writes(record).map(async ({ task, channel, value }) => [task, channel, await this.#loads(value)])),
+      pendingWrites: await Promise.all(writes),
     };
   }
 

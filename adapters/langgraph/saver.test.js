@@ -26,12 +26,13 @@ async function all(of, config, options) {
 test("what another process wrote is read, and values that did not change are not stored again", async () => {
   const name = fresh();
   const [one, other] = [saver(name), saver(name)];
-  const first = await put(one, at("t"), { big: "x".repeat(300_000), small: 1 }, { big: "1", small: "1" });
+  const first = await put(one, at("t"), { big: "x".repeat(300_000), small: 1 }, { big: 1, small: 1 });
   expect((await values(other, at("t"))).small).toBe(1);
   let last = first;
   for (let i = 2; i <= 10; i++) {
-    const checkpoint = { ...emptyCheckpoint(), id: uuid6(3), channel_values: { big: "x".repeat(300_000), small: i }, channel_versions: { big: "1", small: `${i}` } };
-    last = await (i % 2 ? one : other).put(last, checkpoint, meta, { small: `${i}` });
+    const [channel_values, channel_versions] = [{ big: "x".repeat(300_000), small: i }, { big: 1, small: i }];
+    const checkpoint = { ...emptyCheckpoint(), id: uuid6(3), channel_values, channel_versions };
+    last = await (i % 2 ? one : other).put(last, checkpoint, meta, { small: i });
   }
   expect(await values(one, at("t"))).toEqual({ big: "x".repeat(300_000), small: 10 });
   const stored = await fetch(`${url}/v1/stream/${name}_t/main`).then((answer) => answer.text());
@@ -43,7 +44,8 @@ test("names, texts and bytes of any kind come back", async () => {
   const one = saver(name);
   const odd = ["a/b", "ü", "_", "..", "x".repeat(500), "__proto__", "A", "a", "line\nbreak", "*", "🙂"];
   for (const thread of odd) {
-    await put(one, at(thread, `ns of ${thread}`), { thread, bytes: new Uint8Array([0, 255, 128]), ["__proto__"]: 1, lone: "\ud800", "": null });
+    const odd = { thread, bytes: new Uint8Array([0, 255, 128]), ["__proto__"]: 1, lone: "\ud800", "": null };
+    await put(one, at(thread, `ns of ${thread}`), odd);
   }
   for (const thread of odd) {
     const got = await values(saver(name), at(thread, `ns of ${thread}`));
@@ -188,7 +190,8 @@ test("many writers at a time", async () => {
   const name = fresh();
   const savers = Array.from({ length: 8 }, () => saver(name, { cacheBytes: 1 }));
   const config = await put(savers[0], at("t"), {});
-  await Promise.all(savers.flatMap((of, i) => Array.from({ length: 10 }, (_, j) => of.putWrites(config, [["n", i * 10 + j]], `task-${i}-${j}`))));
+  const ten = Array.from({ length: 10 }, (_, j) => j);
+  await Promise.all(savers.flatMap((of, i) => ten.map((j) => of.putWrites(config, [["n", i * 10 + j]], `task-${i}-${j}`))));
   const { pendingWrites } = await savers[7].getTuple(config);
   expect(pendingWrites.map(([, , n]) => n).sort((a, b) => a - b)).toEqual(Array.from({ length: 80 }, (_, i) => i));
 });
@@ -197,7 +200,8 @@ test("a program that is killed goes on where it was", { timeout: 60_000 }, async
   const name = fresh();
   const run = (until) =>
     new Promise((resolve, reject) => {
-      const program = spawn(process.execPath, ["example.js"], { env: { ...process.env, NAME: name }, stdio: ["ignore", "pipe", "inherit"] });
+      const env = { ...process.env, NAME: name };
+      const program = spawn(process.execPath, ["example.js"], { env, stdio: ["ignore", "pipe", "inherit"] });
       const said = [];
       createInterface(program.stdout).on("line", (line) => {
         said.push(line);

@@ -50,7 +50,7 @@ export class Streams {
       const answer = await this.#ask(`${name}?offset=${offset ?? "-1"}`, { method: "GET" });
       offset = answer.headers.get("Stream-Next-Offset") ?? offset;
       const text = await answer.text();
-      yield { lines: text === "" ? [] : JSON.parse(text), offset, closed: answer.headers.get("Stream-Closed") === "true", bytes: text.length };
+      yield { lines: text === "" ? [] : JSON.parse(text), offset, bytes: text.length };
       if (answer.headers.get("Stream-Up-To-Date") === "true") return;
     }
   }
