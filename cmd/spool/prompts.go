@@ -22,6 +22,7 @@ type promptsCmd struct {
 	Ls     promptsLsCmd     `cmd:"" aliases:"list" help:"List the prompts that wait for an answer."`
 	Answer promptsAnswerCmd `cmd:"" help:"Answer a prompt."`
 	Ask    promptsAskCmd    `cmd:"" help:"Ask, wait for the answer and print it."`
+	Watch  promptsWatchCmd  `cmd:"" help:"Tell a command or an address of each prompt that waits."`
 }
 
 type promptsLsCmd struct{ listArgs }

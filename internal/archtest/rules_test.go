@@ -115,6 +115,8 @@ var rules = []rule{
 
 	{adapt, []string{"internal/history"}, slices.Concat(layer0, layer1, []string{"internal/natsio", "pkg/client"}), []string{any_}},
 
+	{adapt, []string{"internal/notify"}, []string{"pkg/client", "pkg/events"}, []string{xsync, "github.com/cenkalti/backoff/v4"}},
+
 	{adapt, []string{"internal/dstreams"}, slices.Concat(layer0, layer1, []string{"internal/natsio", "pkg/client", "pkg/dialect/raw"}), []string{any_}},
 
 	{adapt, []string{"internal/interchange"}, slices.Concat(layer0, layer1, []string{"internal/natsio", "internal/artifactstore", "pkg/client"}), []string{any_}},
@@ -132,7 +134,7 @@ var rules = []rule{
 	{wire, []string{"cmd/...", "examples/...", "internal/demo"},
 		slices.Concat(layer0, layer1, []string{
 			"internal/access", "internal/backup", "internal/natsio", "internal/natsadmin", "internal/artifactstore", "internal/history",
-			"internal/interchange", "internal/mcp", "internal/offline", "internal/view", "internal/watch",
+			"internal/interchange", "internal/mcp", "internal/notify", "internal/offline", "internal/view", "internal/watch",
 			"internal/httpapi", "internal/dstreams", "internal/web", "internal/embedded", "internal/service", "internal/bench", "internal/demo",
 			"pkg/client", "examples/...",
 		}), []string{any_}},

@@ -1,0 +1,200 @@
+// Package notify tells a program, or an address, what needs a person: prompts that wait for an answer, and threads that ended badly. Each
+// is told until it is taken, one at a time, and keeps its id, so that who is told twice can know it. Where a name stands is kept in Spool.
+package notify
+
+import (
+	"context"
+	"crypto/sha256"
+	"encoding/hex"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"log/slog"
+	"sync"
+	"time"
+
+	"github.com/cenkalti/backoff/v4"
+	"golang.org/x/sync/errgroup"
+
+	"spool/pkg/client"
+	"spool/pkg/events"
+)
+
+// Note is what is told, as JSON.
+type Note struct {
+	ID   string `json:"-"`    // the same whenever it is told
+	Type string `json:"type"` // Asked, or Failed
+	Time string `json:"timestamp"`
+	Data Data   `json:"data"`
+}
+
+// Data says what it is about.
+type Data struct {
+	Session    string          `json:"session"`
+	Thread     string          `json:"thread"`
+	Item       int64           `json:"n"`
+	Node       string          `json:"node,omitempty"`
+	Text       string          `json:"text,omitempty"` // at most 4,000 characters of the question, or of how the thread ended
+	Prompt     string          `json:"prompt,omitempty"`
+	Kind       string          `json:"kind,omitempty"`
+	Deadline   int64           `json:"deadline,omitempty"` // Unix milliseconds
+	ReturnCode json.RawMessage `json:"return_code,omitempty"`
+}
+
+// Types of notes.
+const (
+	Asked  = "prompt.asked"
+	Failed = "thread.failed"
+)
+
+// Teller takes a note; an error has it told again. ErrRefused: again will not help.
+type Teller func(ctx context.Context, n Note, body []byte) error
+
+// ErrRefused: whoever is told refuses this note, and will for good.
+var ErrRefused = errors.New("refused")
+
+const (
+	mostWait   = time.Minute    // between two tries
+	mostTries  = 24 * time.Hour // then a note is given up
+	refusals   = 3              // then one that is refused is
+	mostText   = 4000           // characters
+	subDurable = "notify-"
+)
+
+// Config says what is told, and to whom.
+type Config struct {
+	Session string // of which it is told; "": of all
+	Failed  bool   // also threads that ended with another return code than 0
+	Tell    Teller
+	Log     *slog.Logger
+}
+
+// Run tells until ctx ends. Under a name it goes on where the last one that had it stopped, and begins with what waits; of several of a
+// name at a time one tells. Without a name it begins with the next one.
+func Run(ctx context.Context, cl *client.Client, name string, cfg Config) error {
+	r := runner{Config: cfg, cl: cl}
+	g, ctx := errgroup.WithContext(ctx)
+	g.Go(func() error { return r.follow(ctx, name, "prompts", events.TypePendingPrompt, r.asked) })
+	if cfg.Failed {
+		g.Go(func() error { return r.follow(ctx, name, "ends", events.TypeStatus, r.failed) })
+	}
+	return g.Wait()
+}
+
+type runner struct {
+	Config
+	cl  *client.Client
+	one sync.Mutex // one note is under way at a time
+}
+
+// follow tells of items of a type; note is what an item is told as, and false where it is not, any more.
+func (r *runner) follow(ctx context.Context, name, what, typ string, note func(context.Context, client.Item) (Note, bool, error)) error {
+	filter := client.Filter{Session: r.Session, Type: typ}
+	items := r.cl.Subscribe(ctx, filter, client.Position{})
+	if name != "" {
+		items = r.cl.SubscribeDurable(ctx, subDurable+name+"-"+what, filter, client.Position{All: what == "prompts"})
+	}
+	for it, err := range items {
+		if errors.Is(err, client.ErrGap) {
+			r.Log.Warn("items were removed before they were read", "error", err)
+			continue
+		}
+		if err == nil {
+			err = r.tell(ctx, it, note)
+		}
+		if err != nil {
+			return err
+		}
+	}
+	return ctx.Err()
+}
+
+func (r *runner) tell(ctx context.Context, it client.Item, note func(context.Context, client.Item) (Note, bool, error)) error {
+	r.one.Lock()
+	defer r.one.Unlock()
+	wait := backoff.NewExponentialBackOff(backoff.WithMaxInterval(mostWait), backoff.WithMaxElapsedTime(mostTries))
+	of := fmt.Sprintf("%s/%s item %d", it.Session, it.Thread, it.N)
+	refused := 0
+	err := backoff.RetryNotify(func() error {
+		n, ok, err := note(ctx, it) // again each time: it may be answered meanwhile
+		if err != nil || !ok {
+			return err
+		}
+		n.ID, n.Time = idOf(it), it.CreatedAt
+		body, err := json.Marshal(n)
+		if err != nil {
+			return backoff.Permanent(err)
+		}
+		if err = r.Tell(ctx, n, body); errors.Is(err, ErrRefused) {
+			if refused++; refused >= refusals {
+				return backoff.Permanent(err)
+			}
+		}
+		return err
+	}, backoff.WithContext(wait, ctx), func(err error, in time.Duration) {
+		r.Log.Warn("not taken, and told again", "of", of, "in", in, "error", err)
+	})
+	if err != nil && ctx.Err() == nil {
+		r.Log.Error("given up", "of", of, "error", err)
+		return nil
+	}
+	return ctx.Err()
+}
+
+// asked is a prompt that waits for an answer.
+func (r *runner) asked(ctx context.Context, it client.Item) (n Note, ok bool, err error) {
+	var meta struct {
+		Prompt struct {
+			ID string `json:"id"`
+		} `json:"prompt"`
+	}
+	if json.Unmarshal(it.Metadata, &meta) != nil || meta.Prompt.ID == "" {
+		return n, false, nil
+	}
+	p, err := r.cl.Prompt(ctx, events.Thread{Session: it.Session, Name: it.Thread}, meta.Prompt.ID)
+	switch {
+	case errors.Is(err, client.ErrNoPrompt), errors.Is(err, client.ErrNotFound): // removed, with its thread or without
+		return n, false, nil
+	case err != nil:
+		return n, false, err
+	case p.Resolution.Outcome != "" || p.Overdue(time.Now()) || !p.Answerable || p.Life != 0 && it.Life != 0 && p.Life != it.Life:
+		return n, false, nil
+	}
+	n = of(it, Asked)
+	n.Data.Text, n.Data.Prompt, n.Data.Kind, n.Data.Deadline = cut(p.Text), p.ID, p.Kind, p.Deadline
+	return n, true, nil
+}
+
+// failed is the end of a thread with a return code that is not 0.
+func (r *runner) failed(_ context.Context, it client.Item) (n Note, ok bool, err error) {
+	var meta struct {
+		Status     string          `json:"status"`
+		ReturnCode json.RawMessage `json:"returnCode"`
+	}
+	if json.Unmarshal(it.Metadata, &meta) != nil || meta.Status != "ended" {
+		return n, false, nil
+	}
+	if code := string(meta.ReturnCode); code == "" || code == "0" || code == "null" {
+		return n, false, nil
+	}
+	n = of(it, Failed)
+	n.Data.Text, n.Data.ReturnCode = cut(it.Text()), meta.ReturnCode
+	return n, true, nil
+}
+
+func of(it client.Item, typ string) Note {
+	return Note{Type: typ, Data: Data{Session: it.Session, Thread: it.Thread, Item: it.N, Node: it.Node}}
+}
+
+// idOf is the same for an item whenever it is told, and another one for each other item.
+func idOf(it client.Item) string {
+	sum := sha256.Sum256(fmt.Appendf(nil, "%s/%s %d %d", it.Session, it.Thread, it.Life, it.N))
+	return "msg_" + hex.EncodeToString(sum[:16])
+}
+
+func cut(s string) string {
+	if r := []rune(s); len(r) > mostText {
+		return string(r[:mostText]) + "…"
+	}
+	return s
+}

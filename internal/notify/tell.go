@@ -1,0 +1,133 @@
+package notify
+
+import (
+	"bytes"
+	"context"
+	"crypto/hmac"
+	"crypto/sha256"
+	"encoding/base64"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"net/http"
+	"net/netip"
+	"net/url"
+	"os"
+	"os/exec"
+	"strconv"
+	"strings"
+	"syscall"
+	"time"
+)
+
+const (
+	webWait     = 10 * time.Second // for an answer
+	commandWait = time.Minute      // for a command to end
+)
+
+// Webhook is a Teller of an address, as Standard Webhooks has them: a POST with webhook-id, webhook-timestamp and, with a secret,
+// webhook-signature. Any 2xx takes the note. A redirect is not followed; an address that is no public one is refused, unless private
+// says otherwise: a name that leads there could be anybody's.
+func Webhook(address string, secret []byte, private bool) (Teller, error) {
+	u, err := url.Parse(address)
+	if err != nil || u.Scheme != "http" && u.Scheme != "https" || u.Host == "" {
+		return nil, fmt.Errorf("%q is no http:// or https:// address", address)
+	}
+	dialer := &net.Dialer{Timeout: webWait}
+	if !private {
+		dialer.Control = func(_, address string, _ syscall.RawConn) error { return public(address) }
+	}
+	cl := &http.Client{
+		Timeout:       webWait,
+		CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse },
+		Transport:     &http.Transport{DialContext: dialer.DialContext, TLSHandshakeTimeout: webWait, MaxResponseHeaderBytes: 1 << 16},
+	}
+	return func(ctx context.Context, n Note, body []byte) error {
+		req, err := http.NewRequestWithContext(ctx, http.MethodPost, address, bytes.NewReader(body))
+		if err != nil {
+			return err
+		}
+		at := strconv.FormatInt(time.Now().Unix(), 10)
+		req.Header.Set("Content-Type", "application/json")
+		req.Header.Set("User-Agent", "spool")
+		req.Header.Set("Webhook-Id", n.ID)
+		req.Header.Set("Webhook-Timestamp", at)
+		if len(secret) > 0 {
+			req.Header.Set("Webhook-Signature", "v1,"+sign(secret, n.ID, at, body))
+		}
+		res, err := cl.Do(req)
+		if err != nil {
+			return err
+		}
+		defer res.Body.Close()
+		said, _ := io.ReadAll(io.LimitReader(res.Body, 200)) // the status decides
+		switch code := res.StatusCode; {
+		case code/100 == 2:
+			return nil
+		case code == http.StatusRequestTimeout, code == http.StatusTooEarly, code == http.StatusTooManyRequests, code/100 == 5:
+			return fmt.Errorf("%s: %q", res.Status, said)
+		default:
+			return fmt.Errorf("%w: %s: %q", ErrRefused, res.Status, said)
+		}
+	}, nil
+}
+
+func sign(secret []byte, id, at string, body []byte) string {
+	mac := hmac.New(sha256.New, secret)
+	fmt.Fprintf(mac, "%s.%s.%s", id, at, body)
+	return base64.StdEncoding.EncodeToString(mac.Sum(nil))
+}
+
+// Secret reads the key of signatures from a text: whsec_ and base64, as Standard Webhooks writes them, of 24 to 64 bytes.
+func Secret(text string) ([]byte, error) {
+	key, err := base64.StdEncoding.DecodeString(strings.TrimPrefix(strings.TrimSpace(text), "whsec_"))
+	if err != nil || len(key) < 24 || len(key) > 64 {
+		return nil, errors.New(`a secret is "whsec_" and the base64 of 24 to 64 bytes: echo "whsec_$(head -c 32 /dev/urandom | base64)"`)
+	}
+	return key, nil
+}
+
+// shared is what no other machine on the internet has: between a provider's customers, for tests, and the like.
+var shared = []netip.Prefix{
+	netip.MustParsePrefix("0.0.0.0/8"), netip.MustParsePrefix("100.64.0.0/10"), netip.MustParsePrefix("192.0.0.0/24"),
+	netip.MustParsePrefix("198.18.0.0/15"), netip.MustParsePrefix("240.0.0.0/4"), netip.MustParsePrefix("64:ff9b::/96"),
+}
+
+// public refuses an address, "HOST:PORT" as it is dialled, that only this machine or network has.
+func public(address string) error {
+	at, err := netip.ParseAddrPort(address)
+	if err != nil {
+		return err
+	}
+	ip := at.Addr().Unmap().WithZone("")
+	bad := !ip.IsGlobalUnicast() || ip.IsPrivate()
+	for _, p := range shared {
+		bad = bad || p.Contains(ip)
+	}
+	if bad {
+		return fmt.Errorf("%s is no public address: --private allows it", ip)
+	}
+	return nil
+}
+
+// Command is a Teller of a command of the shell: the note is its standard input, and in SPOOL_TYPE, SPOOL_SESSION, SPOOL_THREAD,
+// SPOOL_PROMPT and SPOOL_TEXT. Exit code 0 takes it.
+func Command(line string, stdout, stderr io.Writer) Teller {
+	return func(ctx context.Context, n Note, body []byte) error {
+		ctx, stop := context.WithTimeout(ctx, commandWait)
+		defer stop()
+		cmd := exec.CommandContext(ctx, "sh", "-c", line)
+		cmd.Stdin, cmd.Stdout, cmd.Stderr = bytes.NewReader(append(body, '\n')), stdout, stderr
+		cmd.WaitDelay = time.Second // what it started may hold its output open
+		cmd.Env = append(os.Environ(), "SPOOL_TYPE="+n.Type, "SPOOL_SESSION="+n.Data.Session, "SPOOL_THREAD="+n.Data.Thread,
+			"SPOOL_PROMPT="+clean(n.Data.Prompt), "SPOOL_TEXT="+clean(n.Data.Text))
+		if err := cmd.Run(); err != nil {
+			return fmt.Errorf("%s: %w", line, err)
+		}
+		return nil
+	}
+}
+
+// clean leaves out what no variable can hold.
+func clean(s string) string { return strings.ReplaceAll(s, "\x00", "") }
