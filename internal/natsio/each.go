@@ -28,11 +28,41 @@ func (st Streams) Each(
 	return st.each(ctx, cons, f)
 }
 
-// each gives all messages of a consumer to f, until there is none behind the last.
+// each gives all messages of a consumer to f, until there is none behind the last. In a cluster the leader decides that: the server of
+// the consumer may have yet to take in what was acknowledged before.
 func (st Streams) each(
 	ctx context.Context, cons jetstream.Consumer, f func(jetstream.Msg, *jetstream.MsgMetadata) error,
 ) error {
-	return st.follow(ctx, cons, func() (bool, error) { return true, nil }, f)
+	if !st.c.clustered() {
+		return st.follow(ctx, cons, func() (bool, error) { return true, nil }, f)
+	}
+	info := cons.CachedInfo()
+	leader, err := MessagesOf(ctx, st, info.Stream)
+	if err != nil {
+		return WrapErr(err)
+	}
+	last, waits := max(info.Config.OptStartSeq, 1)-1, 0
+	filters := info.Config.FilterSubjects
+	if len(filters) == 0 {
+		filters = []string{cmp.Or(info.Config.FilterSubject, ">")}
+	}
+	atEnd := func() (bool, error) {
+		for _, filter := range filters {
+			_, err := leader.GetMsg(ctx, last+1, jetstream.WithGetMsgSubject(filter))
+			if errors.Is(err, jetstream.ErrMsgNotFound) {
+				continue
+			}
+			if waits++; err == nil && waits > stalls {
+				err = fmt.Errorf("%w: %s: the server that reads has nothing behind %d, and the leader has", record.ErrBusy, info.Stream, last)
+			}
+			return false, WrapErr(err)
+		}
+		return true, nil
+	}
+	return st.follow(ctx, cons, atEnd, func(m jetstream.Msg, meta *jetstream.MsgMetadata) error {
+		last, waits = meta.Sequence.Stream, 0
+		return f(m, meta)
+	})
 }
 
 // stalls is how many timeouts in a row follow waits for a message that its server says it has. One whose disk cannot be read

@@ -17,7 +17,7 @@ import (
 //	records                   the leader: direct reads are off for their bucket
 //	a message by its place    the leader too (LeaderStream), whatever the stream allows: what is decided by it must not miss what was acked
 //	chunks of objects         any copy: they never change. What a copy has not got is asked of the leader (readBatch)
-//	consumers                 their own server, which may be behind: where all of it matters, the stream's leader says where the end is
+//	consumers                 their own server, which may be behind: the stream's leader says where the end is
 //
 // The leader is who believes to be it. One that was cut off, or stopped, goes on to answer for some seconds: until it hears of
 // the other one, or misses the majority for too long (20 s). What it answers was true once. So a read decides nothing by itself:
