@@ -246,7 +246,7 @@ var withJSON = []string{
 var noJSON = map[string]string{
 	"thread watch": "follows without end; its lines are those of thread ls", "bench threads": "takes long", "bench gc": "takes long",
 	"bench subscribe": "takes long", "bench pipeline": "takes long", "bench fleet": "takes long",
-	"backup create": "is backup without a command",
+	"backup create": "is backup without a command", "prompts watch": "follows without end; its lines are those that a webhook gets",
 }
 
 // freeForm are members whose own names are somebody else's: of agents and streams.

@@ -53,7 +53,7 @@ var namesSession = []string{"session", "session[/thread]", "session/thread", "ot
 // system's.
 var beginsOne = map[string]string{
 	"publish session": "begins it", "exec session": "begins it", "session new session": "begins it", "thread start session[/thread]": "begins it",
-	"prompts ask session[/thread]": "begins it", "run start session[/thread]": "begins it", "thread watch session": "waits", "auth user add session": "is of no system yet",
+	"prompts ask session[/thread]": "begins it", "run start session[/thread]": "begins it", "thread watch session": "waits", "prompts watch session": "waits", "auth user add session": "is of no system yet",
 	"artifact agent parent": "an agent",
 }
 
