@@ -1,6 +1,8 @@
 package main
 
 import (
+	"cmp"
+	"errors"
 	"fmt"
 	"io"
 	"slices"
@@ -40,10 +42,35 @@ func elsewhere(model *kong.Application, args []string, err error) error {
 	return fmt.Errorf("%s is no command by itself; there is %s", args[0], strings.Join(there, ", "))
 }
 
-// commandOf is the words of a command.
+// wrongAt is the command that a command line names before it is wrong; nil: none, or it is right.
+func wrongAt(err error) (command *kong.Node) {
+	if at := (*kong.ParseError)(nil); errors.As(err, &at) {
+		for _, p := range at.Context.Path {
+			command = cmp.Or(p.Command, command)
+		}
+	}
+	return command
+}
+
+// lists is the command below that lists, where a command line ends with a command that has others below; "": it does not.
+func lists(err error) string {
+	group, at := wrongAt(err), (*kong.ParseError)(nil)
+	if group == nil || !errors.As(err, &at) || at.Context.Error != nil { // that is about a word
+		return ""
+	}
+	for _, c := range group.Children {
+		needs := slices.ContainsFunc(c.Positional, func(v *kong.Positional) bool { return v.Required })
+		if slices.Contains([]string{"ls", "recent", "report"}, c.Name) && !needs {
+			return c.Name
+		}
+	}
+	return ""
+}
+
+// commandOf is the words of a command; none of none.
 func commandOf(leaf *kong.Node) string {
 	var words []string
-	for at := leaf; at.Type != kong.ApplicationNode; at = at.Parent {
+	for at := leaf; at != nil && at.Type != kong.ApplicationNode; at = at.Parent {
 		words = append([]string{at.Name}, words...)
 	}
 	return strings.Join(words, " ")

@@ -9,6 +9,7 @@ import (
 	"log/slog"
 	"os"
 	"slices"
+	"strings"
 
 	"github.com/alecthomas/kong"
 
@@ -107,8 +108,11 @@ func run(args []string, in io.Reader, out, errw io.Writer) int {
 	}
 	args = asHelp(args)
 	kctx, err := parser.Parse(args)
+	if ls := lists(err); ls != "" {
+		kctx, err = parser.Parse(append(args, ls))
+	}
 	if err != nil {
-		usage := service.UsageError{Err: elsewhere(parser.Model, args, err)}
+		usage := service.UsageError{Err: elsewhere(parser.Model, args, err), Command: strings.TrimSpace("spool " + commandOf(wrongAt(err)))}
 		errors.As(err, &usage) // of the configuration file, without the flag that kong was at
 		return service.Exit("spool", usage, errw)
 	}
@@ -123,6 +127,9 @@ func run(args []string, in io.Reader, out, errw io.Writer) int {
 	err = kctx.Run(a)
 	if code := exitCode(0); errors.As(err, &code) {
 		return int(code)
+	}
+	if usage := (service.UsageError{}); errors.As(err, &usage) {
+		err = service.UsageError{Err: err, Command: "spool " + commandOf(kctx.Selected())}
 	}
 	return service.Exit("spool", err, errw)
 }

@@ -80,7 +80,7 @@ func (a *app) materializing(name, cwd string) (*materializing, error) {
 	if err != nil {
 		return nil, err
 	}
-	if m.row, err = sessions.Resume(all, here, name); err != nil {
+	if m.row, err = resumable(all, here, name); err != nil {
 		return nil, err
 	}
 	var known bool

@@ -72,11 +72,25 @@ func (a *app) find(cl *client.Client, name string, one finderOfOne) (string, err
 	id, err := view.FindSession(a.ctx, cl, name, access.All().Session)
 	switch {
 	case errors.Is(err, client.ErrSessionNotFound) && view.IsAbsent(err):
-		return "", fmt.Errorf("%w; spool session ls --all --unanswered lists the sessions that there are", err)
+		return "", listSessions(err)
 	case err != nil || id == name:
 		return id, err
 	}
 	return one(id)
+}
+
+// resumable is sessions.Resume, from here.
+func resumable(all []sessions.Row, here, name string) (sessions.Row, error) {
+	row, err := sessions.Resume(all, here, name)
+	if errors.Is(err, sessions.ErrNoSession) {
+		err = listSessions(fmt.Errorf("%w: %s", client.ErrSessionNotFound, name))
+	}
+	return row, err
+}
+
+// listSessions adds to the error of who named no session what lists them.
+func listSessions(err error) error {
+	return fmt.Errorf("%w; spool session ls --all --unanswered lists the sessions that there are", err)
 }
 
 // finderOfOne says what a session is to who gave the beginning of its id.
@@ -252,15 +266,25 @@ func (a *app) short(cl *client.Client, own func(*client.Client) ([]string, error
 		for _, r := range rows {
 			ids = append(ids, r.ID)
 		}
-		short := shortid.Shorten(ids)
-		for _, id := range ids {
-			short[id] = cmp.Or(short[id], id)
-		}
-		return short
+		return formsOf(ids)
 	})
+	return shortBy(load)
+}
+
+// formsOf are ids with their short forms, or themselves.
+func formsOf(ids []string) map[string]string {
+	short := shortid.Shorten(ids)
+	for _, id := range ids {
+		short[id] = cmp.Or(short[id], id)
+	}
+	return short
+}
+
+// shortBy is short for ids of which the forms are known.
+func shortBy(forms func() map[string]string) func(cell string) (string, bool) {
 	return func(cell string) (string, bool) {
 		session, thread, of := strings.Cut(cell, "/")
-		form, id := load()[session]
+		form, id := forms()[session]
 		if of && id {
 			form += "/" + thread
 		}

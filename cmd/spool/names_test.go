@@ -263,7 +263,7 @@ func TestFollowOfWhatCannotCome(t *testing.T) {
 // TestErrorsSayWhatToDo: who gave something that cannot be taken is told what can.
 func TestErrorsSayWhatToDo(t *testing.T) {
 	url, cl := whole(t)
-	must.Do(t, cl.NewSession(t.Context(), "s", "/w", ""))
+	must.Do(t, cl.NewSession(t.Context(), "s", must.Get(os.Getwd())(t), ""))
 	dir, file := t.TempDir(), filepath.Join(t.TempDir(), "f")
 	must.Do(t, os.WriteFile(file, []byte("x"), 0o600))
 	notes := t.TempDir()
@@ -313,6 +313,21 @@ func TestErrorsSayWhatToDo(t *testing.T) {
 		{[]string{"session", "ls", "--nats", "nats://" + busy}, "is it a NATS server that listens at nats://" + busy, service.ExitFailure},
 		{[]string{"import", notes}, "no transcript is in 1 file", service.ExitFailure},
 		{[]string{"up", "--data", t.TempDir(), "--listen", "127.0.0.1:0", "--http", busy}, "--http", service.ExitFailure},
+		{[]string{"publish"}, "--session S, and --dialect with one of claude", service.ExitUsage},
+		{[]string{"resume", "nosuch"}, "spool: session not found: nosuch; spool session ls", service.ExitFailure},
+		{[]string{"session", "resume", "nosuch"}, "spool: session not found: nosuch; spool session ls", service.ExitFailure},
+		{[]string{"session", "materialize", "nosuch"}, "spool: session not found: nosuch; spool session ls", service.ExitFailure},
+		{[]string{"prompts"}, "no prompt waits for an answer", service.ExitOK},
+		{[]string{"run"}, "no runs", service.ExitOK},
+		{[]string{"session"}, "(--unanswered)", service.ExitOK},
+		{[]string{"thread"}, "s/main", service.ExitOK},
+		{[]string{"dead"}, "no dead letters", service.ExitOK},
+		{[]string{"output"}, "no output is open", service.ExitOK},
+		{[]string{"artifact"}, "no artifacts", service.ExitOK},
+		{[]string{"session", "fork"}, "Try spool session fork --help", service.ExitUsage},
+		{[]string{"session", "lss"}, "Try spool session --help", service.ExitUsage},
+		{[]string{"search", "x", "--limit", "0"}, "Try spool search --help", service.ExitUsage},
+		{[]string{"nosuch"}, "Try spool --help", service.ExitUsage},
 	} {
 		line := append([]string{"--nats", url}, x.line...)
 		if x.line[0] == "up" { // it has a server of its own

@@ -167,7 +167,7 @@ func (c *sessionResumeCmd) Run(a *app) error {
 	if err != nil {
 		return err
 	}
-	row, err := sessions.Resume(all, cwd, c.Prefix)
+	row, err := resumable(all, cwd, c.Prefix)
 	if err != nil {
 		return err
 	}

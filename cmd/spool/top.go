@@ -6,9 +6,11 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"maps"
 	"os"
 	"slices"
 	"strings"
+	"sync"
 	"time"
 
 	tea "charm.land/bubbletea/v2"
@@ -80,7 +82,7 @@ func (c *topCmd) print(a *app, l *lookout) error {
 		if c.JSON {
 			err = enc.Encode(f.json())
 		} else {
-			err = f.write(a)
+			err = f.write(a.table())
 		}
 		if c.Once || err != nil {
 			return err
@@ -182,6 +184,7 @@ func (f *fleet) arrange(list []client.Session, before *fleet) {
 	f.sessions = make([]fleetSession, len(list))
 	for i, s := range list {
 		r := fleetSession{Row: s.Row(), threads: s.Threads, prompts: prompts[s.ID], runs: runs[s.ID]}
+		f.ends[s.ID] = 0
 		for _, t := range s.Threads {
 			f.ends[s.ID] += t.Head.N
 		}
@@ -234,8 +237,8 @@ func (s *fleetSession) state() string {
 	return s.Status.String()
 }
 
-func (f *fleet) write(a *app) error {
-	t := a.table()
+func (f *fleet) write(t *text.Table) error {
+	t.Short = shortBy(sync.OnceValue(func() map[string]string { return formsOf(slices.Collect(maps.Keys(f.ends))) }))
 	fmt.Fprintln(t, strings.Join(text.Wrap(f.summary(), t.Columns), "\n"))
 	fmt.Fprintln(t, "SESSION\tHARNESS\tSTATE\tTHREADS\tMESSAGES\tMODIFIED\tWHAT")
 	for i := range f.sessions {

@@ -12,6 +12,7 @@ import (
 
 	"spool/internal/must"
 	"spool/internal/natstest"
+	"spool/internal/text"
 	"spool/pkg/client"
 	"spool/pkg/events"
 	"spool/pkg/sessions"
@@ -79,6 +80,23 @@ func TestTopShortensIDs(t *testing.T) {
 }
 
 // The screen has its size, whatever is on it.
+// TestTopOnceShortensIDs: where the table of spool top --once does not fit, an id is as short as every command takes it.
+func TestTopOnceShortensIDs(t *testing.T) {
+	f := fleet{at: topTime, ends: map[string]int64{}}
+	var list []client.Session
+	for _, id := range []string{"019aa0d2-1780-7f03-b6c1-2e94d0a7f358", "019aa0c4-5be0-7c31-9f42-6d0e8b7a2c15"} {
+		list = append(list, client.Session{Info: sessions.Info{ID: id, Title: strings.Repeat("word ", 30)}})
+	}
+	f.arrange(list, nil)
+	var out strings.Builder
+	table := text.NewTable(&out)
+	table.Columns = 60
+	must.Do(t, f.write(table))
+	if !strings.Contains(out.String(), "\n019aa0c4  ") || !strings.Contains(out.String(), "\n019aa0d2  ") {
+		t.Errorf("top --once in 60 columns:\n%s\nwant 019aa0c4 and 019aa0d2", &out)
+	}
+}
+
 func TestTopFits(t *testing.T) {
 	for _, n := range []int{0, 1, 100} {
 		for _, size := range [][2]int{{80, 24}, {200, 50}, {30, 6}, {5, 2}, {1, 1}} {

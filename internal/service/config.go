@@ -51,12 +51,12 @@ func OpenConfig(path string) (*Config, error) {
 		return &Config{}, nil
 	}
 	if err != nil {
-		return nil, UsageError{fmt.Errorf("configuration: %w", err)}
+		return nil, UsageError{Err: fmt.Errorf("configuration: %w", err)}
 	}
 	c := &Config{path: path, values: map[Setting]any{}}
 	var root map[string]any
 	if err := toml.Unmarshal(text, &root); err != nil {
-		return nil, UsageError{fmt.Errorf("%s: %w", path, err)}
+		return nil, UsageError{Err: fmt.Errorf("%s: %w", path, err)}
 	}
 	if err := c.takePolicies(root); err != nil {
 		return nil, err
@@ -120,7 +120,7 @@ func (c *Config) Value(s Setting) any { return c.values[s] }
 
 // Bad is an error about a key of the file.
 func (c *Config) Bad(s Setting, err error) error {
-	return UsageError{fmt.Errorf("%s: %s: %w", c.path, s, err)}
+	return UsageError{Err: fmt.Errorf("%s: %s: %w", c.path, s, err)}
 }
 
 // Unknown is the error about a key that is no flag of the program.

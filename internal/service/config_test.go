@@ -54,6 +54,20 @@ func TestParseRefusesArguments(t *testing.T) {
 	must.Get(NewFlags("ingest").Parse([]string{"-log-level", "warn", "-"}, "-"))(t)
 }
 
+// A mistake in a flag is told once, by Exit; what -help asks for is an answer, and the flags alone.
+func TestParseIsSilent(t *testing.T) {
+	withConfig(t, "")
+	for arg, says := range map[string]string{"-lane=x": "", "-nosuch": "", "-help": "Usage of persister"} {
+		var out strings.Builder
+		f := NewFlags("persister")
+		f.SetOutput(&out)
+		f.Int("lane", -1, "")
+		if _, err := f.Parse([]string{arg}); err == nil || !strings.HasPrefix(out.String(), says) || says == "" && out.Len() > 0 {
+			t.Errorf("%s: %v, and %q; want an error, and %q", arg, err, out.String(), says)
+		}
+	}
+}
+
 func TestParseFlagsOverEnvironmentOverFile(t *testing.T) {
 	withConfig(t, `
 nats = "nats://file:4222"

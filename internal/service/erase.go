@@ -63,7 +63,7 @@ func (e Erasure) Run(ctx context.Context, names ...string) ([]client.Receipt, er
 	victims := map[string]bool{}
 	for _, name := range names {
 		if err := events.CheckToken("session", name); err != nil {
-			return nil, UsageError{err}
+			return nil, UsageError{Err: err}
 		}
 		ev, err := survey(ctx, e.Conn.Records(), cl, name)
 		if err != nil {
@@ -184,7 +184,7 @@ func (e Erasure) collector(over *overwriting, allow []gc.Brake) (*gc.Collector, 
 func (e Erasure) plan(ctx context.Context, over *overwriting, allow []gc.Brake) (*gc.Plan, error) {
 	c, err := e.collector(over, allow)
 	if err != nil {
-		return nil, UsageError{err}
+		return nil, UsageError{Err: err}
 	}
 	return c.Plan(ctx)
 }

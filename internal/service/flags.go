@@ -6,6 +6,7 @@ import (
 	"errors"
 	"flag"
 	"fmt"
+	"io"
 	"log/slog"
 	"net"
 	"os"
@@ -43,6 +44,7 @@ type Flags struct {
 // NewFlags registers what every daemon takes.
 func NewFlags(name string) *Flags {
 	f := &Flags{FlagSet: flag.NewFlagSet(name, flag.ContinueOnError), common: map[string]bool{}, env: map[string]string{}}
+	f.SetOutput(os.Stdout)
 	f.Take(&f.NATS)
 	f.StringVar(&f.level, "log-level", "info", "least `level` that is logged: debug, info, warn, error")
 	f.StringVar(&f.format, "log-format", "text", "`form` of the log: text, json")
@@ -110,11 +112,11 @@ func (f *Flags) register(field any, name, usage string) {
 // sets: the table of the daemon's name over the keys at the top, which are flags that every program has. It makes the log.
 // Behind the flags nothing may stand, or may.
 func (f *Flags) Parse(args []string, may ...string) (*slog.Logger, error) {
-	if err := f.FlagSet.Parse(args); err != nil {
+	if err := f.parseArgs(args); err != nil {
 		return nil, UsageError{Err: err}
 	}
 	if f.NArg() > 0 && !slices.Equal(f.Args(), may) {
-		return nil, UsageError{fmt.Errorf("unexpected argument %s behind the flags", f.Arg(0))}
+		return nil, UsageError{Err: fmt.Errorf("unexpected argument %s behind the flags", f.Arg(0))}
 	}
 	c, err := OpenConfig(f.config)
 	if err != nil {
@@ -128,7 +130,7 @@ func (f *Flags) Parse(args []string, may ...string) (*slog.Logger, error) {
 		}
 		given[name] = true
 		if err := f.Set(name, os.Getenv(env)); err != nil {
-			return nil, UsageError{fmt.Errorf("%s: %q: %w", env, os.Getenv(env), err)}
+			return nil, UsageError{Err: fmt.Errorf("%s: %q: %w", env, os.Getenv(env), err)}
 		}
 	}
 	for _, section := range []string{"", f.Name()} {
@@ -137,6 +139,18 @@ func (f *Flags) Parse(args []string, may ...string) (*slog.Logger, error) {
 		}
 	}
 	return Log(os.Stderr, f.format, f.level)
+}
+
+// parseArgs leaves it to Exit to say what is wrong: the package flag would say it, too, and all flags.
+func (f *Flags) parseArgs(args []string) error {
+	help := f.Output()
+	f.SetOutput(io.Discard)
+	err := f.FlagSet.Parse(args)
+	f.SetOutput(help)
+	if errors.Is(err, flag.ErrHelp) {
+		f.Usage()
+	}
+	return err
 }
 
 func (f *Flags) takeSection(c *Config, section string, given map[string]bool) error {
@@ -198,6 +212,10 @@ type Publishing struct {
 
 // Config is what the flags say.
 func (p Publishing) Config() (ingest.Config, error) {
+	if !p.Envelopes && (p.Session == "" || p.Dialect == "") {
+		return ingest.Config{}, UsageError{Err: fmt.Errorf("say where the entries go and what they are: --session S, and --dialect with one of %s",
+			strings.Join(dialect.Names(), ", "))}
+	}
 	host, _ := os.Hostname()
 	cfg := ingest.Config{
 		Thread: events.Thread{Session: p.Session, Name: p.Thread}, Dialect: p.Dialect, Envelopes: p.Envelopes,

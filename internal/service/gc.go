@@ -29,7 +29,7 @@ func NewCollector(conn *natsio.Conn, cfg gc.Config, log *slog.Logger) (*gc.Colle
 	deps.Alarms = alarms(conn)
 	c, err := gc.New(deps, cfg)
 	if err != nil {
-		return nil, UsageError{err}
+		return nil, UsageError{Err: err}
 	}
 	return c, nil
 }

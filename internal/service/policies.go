@@ -33,12 +33,12 @@ func (c *Config) takePolicies(root map[string]any) error {
 	for i, table := range tables {
 		p, err := policyOf(table)
 		if err != nil {
-			return UsageError{fmt.Errorf("%s: [[retention]] %d: %w", c.path, i+1, err)}
+			return UsageError{Err: fmt.Errorf("%s: [[retention]] %d: %w", c.path, i+1, err)}
 		}
 		c.policies = append(c.policies, p)
 	}
 	if err := retention.Validate(c.policies); err != nil {
-		return UsageError{fmt.Errorf("%s: [[retention]]: %w", c.path, err)}
+		return UsageError{Err: fmt.Errorf("%s: [[retention]]: %w", c.path, err)}
 	}
 	return nil
 }

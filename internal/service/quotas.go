@@ -38,7 +38,7 @@ func (r Rates) Open() (*quota.Limiter, error) {
 		*f.to = rate
 	}
 	if errs != nil {
-		return nil, UsageError{errors.Join(errs...)}
+		return nil, UsageError{Err: errors.Join(errs...)}
 	}
 	rates.Sessions = max(0, cmp.Or(r.TokenSessions, tokenSessions))
 	return quota.New(rates), nil

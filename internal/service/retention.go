@@ -128,10 +128,10 @@ func same(a, b []retention.Policy) bool {
 // look finds what is due.
 func (r Retention) look(ctx context.Context) (rep RetentionReport, err error) {
 	if err := retention.Validate(r.Policies); err != nil {
-		return rep, UsageError{err}
+		return rep, UsageError{Err: err}
 	}
 	if r.Share < 0 || r.Share > 1 {
-		return rep, UsageError{fmt.Errorf("share %v of the sessions: use 0 to 1", r.Share)}
+		return rep, UsageError{Err: fmt.Errorf("share %v of the sessions: use 0 to 1", r.Share)}
 	}
 	now, err := r.clock(ctx)
 	if err != nil {

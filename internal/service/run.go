@@ -1,6 +1,7 @@
 package service
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"flag"
@@ -23,7 +24,10 @@ const (
 )
 
 // UsageError is a mistake on the command line.
-type UsageError struct{ Err error }
+type UsageError struct {
+	Err     error
+	Command string // whose help says more; "" is that of the program
+}
 
 func (e UsageError) Error() string { return e.Err.Error() }
 func (e UsageError) Unwrap() error { return e.Err }
@@ -35,7 +39,7 @@ func Exit(name string, err error, w io.Writer) int {
 	case err == nil, errors.Is(err, flag.ErrHelp):
 		return ExitOK
 	case errors.As(err, &usage):
-		fmt.Fprintf(w, "%s: %v\nTry %s --help.\n", name, err, name)
+		fmt.Fprintf(w, "%s: %v\nTry %s --help.\n", name, err, cmp.Or(usage.Command, name))
 		return ExitUsage
 	}
 	fmt.Fprintf(w, "%s: %v\n", name, err)
@@ -56,7 +60,7 @@ func Signals() (context.Context, context.CancelFunc) {
 func Log(w io.Writer, format, level string) (*slog.Logger, error) {
 	var l slog.Level
 	if err := l.UnmarshalText([]byte(level)); err != nil {
-		return nil, UsageError{fmt.Errorf("log level %q: use debug, info, warn or error", level)}
+		return nil, UsageError{Err: fmt.Errorf("log level %q: use debug, info, warn or error", level)}
 	}
 	opts := &slog.HandlerOptions{Level: l}
 	switch format {
@@ -65,5 +69,5 @@ func Log(w io.Writer, format, level string) (*slog.Logger, error) {
 	case "text":
 		return slog.New(slog.NewTextHandler(w, opts)), nil
 	}
-	return nil, UsageError{fmt.Errorf("log format %q: use text or json", format)}
+	return nil, UsageError{Err: fmt.Errorf("log format %q: use text or json", format)}
 }

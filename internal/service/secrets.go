@@ -23,7 +23,7 @@ func (s Secrets) Open() (persist.Secrets, error) {
 			rules, err = redact.Parse(text)
 		}
 		if err != nil {
-			return nil, UsageError{fmt.Errorf("--secret-rules %s: %w", s.SecretRules, err)}
+			return nil, UsageError{Err: fmt.Errorf("--secret-rules %s: %w", s.SecretRules, err)}
 		}
 	}
 	switch s.Secrets {
@@ -32,5 +32,5 @@ func (s Secrets) Open() (persist.Secrets, error) {
 	case "off", "":
 		return nil, nil
 	}
-	return nil, UsageError{fmt.Errorf("--secrets %q: use off, report or mask", s.Secrets)}
+	return nil, UsageError{Err: fmt.Errorf("--secrets %q: use off, report or mask", s.Secrets)}
 }

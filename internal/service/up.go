@@ -225,7 +225,7 @@ func xdg(env, below, what string) (string, error) {
 	}
 	home, err := os.UserHomeDir()
 	if err != nil {
-		return "", UsageError{fmt.Errorf("no home directory to keep %s: %w", what, err)}
+		return "", UsageError{Err: fmt.Errorf("no home directory to keep %s: %w", what, err)}
 	}
 	return filepath.Join(home, below, "spool"), nil
 }
