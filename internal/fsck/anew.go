@@ -10,6 +10,7 @@ import (
 
 	"spool/internal/record"
 	"spool/internal/rehydrate"
+	"spool/internal/text"
 	"spool/pkg/casstore"
 	"spool/pkg/events"
 	"spool/pkg/threads"
@@ -63,7 +64,7 @@ func (c *checker) begunAnew(ctx context.Context, h *head) error {
 	// Who does not know the masks of the persisters does not find what was masked: it is in the thread nevertheless.
 	switch n := min(int64(len(lost)), acc.Applied+int64(len(lost))-h.Entries); {
 	case n > 0:
-		detail = fmt.Sprintf("%s holds %d events of it that were acked and are not in it, the first of them: %s",
+		detail = text.Sprintf("%s holds %d acked events of it that it lacks, the first of them: %s",
 			events.EventsStream, n, acc.Findings[0].Detail)
 	case items:
 		detail = fmt.Sprintf("%s held its items up to %d, of states that it does not have, and nothing says that it was removed", events.ItemsStream, it.old.last)
@@ -89,8 +90,8 @@ func (c *checker) endsShort(ctx context.Context, h *head) error {
 		return nil
 	}
 	c.short = append(c.short, h)
-	return c.find(ctx, h.seq, Finding{Kind: Missing, Record: h.key, Detail: fmt.Sprintf(
-		"it ends short: %s holds %d events of it that were acked and that it has not seen", events.EventsStream, len(lost))})
+	return c.find(ctx, h.seq, Finding{Kind: Missing, Record: h.key, Detail: text.Sprintf(
+		"it ends short: %s holds %d acked events of it that it has not seen", events.EventsStream, len(lost))})
 }
 
 // account holds the events of one thread against what is stored, and says which are nowhere. A thread that

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"slices"
 
+	"spool/internal/text"
 	"spool/pkg/casstore"
 	"spool/pkg/events"
 	"spool/pkg/threads"
@@ -99,7 +100,7 @@ type wrongHead struct {
 // head holds one head against the states.
 func (c *checker) head(ctx context.Context, h *head) (wrong []wrongHead, err error) {
 	say := func(format string, args ...any) {
-		wrong = append(wrong, wrongHead{cause{Inconsistent, fmt.Sprintf(format, args...)}, casstore.Located{}})
+		wrong = append(wrong, wrongHead{cause{Inconsistent, text.Sprintf(format, args...)}, casstore.Located{}})
 	}
 	if there, err := c.there(ctx, h.Start); err != nil {
 		return nil, err

@@ -13,6 +13,7 @@ import (
 
 	"spool/internal/record"
 	"spool/internal/rehydrate"
+	"spool/internal/text"
 	"spool/pkg/artifacts"
 	"spool/pkg/casstore"
 	"spool/pkg/events"
@@ -174,7 +175,7 @@ func (c *checker) namelessStates(ctx context.Context) error {
 			continue
 		}
 		f := Finding{Kind: Missing, Record: events.HeadKey(t),
-			Detail: fmt.Sprintf("%d entries up to the state %s are there, and no thread has them", s.index, ref)}
+			Detail: text.Sprintf("no thread has the %d entries up to the state %s", s.index, ref)}
 		if s.wrong != nil {
 			f.Detail = fmt.Sprintf("the state %s of entry %d is nobody's, and not whole: %s", ref, s.index, s.wrong.detail)
 			c.nameless.broken = true
@@ -283,7 +284,7 @@ func (f *fixer) adopt(ctx context.Context, ref casstore.Ref) error {
 	if err != nil {
 		return err
 	}
-	info := sessions.Info{ID: t.Session, Created: now.Created, Answered: true, Title: fmt.Sprintf("found by fsck, %d entries", step.Entry.Index)}
+	info := sessions.Info{ID: t.Session, Created: now.Created, Answered: true, Title: text.Sprintf("found by fsck, %d entries", step.Entry.Index)}
 	if err := f.putHead(ctx, t, &now, &info); err != nil {
 		return err
 	}

@@ -9,6 +9,7 @@ import (
 
 	"spool/internal/project"
 	"spool/internal/record"
+	"spool/internal/text"
 	"spool/pkg/casstore"
 	"spool/pkg/dialect"
 	"spool/pkg/events"
@@ -255,7 +256,7 @@ func (f *fixer) fix(ctx context.Context, h *head) (Repair, error) {
 			return done, err
 		}
 		if n > 0 {
-			done.Detail += fmt.Sprintf("; %d items above %d went with them, and who had read them is not given the numbers again", n, now.N)
+			done.Detail += text.Sprintf("; %d items above %d went with them, and who had read them is not given the numbers again", n, now.N)
 		}
 	}
 	return done, nil
@@ -343,7 +344,7 @@ func textOf(ctx context.Context, step threads.Step) ([]byte, error) {
 // says what must be published again when they are not there for certain.
 func (f *fixer) lostEvents(ctx context.Context, h *head, step threads.Step, lost int64) (evs []replayed, why string, err error) {
 	byHand := func(format string, args ...any) ([]replayed, string, error) {
-		return nil, fmt.Sprintf("publish the last %d entries again, from after entry %d on, as a producer of another name: ", lost, step.Entry.Index) + fmt.Sprintf(format, args...), nil
+		return nil, text.Sprintf("publish the last %d entries again, from after entry %d on, as a producer of another name: ", lost, step.Entry.Index) + fmt.Sprintf(format, args...), nil
 	}
 	if lost <= 0 {
 		return nil, "", nil

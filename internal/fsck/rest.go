@@ -7,6 +7,7 @@ import (
 	"slices"
 
 	"spool/internal/record"
+	"spool/internal/text"
 	"spool/pkg/casstore"
 	"spool/pkg/threads"
 )
@@ -88,7 +89,7 @@ func (f *fixer) giveUpRest(ctx context.Context, h *head) error {
 		done.Detail = "its producers are those that SPOOL_EVENTS tells of; what others publish again it takes for new"
 	}
 	if lost := h.kept.Branches() - now.Branches(); lost > 0 {
-		done.Detail = fmt.Sprintf("%d branches that were left are not the thread's any more", lost)
+		done.Detail = text.Sprintf("the thread has lost %d branches that were left", lost)
 	}
 	f.c.report.Repairs = append(f.c.report.Repairs, done)
 	return nil

@@ -10,6 +10,7 @@ import (
 	"spool/internal/apply"
 	"spool/internal/project"
 	"spool/internal/record"
+	"spool/internal/text"
 	"spool/pkg/dialect"
 	"spool/pkg/events"
 	"spool/pkg/sessions"
@@ -43,7 +44,7 @@ func (f *fixer) fixSessions(ctx context.Context) error {
 			return fmt.Errorf("repair %s: %w", key, err)
 		}
 		f.c.report.Repairs = append(f.c.report.Repairs, Repair{Record: key, To: key,
-			Detail: fmt.Sprintf("it was made again from its %d threads and what %s has", info.Threads, events.EventsStream)})
+			Detail: text.Sprintf("it was made again from its %d threads and what %s has", info.Threads, events.EventsStream)})
 	}
 	return nil
 }

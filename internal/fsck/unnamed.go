@@ -12,6 +12,7 @@ import (
 
 	"spool/internal/apply"
 	"spool/internal/record"
+	"spool/internal/text"
 	"spool/pkg/casstore"
 	"spool/pkg/events"
 )
@@ -62,7 +63,7 @@ func (c *checker) named(ctx context.Context, w Writer, packs Packs) (*checker, e
 		"%d packs and %d blobs that no record named have records again; %d blobs were made again from %s", len(u.packs), u.blobs,
 		u.made, events.EventsStream)}
 	if files > 0 && c.cfg.Lost == "" { // else fixNameless makes them
-		done.Detail += fmt.Sprintf("; %d artifacts have bytes and no record, which cannot be made again: nats object get %s NAME reads them",
+		done.Detail += text.Sprintf("; %d artifacts have bytes and no record, which cannot be made again: nats object get %s NAME reads them",
 			files, events.ArtifactsBucket)
 	}
 	again.report.Repairs = append(again.report.Repairs, done)

@@ -11,6 +11,7 @@ import (
 	"github.com/nats-io/nats.go"
 
 	"spool/internal/record"
+	"spool/internal/text"
 	"spool/pkg/events"
 )
 
@@ -51,7 +52,7 @@ func (es Events) publishChains(ctx context.Context, chains []*Chain) error {
 	last, err := es.sendChains(ctx, chains)
 	for _, ch := range slices.Backward(chains) {
 		if ch.Seq, ch.Err = last, nil; err != nil {
-			ch.Seq, ch.Err = 0, fmt.Errorf("publish %d events of %s: %w", len(ch.Events), ch.Events[0].Thread, err)
+			ch.Seq, ch.Err = 0, text.Errorf("publish %d events of %s: %w", len(ch.Events), ch.Events[0].Thread, err)
 		}
 		last -= uint64(len(ch.Events))
 	}

@@ -11,6 +11,7 @@ import (
 
 	"spool/internal/jsonscan"
 	"spool/internal/record"
+	"spool/internal/text"
 	"spool/pkg/events"
 )
 
@@ -33,7 +34,7 @@ func (its Items) PublishItems(ctx context.Context, items []events.Posted) error 
 		}
 	}
 	if err := its.c.items.send(ctx, its.c, msgs); err != nil {
-		return fmt.Errorf("publish %d items: %w", len(items), err)
+		return text.Errorf("publish %d items: %w", len(items), err)
 	}
 	return nil
 }

@@ -19,6 +19,7 @@ import (
 	"github.com/oklog/ulid/v2"
 
 	"spool/internal/record"
+	"spool/internal/text"
 	"spool/pkg/events"
 )
 
@@ -73,7 +74,7 @@ const (
 func (box DeadLetters) Dead(ctx context.Context, letters []events.Dead) error {
 	b := &box.c.dead
 	if err := b.turn.take(ctx); err != nil {
-		return fmt.Errorf("store %d dead letters: %w", len(letters), err)
+		return text.Errorf("store %d dead letters: %w", len(letters), err)
 	}
 	defer b.turn.give()
 	if b.subjects == nil || len(b.subjects) > deadSubjects {
@@ -86,7 +87,7 @@ func (box DeadLetters) Dead(ctx context.Context, letters []events.Dead) error {
 			n++
 		}
 		if err := box.storeDead(ctx, letters[:n]); err != nil {
-			return fmt.Errorf("store %d dead letters: %w", n, err)
+			return text.Errorf("store %d dead letters: %w", n, err)
 		}
 		letters = letters[n:]
 	}
@@ -97,7 +98,7 @@ func (box DeadLetters) Dead(ctx context.Context, letters []events.Dead) error {
 func (box DeadLetters) HaveDead(ctx context.Context, letters []events.Dead) ([]bool, error) {
 	b := &box.c.dead
 	if err := b.turn.take(ctx); err != nil {
-		return nil, fmt.Errorf("look for %d dead letters: %w", len(letters), err)
+		return nil, text.Errorf("look for %d dead letters: %w", len(letters), err)
 	}
 	defer b.turn.give()
 	if b.subjects == nil || len(b.subjects) > deadSubjects {
@@ -109,7 +110,7 @@ func (box DeadLetters) HaveDead(ctx context.Context, letters []events.Dead) ([]b
 	}
 	for range deadTries {
 		if err := box.learnDead(ctx, letters, look); err != nil {
-			return nil, fmt.Errorf("look for %d dead letters: %w", len(letters), err)
+			return nil, text.Errorf("look for %d dead letters: %w", len(letters), err)
 		}
 		_, unread := b.compare(letters)
 		b.forget(unread)

@@ -4,10 +4,10 @@ import (
 	"bytes"
 	"cmp"
 	"context"
-	"fmt"
 
 	"github.com/nats-io/nats.go"
 
+	"spool/internal/text"
 	"spool/pkg/events"
 )
 
@@ -21,7 +21,7 @@ const headerRoom = 16 << 10
 // Without an error, all messages of this one call are stored, in their order: nothing below tries a part of a call again.
 func (es Events) PublishEvents(ctx context.Context, evs []*events.Event) error {
 	if err := es.c.begun(); err != nil {
-		return fmt.Errorf("publish %d events: %w", len(evs), err)
+		return text.Errorf("publish %d events: %w", len(evs), err)
 	}
 	if user := events.UserFrom(ctx); user != "" {
 		for _, e := range evs {
@@ -38,7 +38,7 @@ func (es Events) PublishEvents(ctx context.Context, evs []*events.Event) error {
 		msgs[i] = &nats.Msg{Subject: es.subject(e, events.ScopeFrom(ctx)), Data: data}
 	}
 	if err := es.c.events.send(ctx, es.c, msgs); err != nil {
-		return fmt.Errorf("publish %d events: %w", len(evs), err)
+		return text.Errorf("publish %d events: %w", len(evs), err)
 	}
 	return nil
 }

@@ -13,6 +13,7 @@ import (
 	"github.com/nats-io/nats.go/jetstream"
 
 	"spool/internal/record"
+	"spool/internal/text"
 	"spool/pkg/events"
 )
 
@@ -27,7 +28,7 @@ func (recs Records) Records(ctx context.Context, keys ...string) ([]record.Recor
 	}
 	found, err := recs.c.newest(ctx, events.RecordsStream, subjects)
 	if err != nil {
-		return nil, fmt.Errorf("read %d records: %w", len(keys), err)
+		return nil, text.Errorf("read %d records: %w", len(keys), err)
 	}
 	out := make([]record.Record, len(keys))
 	for i, m := range found {
@@ -37,7 +38,7 @@ func (recs Records) Records(ctx context.Context, keys ...string) ([]record.Recor
 		}
 		out[i] = record.Record{Key: RecordKey(m.Subject), Value: m.Data, Seq: m.Seq}
 		if out[i], err = recs.open(ctx, out[i], m.Check); err != nil {
-			return nil, fmt.Errorf("read %d records: %w", len(keys), err)
+			return nil, text.Errorf("read %d records: %w", len(keys), err)
 		}
 	}
 	return out, nil
@@ -84,15 +85,15 @@ func (recs Records) Fence(ctx context.Context, lane int) (record.Fence, error) {
 // record.ErrConflict). record.ErrUnknown: it was stored or not.
 func (recs Records) Commit(ctx context.Context, f record.Fence, puts []record.Put) (first uint64, err error) {
 	if err := Usable(ctx, recs.c); err != nil {
-		return 0, fmt.Errorf("commit %d records: %w", len(puts), err)
+		return 0, text.Errorf("commit %d records: %w", len(puts), err)
 	}
 	msgs, err := recs.putMsgs(ctx, puts...)
 	if err != nil {
-		return 0, fmt.Errorf("commit %d records: %w", len(puts), err)
+		return 0, text.Errorf("commit %d records: %w", len(puts), err)
 	}
 	last, err := recs.c.batchAs(ctx, recs.c.announced.take(f), slices.Insert(msgs, 0, fenceMsg(f)))
 	if err != nil {
-		return 0, fmt.Errorf("commit %d records: %w", len(puts), err)
+		return 0, text.Errorf("commit %d records: %w", len(puts), err)
 	}
 	return last - uint64(len(puts)) + 1, nil
 }

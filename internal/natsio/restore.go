@@ -9,6 +9,7 @@ import (
 	"github.com/nats-io/nats.go"
 
 	"spool/internal/record"
+	"spool/internal/text"
 )
 
 // What a restore writes: objects and records as another system had them.
@@ -59,7 +60,7 @@ func (re Restore) PutRecords(ctx context.Context, puts []record.Put) error {
 		_, err = re.c.Streams().Send(ctx, msgs)
 	}
 	if err != nil {
-		return fmt.Errorf("store %d records: %w", len(puts), err)
+		return text.Errorf("store %d records: %w", len(puts), err)
 	}
 	return nil
 }

@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"spool/internal/record"
+	"spool/internal/text"
 	"spool/pkg/casstore"
 	"spool/pkg/events"
 )
@@ -46,15 +47,15 @@ type Rewind struct {
 func (r Rewind) String() string {
 	switch {
 	case r.How == Gone:
-		return fmt.Sprintf("%s is gone: it was at %d and held %d messages", r.Stream, r.Was.Last, r.Was.Messages)
+		return text.Sprintf("%s is gone: it was at %d and held %d messages", r.Stream, r.Was.Last, r.Was.Messages)
 	case r.How == Foreign:
 		return fmt.Sprintf("%s is of another store than the one that was here", r.Stream)
 	case r.How == Emptied && r.Was.Messages == 0:
-		return fmt.Sprintf("%s was emptied, and its marks with it: packs are there that no record names", r.Stream)
+		return text.Sprintf("%s was emptied, and its marks with it: packs are there that no record names", r.Stream)
 	case r.How == Emptied:
-		return fmt.Sprintf("%s was emptied: it held %d messages, and none of them is there", r.Stream, r.Was.Messages)
+		return text.Sprintf("%s was emptied: it held %d messages, and none of them is there", r.Stream, r.Was.Messages)
 	case r.How == Shrunk:
-		return fmt.Sprintf("%s held %d messages, and holds %d: nothing that Spool does explains it", r.Stream,
+		return text.Sprintf("%s held %d messages, and holds %d: nothing that Spool does explains it", r.Stream,
 			r.Was.Messages, r.Held)
 	case r.Anew:
 		return fmt.Sprintf("%s was made anew: it was at %d and is at %d", r.Stream, r.Was.Last, r.Now)

@@ -9,6 +9,7 @@ import (
 
 	"spool/internal/jsonscan"
 	"spool/internal/rehydrate"
+	"spool/internal/text"
 	"spool/pkg/events"
 	"spool/pkg/threads"
 )
@@ -80,7 +81,7 @@ func (im *Importer) fork(ctx context.Context, f *file, c *claim) error {
 	case c.started && (have.before == 0 || have.next): // since the fork was begun the file was rewritten, or is that of one which branches off earlier
 		return errOther
 	case have.before == 0:
-		f.warn(fmt.Sprintf("it is imported whole: %s does not have the %d lines that it shares with it", fork.From, fork.Lines))
+		f.warn(text.Sprintf("it is imported whole: %s does not have the %d lines that it shares with it", fork.From, fork.Lines))
 		return nil
 	}
 	if have.parted && !c.started {
