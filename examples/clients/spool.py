@@ -117,4 +117,9 @@ def main(command, session, thread, count="0"):
 
 
 if __name__ == "__main__":
-    main(*sys.argv[1:]) if len(sys.argv) in (4, 5) else sys.exit(__doc__)
+    if len(sys.argv) not in (4, 5):
+        sys.exit(__doc__)
+    try:
+        main(*sys.argv[1:])
+    except (OSError, RuntimeError) as why:
+        sys.exit(f"spool.py: {why}")

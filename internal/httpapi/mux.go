@@ -46,8 +46,7 @@ func (a *api) mux() http.Handler {
 		mux.Handle("/metrics", a.beside(a.cfg.Metrics, func(*http.Request) access.Scope { return access.Read }))
 	}
 	nothing := http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		refuse(w, http.StatusNotFound,
-			"nothing at "+r.URL.Path+": POST to /v1/events or /v1/sessions/{session}/threads/{thread}/entries; all paths are in /v1/openapi.json")
+		refuse(w, http.StatusNotFound, "nothing at "+r.URL.Path+": "+elsewhere(r.URL.Path)+"; all paths are in /v1/openapi.json")
 	})
 	if a.cfg.Page == nil {
 		mux.Handle("/", nothing)
@@ -56,6 +55,17 @@ func (a *api) mux() http.Handler {
 		mux.Handle("/", a.cfg.Page) // files that hold nothing secret: they ask the API, with a token
 	}
 	return mux
+}
+
+// elsewhere says to who asked for a path that is none here what to ask, or whom.
+func elsewhere(path string) string {
+	switch {
+	case strings.HasPrefix(path, streamPath):
+		return "Durable Streams are at spool up and spool serve"
+	case !strings.HasPrefix(path, "/v1/"):
+		return "the page is at spool up and spool serve"
+	}
+	return "POST to /v1/events or /v1/sessions/{session}/threads/{thread}/entries"
 }
 
 // at answers at one path.

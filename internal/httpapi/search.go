@@ -83,7 +83,7 @@ func (a *api) found(ctx context.Context, query string, f history.ItemFilter, mos
 // withItems opens the index of items.
 func (a *api) withItems(do func(*history.DB) error) error {
 	if a.cfg.History == "" {
-		return fmt.Errorf("%w: this process keeps no index of items; spool up does", errNothing)
+		return fmt.Errorf("%w: this process keeps no index of items; spool up and spool serve do", errNothing)
 	}
 	return history.With(history.ItemsFile(a.cfg.History), do)
 }

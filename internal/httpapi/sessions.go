@@ -281,7 +281,7 @@ func (a *api) history(w http.ResponseWriter, r *http.Request) error {
 // prompted is what people asked for: what a query finds, or all if it is empty.
 func (a *api) prompted(ctx context.Context, query string, f history.Filter, most int) (found []history.Prompt, err error) {
 	if a.cfg.History == "" {
-		return nil, fmt.Errorf("%w: this process keeps no prompt history; spool up does", errNothing)
+		return nil, fmt.Errorf("%w: this process keeps no prompt history; spool up and spool serve do", errNothing)
 	}
 	err = history.With(a.cfg.History, func(db *history.DB) (err error) {
 		if query == "" {

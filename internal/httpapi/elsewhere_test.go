@@ -1,0 +1,24 @@
+package httpapi_test
+
+import (
+	"net/http"
+	"net/http/httptest"
+	"strings"
+	"testing"
+
+	"spool/internal/httpapi"
+)
+
+// TestElsewhere: who asks a process for what others serve is told who does.
+func TestElsewhere(t *testing.T) {
+	api := httpapi.New(httpapi.Config{Publisher: &sink{}})
+	for path, says := range map[string]string{"/": "spool serve", "/v1/stream/notes": "spool serve", "/v1/nosuch": "POST to /v1/events"} {
+		answer := httptest.NewRecorder()
+		ask := httptest.NewRequest(http.MethodGet, "http://localhost"+path, nil)
+		ask.RemoteAddr = "127.0.0.1:1"
+		api.ServeHTTP(answer, ask)
+		if answer.Code != http.StatusNotFound || !strings.Contains(answer.Body.String(), says) {
+			t.Errorf("%s: %d %s, want 404 and %q", path, answer.Code, answer.Body, says)
+		}
+	}
+}
