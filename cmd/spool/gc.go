@@ -122,6 +122,8 @@ type gcExplainCmd struct {
 	JSON bool   `name:"json" help:"One JSON object."`
 }
 
+func (c *gcExplainCmd) Help() string { return "What is missing is exit code 1." }
+
 func (c *gcExplainCmd) Run(a *app) error {
 	_, col, err := a.collector(gc.Safe())
 	if err != nil {
