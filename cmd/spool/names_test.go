@@ -345,6 +345,14 @@ func TestErrorsSayWhatToDo(t *testing.T) {
 			t.Errorf("spool %s s = %d %q, want 2 and %s", word, code, out, says)
 		}
 	}
+	for line, says := range map[string]string{"x": "spool: nothing is stored: 1 refused line", `{"content":[{"type":"text","text":"again"}]}`: "spool: 1 dead letter came meanwhile"} {
+		var out bytes.Buffer
+		args := []string{"publish", "--session", "p", "--dialect", "item", "--producer", "p", "--nats", url}
+		run(args, strings.NewReader(`{"content":[{"type":"text","text":"first"}]}`), &out, &out)
+		if code := run(args, strings.NewReader(line), &out, &out); code != service.ExitFailure || !strings.Contains(out.String(), says) {
+			t.Errorf("publish %s = %d %q, want 1 and %q", line, code, &out, says)
+		}
+	}
 	newest := must.Get(cl.Thread(t.Context(), events.Thread{Session: "s", Name: events.MainThread}))(t)
 	head := newest.Head().Ref.Hex()[:12]
 	for _, line := range [][]string{{"cat", head}, {"gc", "explain", head}, {"gc", "undelete", head}, {"export", head}} {

@@ -62,7 +62,7 @@ func (c *publishCmd) Run(a *app) error {
 		return nil
 	}
 	if len(came) > 0 {
-		return fmt.Errorf("%d became dead letters meanwhile of what came under the name %s (spool dead ls %s), the first because: %s; "+
+		return text.Errorf("%d dead letters came meanwhile of what is published under the name %s (spool dead ls %s), the first because: %s; "+
 			"for lines behind those that it has published give --start-seq, to another program a --producer of its own",
 			len(came), c.Producer, c.Session, text.Printable(came[0].Reason))
 	}

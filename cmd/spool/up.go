@@ -166,5 +166,5 @@ func (c *upCmd) hello(a *app, up *service.Up) {
 	if up.Server != nil && c.KeyFile != "" {
 		fmt.Fprintf(a.err, "  disk  encrypted (%s); the prompt history is not kept\n", c.Cipher)
 	}
-	fmt.Fprintf(a.err, "Publish with: spool import PATH, spool publish - --session S --dialect D\nFollow with:  spool tail\nStop with:    Ctrl-C or kill %d\n", os.Getpid())
+	fmt.Fprintf(a.err, "Publish with: spool import PATH, spool publish --session S --dialect D\nFollow with:  spool tail\nStop with:    Ctrl-C or kill %d\n", os.Getpid())
 }

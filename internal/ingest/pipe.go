@@ -5,6 +5,8 @@ import (
 	"errors"
 	"fmt"
 	"io"
+
+	"spool/internal/text"
 )
 
 // Pipe runs Lines for a person: it names each refused line on w, several with one reason once, and then says what was
@@ -34,7 +36,7 @@ func Pipe(ctx context.Context, r io.Reader, out Publisher, cfg Config, w io.Writ
 	case err != nil:
 		return err
 	case sum.Refused > 0 && sum.Stored == 0:
-		return fmt.Errorf("%d lines were refused, and nothing is stored", sum.Refused)
+		return text.Errorf("nothing is stored: %d refused lines", sum.Refused)
 	case sum.Refused > 0:
 		return fmt.Errorf("%d of %d lines were refused; the others are stored", sum.Refused, sum.Stored+sum.Refused)
 	}
