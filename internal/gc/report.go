@@ -125,6 +125,11 @@ func (c *Collector) Report(p *Plan) Report {
 // Write prints the report for people.
 func (r Report) Write(t *text.Table) error {
 	row := func(what string, n any, note string) { fmt.Fprintf(t, "%s\t%v\t%s\n", what, n, note) }
+	if r.Cycle == "" && r.Refused != "" { // nothing was looked at, so there is nothing to count
+		row("done", 0, "nothing was deleted")
+		row("refused", "", r.Refused)
+		return t.Flush()
+	}
 	row("sessions", r.Sessions, "")
 	row("threads", r.Threads, text.Sprintf("%d entries, %d items", r.Entries, r.Items))
 	row("packs", r.Packs, text.Sprintf("%d nodes, %s in %s; live: %d nodes, %s", r.Nodes, text.Bytes(r.RawBytes), text.Bytes(r.PackBytes),
