@@ -2,15 +2,31 @@ package redact
 
 import (
 	"fmt"
+	"regexp"
 	"strings"
 
 	"github.com/BurntSushi/toml"
 )
 
-// Table is what the rules find, as a table of Markdown.
+// plain is what a rule finds whose name says it.
+var plain = regexp.MustCompile(`^an? (?:key|token) of (.*)$`)
+
+// Table is what the rules find, in Markdown: those whose names say it in a sentence, the others as a table.
 func (r *Rules) Table() string {
 	var b strings.Builder
-	b.WriteString("| rule | what it finds | how |\n|---|---|---|\n")
+	line := "By its form, a key or token of"
+	for _, rule := range r.rules {
+		if of := plain.FindStringSubmatch(rule.description); of != nil && rule.detect == nil && rule.token && rule.check == nil {
+			part := of[1] + " `" + rule.id + "`,"
+			if len(line)+1+len(part) > 140 {
+				b.WriteString(line + "\n")
+				line = part
+				continue
+			}
+			line += " " + part
+		}
+	}
+	b.WriteString(strings.TrimSuffix(line, ",") + ". And:\n\n| rule | what it finds | how |\n|---|---|---|\n")
 	for _, rule := range r.rules {
 		how := "its form"
 		switch {
@@ -22,7 +38,9 @@ func (r *Rules) Table() string {
 		if rule.check != nil {
 			how += "; judged"
 		}
-		fmt.Fprintf(&b, "| `%s` | %s | %s |\n", rule.id, rule.description, how)
+		if how != "its form" || !plain.MatchString(rule.description) {
+			fmt.Fprintf(&b, "| `%s` | %s | %s |\n", rule.id, rule.description, how)
+		}
 	}
 	return b.String()
 }
