@@ -34,7 +34,7 @@ func TestDeployed(t *testing.T) {
 		case ".timer":
 			checkTimer(t, file, text)
 			continue
-		default: // a dashboard
+		default: // a dashboard, alarms
 			continue
 		}
 		if len(runs) == 0 {
