@@ -291,6 +291,8 @@ func TestErrorsSayWhatToDo(t *testing.T) {
 		{[]string{"thread", "start", "s/t", "--depth=-1"}, "--depth -1", service.ExitUsage},
 		{[]string{"tail", "-T", "--count=-1"}, "--count -1", service.ExitUsage},
 		{[]string{"tail", "-T", "--since=-1h"}, "--since -1h", service.ExitUsage},
+		{[]string{"tail", "-T", "--since", "7d"}, "", service.ExitOK},
+		{[]string{"tail", "-T", "--since", "2026-11-20"}, "", service.ExitOK},
 		{[]string{"top", "--once", "--limit=-1"}, "--limit -1", service.ExitUsage},
 		{[]string{"exec", "--session", "s", "--show=-1", "--", "true"}, "--show -1", service.ExitUsage},
 		{[]string{"read", "artifact://0", "--session", "s", "--offset=-1"}, "--offset -1", service.ExitUsage},

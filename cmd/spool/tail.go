@@ -2,12 +2,12 @@ package main
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"slices"
 	"strings"
 	"time"
 
+	"spool/internal/history"
 	"spool/internal/service"
 	"spool/internal/show"
 	"spool/pkg/client"
@@ -15,16 +15,16 @@ import (
 )
 
 type tailCmd struct {
-	Where   string        `arg:"" optional:"" name:"session[/thread]" help:"What to follow (default: everything)."`
-	All     bool          `xor:"from" help:"From the first item that is kept."`
-	New     bool          `xor:"from" help:"From now on (the default)."`
-	Last    bool          `xor:"from" help:"The newest item of each kind in each thread, then what follows."`
-	Since   time.Duration `xor:"from" placeholder:"DURATION" help:"From so long ago on."`
-	Type    string        `placeholder:"TYPE" help:"Only items of this type: message, text, tool_call, tool_result, thinking, status, turn_end, pending_prompt, pending_prompt_resolved, or one of your own."`
-	NotUser string        `placeholder:"USER" help:"Without the items of this user_id: who posts and follows would read itself."`
-	JSON    bool          `help:"Each item as one line of JSON."`
-	End     bool          `short:"T" name:"terminate-at-end" help:"Stop when everything that is stored was shown."`
-	Count   int           `placeholder:"N" help:"Stop after so many items."`
+	Where   string `arg:"" optional:"" name:"session[/thread]" help:"What to follow (default: everything)."`
+	All     bool   `xor:"from" help:"From the first item that is kept."`
+	New     bool   `xor:"from" help:"From now on (the default)."`
+	Last    bool   `xor:"from" help:"The newest item of each kind in each thread, then what follows."`
+	Since   string `xor:"from" placeholder:"TIME" help:"From there on: a time, a date, or how long ago (36h, 7d)."`
+	Type    string `placeholder:"TYPE" help:"Only items of this type: message, text, tool_call, tool_result, thinking, status, turn_end, pending_prompt, pending_prompt_resolved, or one of your own."`
+	NotUser string `placeholder:"USER" help:"Without the items of this user_id: who posts and follows would read itself."`
+	JSON    bool   `help:"Each item as one line of JSON."`
+	End     bool   `short:"T" name:"terminate-at-end" help:"Stop when everything that is stored was shown."`
+	Count   int    `placeholder:"N" help:"Stop after so many items."`
 }
 
 func (c *tailCmd) Run(a *app) error {
@@ -145,7 +145,7 @@ func (c *tailCmd) noteUnkept(
 }
 
 func (c *tailCmd) parse() (f client.Filter, p client.Position, err error) {
-	if err := errors.Join(atLeast("count", c.Count, 0), atLeast("since", c.Since, 0)); err != nil {
+	if err := atLeast("count", c.Count, 0); err != nil {
 		return f, p, err
 	}
 	f.Type = c.Type
@@ -157,8 +157,12 @@ func (c *tailCmd) parse() (f client.Filter, p client.Position, err error) {
 		}
 	}
 	p.All, p.Last = c.All, c.Last
-	if c.Since > 0 {
-		p.Since = time.Now().Add(-c.Since)
+	if c.Since != "" {
+		var from history.ItemFilter
+		if err := from.Between(c.Since, "", time.Now()); err != nil {
+			return f, p, service.UsageError{Err: fmt.Errorf("--since %s: %w", c.Since, err)}
+		}
+		p.Since = time.UnixMilli(from.From)
 	}
 	return f, p, nil
 }
