@@ -214,8 +214,10 @@ func numbers(v any) any {
 }
 
 // metaMap is a map of one key.
-func metaMap(key string, value any) []byte {
-	b, err := casstore.AppendValue(nil, map[string]any{key: value})
+func metaMap(key string, value any) []byte { return stateMeta(map[string]any{key: value}) }
+
+func stateMeta(m map[string]any) []byte {
+	b, err := casstore.AppendValue(nil, m)
 	if err != nil {
 		panic(err) // strings and booleans have an encoding
 	}

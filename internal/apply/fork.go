@@ -59,7 +59,11 @@ func (d *draft) fork(ctx context.Context, f events.Fork) error {
 	}
 	st := d.Head.Next(threads.RoleFork)
 	st.Timestamp = d.timestamp(0)
-	st.Meta = metaMap("from", source.String())
+	meta := map[string]any{"from": source.String()}
+	if f.Own {
+		meta["own"] = true
+	}
+	st.Meta = stateMeta(meta)
 	header := f.Header
 	if header == nil {
 		if header, err = d.header(ctx, source, info, cmp.Or(st.Timestamp, d.e.stored())); err != nil {
@@ -76,7 +80,7 @@ func (d *draft) fork(ctx context.Context, f events.Fork) error {
 	if t.Session != source.Session {
 		parent = source.Session
 		d.inherit(source.Session, info)
-		if err := d.inheritArtifacts(ctx, source.Session); err != nil {
+		if err := d.inheritArtifacts(ctx, source.Session, f.Own); err != nil {
 			return err
 		}
 	}

@@ -22,7 +22,9 @@ const rowsAtATime = 1000
 // inheritArtifacts gives a fork into another session the artifacts of the session that it comes from: rows of its own
 // over the same bytes (SPEC A7), and both counters. A row keeps its number and its agent's id if this session has never
 // given them out; else it has its id alone, which is what items name it by.
-func (d *draft) inheritArtifacts(ctx context.Context, from string) error {
+//
+// If own is true, somebody else gives the numbers: it gets only what came of an entry or a run, without its number.
+func (d *draft) inheritArtifacts(ctx context.Context, from string, own bool) error {
 	if d.st.Counter == nil { // what an event left is made again, and its rows are there
 		return d.st.CounterBad
 	}
@@ -38,7 +40,7 @@ func (d *draft) inheritArtifacts(ctx context.Context, from string) error {
 	if err != nil {
 		return fmt.Errorf("fork: %s: %w", rs[0].Key, err)
 	}
-	heir := heir{to: d.st.Key.Session, at: d.e.stored(), had: d.st.Counter.Clone()}
+	heir := heir{to: d.st.Key.Session, at: d.e.stored(), had: d.st.Counter.Clone(), own: own}
 	heir.at = cmp.Or(heir.at, d.e.Now.UnixMilli())
 	if len(keys) > 0 {
 		if err := heir.load(ctx, d.w); err != nil {
@@ -54,7 +56,7 @@ func (d *draft) inheritArtifacts(ctx context.Context, from string) error {
 	}
 	d.Counts.Unread = heir.unread
 	counter := d.counter()
-	if counter.Inherit(theirs) {
+	if !own && counter.Inherit(theirs) {
 		d.Counter = &counter
 	}
 	return nil
@@ -74,6 +76,7 @@ type heir struct {
 	at     int64           // when, in Unix milliseconds
 	had    record.Counter  // what it gave out itself
 	agents map[string]bool // whose outputs it has
+	own    bool            // it numbers its artifacts itself
 	unread []string        // keys of rows that it does not get
 }
 
@@ -114,7 +117,7 @@ func (h *heir) rows(ctx context.Context, w World, keys []string) (rows [][]recor
 		if r.Exists() && err != nil {
 			h.unread = append(h.unread, r.Key)
 		}
-		if !r.Exists() || err != nil {
+		if !r.Exists() || err != nil || h.own && a.Writer != artifacts.FromResult && a.ToolCall == "" {
 			continue
 		}
 		a = h.row(a)
@@ -152,7 +155,7 @@ func (h *heir) row(a artifacts.Record) artifacts.Record {
 	switch {
 	case a.Writer == artifacts.FromAgent && h.agents[a.Agent]:
 		a.Writer = artifacts.FromPayload
-	case a.Seq != "" && a.Seq.Compare(h.had.Artifacts) <= 0:
+	case a.Seq != "" && (h.own || a.Seq.Compare(h.had.Artifacts) <= 0):
 		a.Seq = ""
 	default:
 		return a

@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"slices"
 
+	"spool/internal/rehydrate"
 	"spool/internal/transcript"
 	"spool/pkg/client"
 	"spool/pkg/dialect"
@@ -62,6 +63,9 @@ func forkOf(ctx context.Context, cl *client.Client, t client.Thread, all []clien
 		}
 		entry := step.State.Entry
 		if step.Role == threads.RoleFork {
+			if rehydrate.OwnFork(step.State) { // its header says it
+				return nil, nil
+			}
 			if from, ok := client.ForkedFrom(step.State); ok {
 				note = forkNote{Thread: t.Thread.String(), From: from.String(), Lines: lines}
 				if from.Session != t.Session { // its file has one header, its own

@@ -13,6 +13,7 @@ import (
 	"spool/pkg/casstore"
 	"spool/pkg/dialect"
 	"spool/pkg/events"
+	"spool/pkg/sessions"
 	"spool/pkg/threads"
 	"spool/pkg/truncate"
 )
@@ -29,6 +30,8 @@ type Source struct {
 	// Warn is told of each blob that is missing or corrupt; then its ref stays in place and the work goes on (SPEC T10). nil:
 	// such a blob is an error that ends the work.
 	Warn func(Missing)
+
+	header []byte // that Export writes in place of those before the state of a fork
 }
 
 // Form says how an entry is given back.
@@ -131,6 +134,10 @@ func (s Source) Export(ctx context.Context, head threads.Head, form Form, w io.W
 	out := bufio.NewWriterSize(w, 256<<10)
 	var tail events.Tail
 	glued := true // no newline is owed to what was written last
+	if len(s.header) > 0 {
+		_, _ = out.Write(s.header)
+		entries, glued = 1, false
+	}
 	for step, err := range s.Reader.Entries(ctx, head) {
 		if err != nil {
 			return entries, err
@@ -139,6 +146,12 @@ func (s Source) Export(ctx context.Context, head threads.Head, form Form, w io.W
 			if tail, err = readTail(ctx, step); err != nil {
 				return entries, err
 			}
+			continue
+		}
+		if step.Role == threads.RoleFork {
+			s.header = nil
+		}
+		if s.header != nil && isHead(step.State.Entry) {
 			continue
 		}
 		if d := step.State.Entry.Dialect; d == "" || dialect.IsNote(head.Dialect, d) {
@@ -163,6 +176,10 @@ func (s Source) Export(ctx context.Context, head threads.Head, form Form, w io.W
 	}
 	_, _ = out.Write(tail.Bytes)
 	return entries, out.Flush() // keeps the first error of the writes before
+}
+
+func isHead(e threads.Record) bool {
+	return e.Type == sessions.TypeHeader || e.Type == sessions.TypeTitleSlot
 }
 
 // readTail reads what a transcript held behind its last complete line.

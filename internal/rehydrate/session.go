@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io"
 	"slices"
 
 	"spool/internal/jsonscan"
@@ -252,14 +253,42 @@ func (s Source) HeaderOn(
 
 // ForkHeader is the header that the state of a session's fork holds (SPEC S9); nil if there is none.
 func (s Source) ForkHeader(ctx context.Context, head threads.Head, session string) ([]byte, error) {
+	header, _, err := s.forkHeader(ctx, head, session)
+	return header, err
+}
+
+// forkHeader is ForkHeader, and says whether it is an OwnFork.
+func (s Source) forkHeader(ctx context.Context, head threads.Head, session string) (header []byte, own bool, err error) {
 	step, err := s.Reader.Find(ctx, head, func(st threads.State) bool {
 		return st.Role == threads.RoleFork && st.Entry.ID == session && st.Entry.Type == sessions.TypeHeader
 	})
 	if err != nil {
-		return nil, ignore(err, threads.ErrNoStep)
+		return nil, false, ignore(err, threads.ErrNoStep)
 	}
 	content, err := step.ReadContent(ctx)
-	return content.Text, err
+	return content.Text, OwnFork(step.State), err
+}
+
+// OwnFork tells whether a state begins a session that its harness forked, and has a file of it.
+func OwnFork(st threads.State) bool {
+	meta, err := casstore.DecodeValue(st.Meta)
+	m, _ := meta.(map[string]any)
+	own, _ := m["own"].(bool)
+	return err == nil && own && st.Role == threads.RoleFork
+}
+
+// ExportFork is Export of a session that its harness forked, as the file that it has of it: its own header in place of its source's.
+// ok is false, and nothing is written, for every other one.
+func (s Source) ExportFork(
+	ctx context.Context, head threads.Head, session string, form Form, w io.Writer,
+) (entries int, ok bool, err error) {
+	header, own, err := s.forkHeader(ctx, head, session)
+	if err != nil || !own {
+		return 0, false, err
+	}
+	s.header = header
+	entries, err = s.Export(ctx, head, form, w)
+	return entries, true, err
 }
 
 // Path reads the entries from the root to a state, as Session has them: the leaf is the last of them. A session of version 1

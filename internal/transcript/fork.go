@@ -1,24 +1,55 @@
 package transcript
 
 import (
+	"bytes"
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"iter"
 	"slices"
+	"strings"
 
 	"spool/internal/jsonscan"
 	"spool/internal/rehydrate"
 	"spool/internal/text"
+	"spool/pkg/dialect"
 	"spool/pkg/events"
+	"spool/pkg/sessions"
 	"spool/pkg/threads"
 )
 
-// Fork is what an export says of a fork's file: where it branches off.
+// Fork says of a fork's file where it branches off.
 type Fork struct {
 	Thread events.Thread // that the file is of
 	From   events.Thread // that it was forked from
-	Lines  int           // that both have: the file's first ones
+	Lines  int           // that both have, as an export says: the file's first ones; 0: the header alone names the other, and lines tell
+}
+
+// named is the fork that a session's file is by its header (SPEC S9): oh-my-pi names there the session that one goes on from, by its id or
+// by its file. nil: it is none, or its header does not stand alone before its entries, as oh-my-pi writes it.
+func (f *file) named() (*Fork, error) {
+	if f.src.Fork != nil || f.id.Dialect != ompDialect || f.id.Agent != "" || f.id.Thread.Name != events.MainThread {
+		return nil, nil
+	}
+	for r, err := range f.src.records() {
+		if err != nil || r.start > 0 || !r.heads() {
+			return nil, err
+		}
+		h, err := sessions.ParseHeader(r.body)
+		if err != nil || h.Type != sessions.TypeHeader || h.Version != sessions.Version || h.ID != f.id.Thread.Session || !compact(r.body) {
+			break
+		}
+		from := h.ParentSession
+		if base, ok := strings.CutSuffix(from[1+strings.LastIndexAny(from, `/\`):], ".jsonl"); ok {
+			from = base[1+strings.LastIndexByte(base, '_'):]
+		}
+		if from == "" || token(from) == f.id.Thread.Session {
+			break
+		}
+		return &Fork{Thread: f.id.Thread, From: events.Thread{Session: token(from), Name: events.MainThread}}, nil
+	}
+	return nil, nil
 }
 
 // ofSession tells whether the fork is a session, which has a header of its own.
@@ -33,6 +64,12 @@ func (f *file) name() {
 	default:
 		f.id.Thread = fork.Thread
 	}
+}
+
+// compact tells whether a JSON text stays as it is inside another one.
+func compact(text []byte) bool {
+	var inside bytes.Buffer
+	return json.Compact(&inside, text) == nil && bytes.Equal(inside.Bytes(), text)
 }
 
 // inOrder sorts forks so that each comes behind the one that it branches off from.
@@ -73,7 +110,17 @@ func (im *Importer) fork(ctx context.Context, f *file, c *claim) error {
 			return err
 		}
 	}
-	have, err := im.common(ctx, f, from)
+	lines := fork.Lines
+	if lines == 0 {
+		if !c.started && (len(from.Producers) == 0 || from.Dialect != ompDialect || from.Entries > threads.MaxForkRead/2) {
+			return nil
+		}
+		var err error
+		if lines, err = im.agreeing(ctx, f, from); err != nil || lines == 0 && !c.started {
+			return err
+		}
+	}
+	have, err := im.common(ctx, f, from, lines)
 	if err != nil {
 		return err
 	}
@@ -81,7 +128,7 @@ func (im *Importer) fork(ctx context.Context, f *file, c *claim) error {
 	case c.started && (have.before == 0 || have.next): // since the fork was begun the file was rewritten, or is that of one which branches off earlier
 		return errOther
 	case have.before == 0:
-		f.warn(text.Sprintf("it is imported whole: %s does not have the %d lines that it shares with it", fork.From, fork.Lines))
+		f.warn(text.Sprintf("it is imported whole: %s does not have the %d lines that it shares with it", fork.From, lines))
 		return nil
 	}
 	if have.parted && !c.started {
@@ -92,12 +139,12 @@ func (im *Importer) fork(ctx context.Context, f *file, c *claim) error {
 		p := pass{im: im, f: f, c: c}
 		op := events.Control{Op: events.OpFork, Fork: &events.Fork{Session: fork.From.Session, Thread: fork.From.Name, Index: have.at}}
 		if fork.ofSession() {
-			op.Fork.Header = have.header
+			op.Fork.Header, op.Fork.Own = have.header, fork.Lines == 0
 		}
-		if op.Fork.Whole = have.branches > 0 || fork.ofSession() && !have.more; op.Fork.Whole && !have.more { // with its leaf
+		if op.Fork.Whole = have.branches > 0 || fork.ofSession() && !have.more && !have.lacks; op.Fork.Whole && !have.more { // with its leaf
 			op.Fork.Index = 0
 		}
-		e := &events.Event{Kind: events.KindControl, Seq: 1, Body: op.Encode()}
+		e := &events.Event{Kind: events.KindControl, Seq: 1, Time: dialect.Time(op.Fork.Header), Body: op.Encode()}
 		if err := p.publish(ctx, []*events.Event{p.stamp(e, startOf(c.producer))}); err != nil {
 			return err
 		}
@@ -118,6 +165,7 @@ type shared struct {
 	before uint64 // the sequence in the file of the last line that both have; 0: the thread does not have them all, in their order
 	at     int64  // the place of its entry
 	more   bool   // the thread goes on
+	lacks  bool   // and has lines between these that the file does not have
 	next   bool   // with a line in the very next place, where it would have the entry of a fork
 	header []byte // of the file
 
@@ -127,15 +175,13 @@ type shared struct {
 
 // common finds what the file of a fork shares with the thread that it branches off from. What both say of their session before the entries
 // does not count: it changes in an export when the session is named or moved, and a session's fork has a header of its own.
-func (im *Importer) common(ctx context.Context, f *file, from threads.Head) (have shared, err error) {
-	left := f.src.Fork.Lines
+func (im *Importer) common(ctx context.Context, f *file, from threads.Head, left int) (have shared, err error) {
 	if left <= 0 || len(from.Producers) == 0 {
 		return shared{}, nil
 	}
 	next, stop := iter.Pull2(im.stored.RawEntries(ctx, from))
 	defer stop()
 	var last string
-	lacks := false // lines of the thread that are before its last one
 	for r, err := range f.src.records() {
 		if err != nil {
 			return shared{}, err
@@ -160,7 +206,7 @@ func (im *Importer) common(ctx context.Context, f *file, from threads.Head) (hav
 				have.at = line.Index
 				break
 			}
-			lacks = lacks || line.Dialect == f.id.Dialect && !headsFile(line)
+			have.lacks = have.lacks || line.Dialect == f.id.Dialect && !headsFile(line)
 		}
 		if have.before = r.seq(); r.part {
 			continue
@@ -170,10 +216,40 @@ func (im *Importer) common(ctx context.Context, f *file, from threads.Head) (hav
 		}
 		line, err, ok := next()
 		have.more, have.next = ok, ok && line.Index == have.at+1
-		have.parted = have.branches > 0 && (lacks || have.more && (have.branches > threads.MaxTips || from.Entries > threads.MaxForkRead/2))
+		have.parted = have.branches > 0 && (have.lacks || have.more && (have.branches > threads.MaxTips || from.Entries > threads.MaxForkRead/2))
 		return have, err
 	}
 	return shared{}, nil
+}
+
+// agreeing counts the lines that a file begins with and the thread that it branches off from has in their order; 0: no entry is among them.
+func (im *Importer) agreeing(ctx context.Context, f *file, from threads.Head) (lines int, err error) {
+	next, stop := iter.Pull2(im.stored.RawEntries(ctx, from))
+	defer stop()
+	n, entries := 0, false
+	for r, err := range f.src.records() {
+		if err != nil {
+			return 0, err
+		}
+		if r.torn {
+			break
+		}
+		for same := r.heads(); !same; {
+			line, err, ok := next()
+			if err != nil || !ok {
+				return lines, err
+			}
+			same = r.is(line)
+			entries = entries || same && r.json
+		}
+		if r.part {
+			continue
+		}
+		if n++; entries {
+			lines = n
+		}
+	}
+	return lines, nil
 }
 
 // headsFile tells whether a stored line stands before the entries of a session's file.

@@ -206,6 +206,14 @@ func (im *Importer) identify(ctx context.Context, f *file) bool {
 	default:
 		f.id, f.res.Harness = id, id.Dialect
 		f.name()
+		fork, err := f.named()
+		if err != nil {
+			f.fail(err)
+			break
+		}
+		if fork != nil {
+			f.src.Fork = fork
+		}
 		if im.cfg.Place != nil && id.Thread.Name == events.MainThread {
 			f.place = im.cfg.Place(id.Dialect, id.Thread.Session, f.src.Path)
 		}

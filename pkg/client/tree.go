@@ -71,7 +71,8 @@ func (c *Client) info(ctx context.Context, session string) (info sessions.Info, 
 	return sessions.DecodeInfo(rs[0].Value)
 }
 
-// exportFork writes a session that was forked as a file of the current version, under its own header (SPEC S9, S12). Its leaf
+// exportFork writes a session that was forked as a file of the current version, under its own header (SPEC S9, S12); one that its
+// harness forked as the file that it has. Its leaf
 // is in the header if it is not the last entry. All of it is in memory meanwhile. forked is false, and nothing is written, for
 // every other thread.
 func (c *Client) exportFork(ctx context.Context, t events.Thread, head threads.Head, form rehydrate.Form, w io.Writer,
@@ -79,7 +80,13 @@ func (c *Client) exportFork(ctx context.Context, t events.Thread, head threads.H
 	if info.Parent == "" || t.Name != events.MainThread { // only a session that has a parent is looked through
 		return 0, false, nil
 	}
-	header, err := c.Source().ForkHeader(ctx, head, t.Session)
+	src := c.Source()
+	src.Warn = warn
+	out := &sessions.HeaderWriter{W: w, Info: info}
+	if entries, forked, err = src.ExportFork(ctx, head, t.Session, form, out); forked || err != nil {
+		return entries, forked, errors.Join(err, out.Flush())
+	}
+	header, err := src.ForkHeader(ctx, head, t.Session)
 	if err != nil || header == nil {
 		return 0, false, err
 	}

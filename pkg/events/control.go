@@ -74,6 +74,8 @@ type Fork struct {
 	Whole bool `json:"whole,omitempty"`
 	// Header is the header of an omp session that the new one has instead of its source's; its id is the new session's.
 	Header json.RawMessage `json:"header,omitempty"`
+	// Own: who made the new session numbers its artifacts and agents itself. It gets those of its source alone that entries name by their ids.
+	Own bool `json:"own,omitempty"`
 }
 
 // Point reports whether a fork names a point of its source; else it is the source's head, or all of it.

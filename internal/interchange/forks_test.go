@@ -1,0 +1,143 @@
+package interchange_test
+
+import (
+	"bytes"
+	"io"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+
+	"spool/internal/must"
+	"spool/internal/natsio"
+	"spool/pkg/artifacts"
+	"spool/pkg/casstore"
+	"spool/pkg/client"
+	"spool/pkg/events"
+	"spool/pkg/threads"
+)
+
+// A session that oh-my-pi made of another one, by fork or by branch, shares the nodes of what both have, whether it names the other by its id
+// or by its file, and whether they come together. Its file comes back as it is, and grows (SPEC S9, X1).
+func TestForksOfTheProgram(t *testing.T) {
+	whole := []string{message("a", "null", "one"), message("b", `"a"`, "two"), message("c", `"b"`, "three")}
+	branched := slices.Concat(whole, []string{message("d", `"a"`, "four")})
+	own := message("e", `"d"`, "own")
+	for name, x := range map[string]struct {
+		parent      string // as the fork's header names it, with what stands behind that
+		source, has []string
+		own         []string
+		shares      int
+	}{
+		"fork":                                 {"from", whole, whole, nil, 3},
+		"fork that went on":                    {"from", whole, whole, []string{message("x", `"c"`, "own")}, 3},
+		"fork behind which the source went on": {"from", whole, whole[:2], []string{message("x", `"b"`, "own")}, 2},
+		"fork with branches":                   {"from", branched, branched, []string{own}, 4},
+		"branch":                               {"/home/u/sessions/--w--/2026-01-01T00-00-00-000Z_from.jsonl", branched, []string{branched[0], branched[3]}, []string{own}, 2},
+		"windows":                              {`C:\\u\\2026-01-01T00-00-00-000Z_from.jsonl`, whole, whole, nil, 3},
+		"other members":                        {`from","later":{"b":1,"a":[1.0]},"mark":"`, whole, whole, nil, 3},
+		"escaped":                              {`from","mark":"<&>`, whole, whole, nil, 3},
+		"spaced":                               {`from", "mark":"`, whole, whole, nil, 0},
+		"damaged":                              {"from", whole, append(slices.Clone(whole), "", "no json", `{"type":"mess`+message("x", `"c"`, "own")+"\r"), nil, 3},
+		"titled":                               {`from","title":"A <title>`, whole, whole, nil, 3},
+		"new session":                          {"from", whole, nil, []string{message("x", "null", "own")}, 0},
+		"of an unknown one":                    {"gone", whole, whole, nil, 0},
+	} {
+		t.Run(name, func(t *testing.T) {
+			for _, together := range []bool{true, false} {
+				conn, dir := system(t), t.TempDir()
+				head := strings.Replace(header("fork", 3), `"cwd"`, `"parentSession":"`+x.parent+`","cwd"`, 1)
+				files := map[string]string{
+					"2026-01-01T00-00-00-000Z_from.jsonl": strings.Join(slices.Concat([]string{header("from", 3)}, x.source, []string{""}), "\n"),
+					"2026-01-01T00-00-01-000Z_fork.jsonl": strings.Join(slices.Concat([]string{head}, x.has, x.own, []string{""}), "\n"),
+				}
+				for file, body := range files {
+					if write(t, filepath.Join(dir, file), []byte(body)); !together && strings.HasSuffix(file, "_from.jsonl") {
+						load(t, conn, dir)
+					}
+				}
+				imported(t, conn, dir, files)
+				shares := nodes(t, conn, "fork")
+				for ref := range shares {
+					if !nodes(t, conn, "from")[ref] {
+						delete(shares, ref)
+					}
+				}
+				if want := x.shares; len(shares) != want+min(want, 1) { // with the header of the source
+					t.Errorf("together %v: the fork shares %d nodes with its source, want %d entries and the header", together, len(shares), want)
+				}
+				before := stored(t, conn)
+				imported(t, conn, dir, files)
+				must.Same(t, len(stored(t, conn)), len(before), "%d threads and artifacts behind the second import, want %d")
+				files["2026-01-01T00-00-01-000Z_fork.jsonl"] += message("later", `"a"`, "later") + "\n"
+				write(t, filepath.Join(dir, "2026-01-01T00-00-01-000Z_fork.jsonl"), []byte(files["2026-01-01T00-00-01-000Z_fork.jsonl"]))
+				imported(t, conn, dir, files)
+			}
+		})
+	}
+}
+
+// imported imports a directory; each of its files comes back from the session of its name.
+func imported(t *testing.T, conn *natsio.Conn, dir string, files map[string]string) {
+	t.Helper()
+	for _, f := range load(t, conn, dir).Files {
+		if f.Err != nil || len(f.Warnings) > 0 {
+			t.Errorf("%s: %v, %q", f.File, f.Err, f.Warnings)
+		}
+		var out bytes.Buffer
+		must.Get(client.New(conn).Export(t.Context(), f.ID(), &out))(t)
+		must.Same(t, out.String(), files[filepath.Base(f.File)], f.File+" comes back as\n%s\nwant\n%s")
+	}
+}
+
+// nodes are the states of a session's main thread.
+func nodes(t *testing.T, conn *natsio.Conn, session string) map[casstore.Ref]bool {
+	t.Helper()
+	cl, out := client.New(conn), map[casstore.Ref]bool{}
+	head := must.Get(cl.Thread(t.Context(), events.Thread{Session: session, Name: events.MainThread}))(t)
+	for step, err := range cl.Reader().Entries(t.Context(), head) {
+		must.Do(t, err)
+		if step.Role != threads.RoleFork {
+			out[step.At.Ref] = true
+		}
+	}
+	return out
+}
+
+// The numbers of a fork that oh-my-pi made are those of its own folder, whatever its source has got since; of its source it has what entries
+// that both have name by its id, also when the source is gone (SPEC A1, A7).
+func TestArtifactsOfForksOfTheProgram(t *testing.T) {
+	conn, dir := system(t), t.TempDir()
+	large := message("b", `"a"`, strings.Repeat("a long line\n", 9000))
+	large = strings.Replace(large, `{"role":"user","content":`, `{"role":"toolResult","toolCallId":"t","toolName":"bash","content":`, 1)
+	lines := message("a", "null", "one") + "\n" + large + "\n"
+	write(t, filepath.Join(dir, "from.jsonl"), []byte(header("from", 3)+"\n"+lines))
+	write(t, filepath.Join(dir, "from", "0.bash.log"), []byte("zero"))
+	write(t, filepath.Join(dir, "from", "1.bash.log"), []byte("the source's"))
+	load(t, conn, dir)
+	head := strings.Replace(header("fork", 3), `"cwd"`, `"parentSession":"from","cwd"`, 1)
+	write(t, filepath.Join(dir, "fork.jsonl"), []byte(head+"\n"+lines))
+	write(t, filepath.Join(dir, "fork", "0.bash.log"), []byte("zero"))
+	write(t, filepath.Join(dir, "fork", "1.bash.log"), []byte("the fork's"))
+	for _, f := range load(t, conn, dir).Files {
+		if f.Err != nil || len(f.Warnings) > 0 {
+			t.Errorf("%s: %v, %q", f.File, f.Err, f.Warnings)
+		}
+	}
+	cl := client.New(conn)
+	must.Get(cl.DeleteSession(t.Context(), "from", client.Deletion{}))(t)
+	for address, want := range map[string]string{"artifact://0": "zero", "artifact://1": "the fork's"} {
+		res := must.Get(cl.Resolve(t.Context(), "fork", address, artifacts.Lines{}))(t)
+		must.Same(t, string(must.Get(io.ReadAll(res.Body))(t)), want, address+" is %q, want %q")
+	}
+	got := artifactsOf(t, conn)
+	results := 0
+	for name, body := range got {
+		if strings.Contains(name, `seq ""`) && len(body) == 12*9000 {
+			results++
+		}
+	}
+	if len(got) != 3 || results != 1 {
+		t.Errorf("the fork has %d artifacts, of them %d large results, want 3 and 1", len(got), results)
+	}
+}
