@@ -97,6 +97,14 @@ func (im *Importer) fork(ctx context.Context, f *file, c *claim) error {
 	}
 	from := c.head
 	if !c.started {
+		if fork.Lines == 0 { // an import of what no export wrote needs no persister
+			if err := im.settled(ctx, fork.From); ctx.Err() != nil {
+				return err
+			} else if err != nil {
+				f.warn(fmt.Sprintf("it is imported whole: what it shares with %s cannot be told yet: %v", fork.From, err))
+				return nil
+			}
+		}
 		im.mu.Lock()
 		parent := im.claims[fork.From]
 		im.mu.Unlock()
@@ -158,6 +166,22 @@ func (im *Importer) fork(ctx context.Context, f *file, c *claim) error {
 	}
 	c.before, c.shared, c.forked = have.before, true, true
 	return nil
+}
+
+// mostWaits is how many waits without an answer an import bears for forks in all. A wait is five seconds (client.Settled).
+const mostWaits = 6
+
+// settled returns when a thread has what was published to it. Forks come one after the other.
+func (im *Importer) settled(ctx context.Context, t events.Thread) (err error) {
+	for {
+		if err = im.stored.Settled(ctx, t); err == nil {
+			im.waits = 0
+			return nil
+		}
+		if im.waits++; ctx.Err() != nil || im.waits >= mostWaits {
+			return err
+		}
+	}
 }
 
 // shared is what a fork's file has in common with the thread that it branches off from.

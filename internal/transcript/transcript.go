@@ -93,6 +93,8 @@ type Importer struct {
 	out    Publisher
 	cfg    Config
 
+	waits int // for forks, since one was answered
+
 	mu       sync.Mutex
 	claims   map[events.Thread]*claim
 	progress Progress
