@@ -13,6 +13,8 @@ import (
 	"os/exec"
 	"path/filepath"
 	"regexp"
+	"slices"
+	"strings"
 	"sync"
 	"syscall"
 	"time"
@@ -50,8 +52,8 @@ var addresses = regexp.MustCompile(`NATS +(\S+)\n +HTTP +(\S+)\n`)
 const productPatience = 90 * time.Second
 
 // startProduct starts the command, on a store of its own unless data names one. It builds it where no program is named.
-func startProduct(bin, data string) (p *product, err error) {
-	p = &product{bin: bin, data: data}
+func startProduct(bin, data string) (_ *product, err error) {
+	p := &product{bin: bin, data: data}
 	if p.dir, err = os.MkdirTemp("", "spool-vectors-"); err != nil {
 		return nil, err
 	}
@@ -69,6 +71,7 @@ func startProduct(bin, data string) (p *product, err error) {
 	p.data = cmp.Or(p.data, filepath.Join(p.dir, "data"))
 	p.up = exec.Command(p.bin, "up", "--data", p.data, "--listen", "127.0.0.1:0",
 		"--http", "127.0.0.1:0", "--sync", "1s", "--gc-every", "0")
+	p.up.Env = append(ownEnv(), "HOME="+p.dir)
 	proc.EndWithParent(p.up)
 	out, err := p.up.StderrPipe()
 	if err != nil {
@@ -99,6 +102,13 @@ func startProduct(bin, data string) (p *product, err error) {
 	return p, err
 }
 
+// ownEnv is the environment without what configures Spool in it, which is not that of a run.
+func ownEnv() []string {
+	return slices.DeleteFunc(os.Environ(), func(v string) bool {
+		return strings.HasPrefix(v, "NATS_") || strings.HasPrefix(v, "SPOOL_") || strings.HasPrefix(v, "XDG_")
+	})
+}
+
 // stop ends the process and removes what it stored.
 func (p *product) stop() error {
 	if p.Client != nil {
@@ -116,7 +126,7 @@ func (p *product) stop() error {
 func (p *product) run(ctx context.Context, args ...string) (stdout []byte, err error) {
 	var told bytes.Buffer
 	cmd := exec.CommandContext(ctx, p.bin, args...)
-	cmd.Env = append(os.Environ(), "NATS_URL="+p.nats, "HOME="+p.dir)
+	cmd.Env = append(ownEnv(), "NATS_URL="+p.nats, "HOME="+p.dir)
 	cmd.Stderr = &told
 	out, err := cmd.Output()
 	if err != nil {

@@ -3,11 +3,13 @@ package main
 import (
 	"errors"
 	"fmt"
+	"io/fs"
 	"os"
 	"path/filepath"
-	"spool/internal/must"
 	"strings"
 	"testing"
+
+	"spool/internal/must"
 )
 
 const golden = "../../testdata/golden/omp"
@@ -127,4 +129,13 @@ func TestRunnerChoosesGroups(t *testing.T) {
 			t.Errorf("only %v, skip %v: no error, want one: nothing is left to run, or a group is not there", tt.only, tt.skip)
 		}
 	}
+}
+
+// A run has a Spool of its own, whatever the environment names, and says why where that does not start.
+func TestProductStarts(t *testing.T) {
+	if _, err := startProduct(filepath.Join(t.TempDir(), "none"), ""); !errors.Is(err, fs.ErrNotExist) {
+		t.Errorf("a program that is not there starts: %v", err)
+	}
+	t.Setenv("NATS_URL", "nats://127.0.0.1:1")
+	must.Do(t, must.Get(startProduct("", ""))(t).stop())
 }
