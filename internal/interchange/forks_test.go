@@ -115,6 +115,12 @@ func TestArtifactsOfForksOfTheProgram(t *testing.T) {
 	write(t, filepath.Join(dir, "from", "0.bash.log"), []byte("zero"))
 	write(t, filepath.Join(dir, "from", "1.bash.log"), []byte("the source's"))
 	load(t, conn, dir)
+	cl := client.New(conn)
+	put := func(session, call string) string {
+		r := artifacts.Record{Session: session, ToolCall: call}
+		return string(must.Get(cl.PutArtifact(t.Context(), client.NewArtifact{Tool: "sh", Record: r}, strings.NewReader("of "+session)))(t).Seq)
+	}
+	must.Same(t, put("from", "call"), "2", "number %s, want %s")
 	head := strings.Replace(header("fork", 3), `"cwd"`, `"parentSession":"from","cwd"`, 1)
 	write(t, filepath.Join(dir, "fork.jsonl"), []byte(head+"\n"+lines))
 	write(t, filepath.Join(dir, "fork", "0.bash.log"), []byte("zero"))
@@ -124,20 +130,20 @@ func TestArtifactsOfForksOfTheProgram(t *testing.T) {
 			t.Errorf("%s: %v, %q", f.File, f.Err, f.Warnings)
 		}
 	}
-	cl := client.New(conn)
+	must.Same(t, put("fork", ""), "2", "the fork's next number is %s, want %s")
 	must.Get(cl.DeleteSession(t.Context(), "from", client.Deletion{}))(t)
-	for address, want := range map[string]string{"artifact://0": "zero", "artifact://1": "the fork's"} {
+	for address, want := range map[string]string{"artifact://0": "zero", "artifact://1": "the fork's", "artifact://2": "of fork"} {
 		res := must.Get(cl.Resolve(t.Context(), "fork", address, artifacts.Lines{}))(t)
 		must.Same(t, string(must.Get(io.ReadAll(res.Body))(t)), want, address+" is %q, want %q")
 	}
 	got := artifactsOf(t, conn)
-	results := 0
+	unnumbered := map[int]int{} // by their sizes
 	for name, body := range got {
-		if strings.Contains(name, `seq ""`) && len(body) == 12*9000 {
-			results++
+		if strings.Contains(name, `seq ""`) {
+			unnumbered[len(body)]++
 		}
 	}
-	if len(got) != 3 || results != 1 {
-		t.Errorf("the fork has %d artifacts, of them %d large results, want 3 and 1", len(got), results)
+	if len(got) != 5 || len(unnumbered) != 2 || unnumbered[12*9000] != 1 || unnumbered[len("of from")] != 1 {
+		t.Errorf("the fork has %d artifacts, want 5; without a number %v, want the large result and what the call made", len(got), unnumbered)
 	}
 }
