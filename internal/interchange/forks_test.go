@@ -17,8 +17,8 @@ import (
 	"spool/pkg/threads"
 )
 
-// A session that oh-my-pi made of another one, by fork or by branch, shares the nodes of what both have, whether it names the other by its id
-// or by its file, and whether they come together. Its file comes back as it is, and grows (SPEC S9, X1).
+// A session that oh-my-pi made of another one, by fork or by branch, shares the nodes of what both have, whether it names the
+// other by its id or by its file, and whether they come together. Its file comes back as it is, and grows (SPEC S9, X1).
 func TestForksOfTheProgram(t *testing.T) {
 	whole := []string{message("a", "null", "one"), message("b", `"a"`, "two"), message("c", `"b"`, "three")}
 	branched := slices.Concat(whole, []string{message("d", `"a"`, "four")})
@@ -29,19 +29,19 @@ func TestForksOfTheProgram(t *testing.T) {
 		own         []string
 		shares      int
 	}{
-		"fork":                                 {"from", whole, whole, nil, 3},
-		"fork that went on":                    {"from", whole, whole, []string{message("x", `"c"`, "own")}, 3},
-		"fork behind which the source went on": {"from", whole, whole[:2], []string{message("x", `"b"`, "own")}, 2},
-		"fork with branches":                   {"from", branched, branched, []string{own}, 4},
-		"branch":                               {"/home/u/sessions/--w--/2026-01-01T00-00-00-000Z_from.jsonl", branched, []string{branched[0], branched[3]}, []string{own}, 2},
-		"windows":                              {`C:\\u\\2026-01-01T00-00-00-000Z_from.jsonl`, whole, whole, nil, 3},
-		"other members":                        {`from","later":{"b":1,"a":[1.0]},"mark":"`, whole, whole, nil, 3},
-		"escaped":                              {`from","mark":"<&>`, whole, whole, nil, 3},
-		"spaced":                               {`from", "mark":"`, whole, whole, nil, 0},
-		"damaged":                              {"from", whole, append(slices.Clone(whole), "", "no json", `{"type":"mess`+message("x", `"c"`, "own")+"\r"), nil, 3},
-		"titled":                               {`from","title":"A <title>`, whole, whole, nil, 3},
-		"new session":                          {"from", whole, nil, []string{message("x", "null", "own")}, 0},
-		"of an unknown one":                    {"gone", whole, whole, nil, 0},
+		"fork":               {"from", whole, whole, nil, 3},
+		"fork that went on":  {"from", whole, whole, []string{message("x", `"c"`, "own")}, 3},
+		"source went on":     {"from", whole, whole[:2], []string{message("x", `"b"`, "own")}, 2},
+		"fork with branches": {"from", branched, branched, []string{own}, 4},
+		"branch":             {"/home/u/2026-01-01T00-00-00-000Z_from.jsonl", branched, []string{branched[0], branched[3]}, []string{own}, 2},
+		"windows":            {`C:\\u\\2026-01-01T00-00-00-000Z_from.jsonl`, whole, whole, nil, 3},
+		"other members":      {`from","later":{"b":1,"a":[1.0]},"mark":"`, whole, whole, nil, 3},
+		"escaped":            {`from","mark":"<&>`, whole, whole, nil, 3},
+		"spaced":             {`from", "mark":"`, whole, whole, nil, 0},
+		"damaged":            {"from", whole, whole, []string{"", "no json", `{"type":"mess` + message("x", `"c"`, "own") + "\r"}, 3},
+		"titled":             {`from","title":"A <title>`, whole, whole, nil, 3},
+		"new session":        {"from", whole, nil, []string{message("x", "null", "own")}, 0},
+		"of an unknown one":  {"gone", whole, whole, nil, 0},
 	} {
 		t.Run(name, func(t *testing.T) {
 			for _, together := range []bool{true, false} {
@@ -104,8 +104,8 @@ func nodes(t *testing.T, conn *natsio.Conn, session string) map[casstore.Ref]boo
 	return out
 }
 
-// The numbers of a fork that oh-my-pi made are those of its own folder, whatever its source has got since; of its source it has what entries
-// that both have name by its id, also when the source is gone (SPEC A1, A7).
+// The numbers of a fork that oh-my-pi made are those of its own folder, whatever its source has got since; of its source it has
+// what entries that both have name by its id, also when the source is gone (SPEC A1, A7).
 func TestArtifactsOfForksOfTheProgram(t *testing.T) {
 	conn, dir := system(t), t.TempDir()
 	large := message("b", `"a"`, strings.Repeat("a long line\n", 9000))

@@ -71,10 +71,9 @@ func (c *Client) info(ctx context.Context, session string) (info sessions.Info, 
 	return sessions.DecodeInfo(rs[0].Value)
 }
 
-// exportFork writes a session that was forked as a file of the current version, under its own header (SPEC S9, S12); one that its
-// harness forked as the file that it has. Its leaf
-// is in the header if it is not the last entry. All of it is in memory meanwhile. forked is false, and nothing is written, for
-// every other thread.
+// exportFork writes a session that was forked as a file of the current version, under its own header (SPEC S9, S12): its leaf
+// is in the header if it is not the last entry, and all of it is in memory meanwhile. One that its harness forked is the file
+// that it has. forked is false, and nothing is written, for every other thread.
 func (c *Client) exportFork(ctx context.Context, t events.Thread, head threads.Head, form rehydrate.Form, w io.Writer,
 	warn func(rehydrate.Missing), info sessions.Info) (entries int, forked bool, err error) {
 	if info.Parent == "" || t.Name != events.MainThread { // only a session that has a parent is looked through
