@@ -6,7 +6,8 @@
 //	execute_tool NAME  from a tool_call to its tool_result, child of the turn
 //
 // The ids of traces and spans are hashes of what they are of, so that what is sent twice is one span. A turn is sent when it ends, and is done
-// when the collector has taken it: after a crash it is sent again.
+// when the collector has taken it: after a crash it is sent again. A turn that cannot be read, or that the collector refuses, is left out
+// after five tries, with an error in the log, once the collector takes one behind it.
 package otlp
 
 import (
@@ -15,7 +16,7 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
-	"slices"
+	"strings"
 	"time"
 
 	"github.com/cenkalti/backoff/v4"
@@ -37,8 +38,10 @@ type Config struct {
 	Log    *slog.Logger // what failed and is tried again; nil: nowhere
 }
 
-// mostWait is the longest time between two tries to send a turn.
-const mostWait = time.Minute
+const (
+	mostWait  = time.Minute // between two tries to send a turn
+	mostTries = 5           // of a turn before those behind it are tried, too
+)
 
 // Run sends turns until ctx ends. Its place is kept in Spool under a name: whoever runs next under that
 // goes on there, and of several at a time one sends.
@@ -46,8 +49,7 @@ func Run(ctx context.Context, cl *client.Client, name string, cfg Config) error 
 	if cfg.Log == nil {
 		cfg.Log = slog.New(slog.DiscardHandler)
 	}
-	filter := client.Filter{Session: cfg.Session, Type: events.TypeTurnEnd}
-	for end, err := range cl.SubscribeDurable(ctx, name, filter, client.Position{All: cfg.All}) {
+	for end, err := range cl.SubscribeDurable(ctx, name, cfg.filter(), client.Position{All: cfg.All}) {
 		if err != nil {
 			return err
 		}
@@ -58,18 +60,28 @@ func Run(ctx context.Context, cl *client.Client, name string, cfg Config) error 
 	return ctx.Err()
 }
 
+func (cfg Config) filter() client.Filter {
+	return client.Filter{Session: cfg.Session, Type: events.TypeTurnEnd}
+}
+
 // send sends the turn that an item ends, as often as it takes. One whose thread is gone is not sent.
 func send(ctx context.Context, cl *client.Client, cfg Config, end client.Item) error {
 	wait := backoff.NewExponentialBackOff(backoff.WithMaxInterval(mostWait), backoff.WithMaxElapsedTime(0))
 	of := fmt.Sprintf("%s/%s item %d", end.Session, end.Thread, end.N)
+	tries, next := 0, end.Seq+1
 	return backoff.RetryNotify(func() error {
-		t, err := read(ctx, cl, end)
+		err := give(ctx, cl, cfg, end)
 		if errors.Is(err, threads.ErrNoThread) {
 			cfg.Log.Info("a turn is not sent: its thread was removed or renamed", "turn", of)
 			return nil
 		}
-		if err == nil {
-			err = cfg.Upload(ctx, t.spans(cfg.Content))
+		if tries++; err == nil || tries < mostTries || ctx.Err() != nil {
+			return err
+		}
+		taken := false
+		if taken, next = takesAny(ctx, cl, cfg, next, end.Seq); taken {
+			cfg.Log.Error("a turn is left out: the collector takes others, and not this one", "turn", of, "tries", tries, "error", err)
+			return nil
 		}
 		return err
 	}, backoff.WithContext(wait, ctx), func(err error, wait time.Duration) {
@@ -77,34 +89,73 @@ func send(ctx context.Context, cl *client.Client, cfg Config, end client.Item) e
 	})
 }
 
-// read reads the items of the turn that an item ends: those behind the one that ended the turn before.
-func read(ctx context.Context, cl *client.Client, end client.Item) (t turn, err error) {
+// takesAny reports whether the collector takes any turn behind a place, from a sequence of SPOOL_ITEMS on: then it is there, and so is
+// Spool. It looks for a while, and gives the sequence at which to go on.
+func takesAny(ctx context.Context, cl *client.Client, cfg Config, from, place uint64) (taken bool, next uint64) {
+	ctx, cancel := context.WithTimeout(ctx, mostWait)
+	defer cancel()
+	next = from
+	for end, err := range cl.Subscribe(ctx, cfg.filter(), client.Position{Seq: from}) {
+		if err != nil {
+			break
+		}
+		if err := give(ctx, cl, cfg, end); err == nil {
+			return true, next
+		}
+		if next = end.Seq + 1; end.More == 0 { // those that were refused once may be taken by now
+			return false, place + 1
+		}
+	}
+	return false, next
+}
+
+// give reads the turn that an item ends, from there back to the one before, and gives it to the collector: calls as they are read, so that
+// no more of a turn is held than is sent at a time, and the turn itself last.
+func give(ctx context.Context, cl *client.Client, cfg Config, end client.Item) error {
 	id := events.Thread{Session: end.Session, Name: end.Thread}
 	head, err := cl.Thread(ctx, id)
 	if err == nil && head.Life != end.Life && end.Life != 0 {
 		err = fmt.Errorf("%w: %s is another thread now", threads.ErrNoThread, id)
 	}
 	if err != nil {
-		return t, err
+		return err
 	}
 	info, err := cl.Info(ctx, end.Session)
 	if err != nil {
-		return t, err
+		return err
 	}
-	t.harness, t.model, t.host, t.items = info.Harness, info.Model, info.Host, []item{readItem(end)}
+	t := turn{harness: info.Harness, model: info.Model, host: info.Host, content: cfg.Content}
+	t.begin(readItem(end))
 	for posted, err := range cl.ItemsBack(ctx, id, head, end.N) {
 		if err != nil {
-			return t, err
+			return err
 		}
 		var it client.Item
 		if err := json.Unmarshal(posted.Data, &it); err != nil {
-			return t, fmt.Errorf("item %d of %s: %w", posted.N, id, err)
+			return fmt.Errorf("item %d of %s: %w", posted.N, id, err)
 		}
 		if it.Type() == events.TypeTurnEnd {
 			break
 		}
-		t.items = append(t.items, readItem(it))
+		if t.add(readItem(it)); t.full() {
+			if err := cfg.upload(ctx, t.take()); err != nil {
+				return err
+			}
+		}
 	}
-	slices.Reverse(t.items)
-	return t, nil
+	return cfg.upload(ctx, t.rest())
+}
+
+// partly begins what an exporter says of spans that the collector took, with a remark, or of which it refused some for good. Nothing but
+// the text tells these errors apart, and by OTLP they must not be sent again.
+const partly = "OTLP partial success"
+
+// upload gives spans to the collector.
+func (cfg Config) upload(ctx context.Context, spans []*tracepb.ResourceSpans) error {
+	err := cfg.Upload(ctx, spans)
+	if err != nil && strings.HasPrefix(err.Error(), partly) {
+		cfg.Log.Warn("a collector took spans, and has a remark or refused some", "error", err)
+		return nil
+	}
+	return err
 }

@@ -1,8 +1,11 @@
 package otlp_test
 
 import (
+	"bytes"
 	"context"
 	"errors"
+	"fmt"
+	"log/slog"
 	"maps"
 	"net"
 	"slices"
@@ -83,6 +86,11 @@ func named(t *testing.T, all map[string]ptrace.Span, name string) ptrace.Span {
 
 // stored is a client of a Spool that has the lines.
 func stored(t *testing.T) *client.Client {
+	t.Helper()
+	return storedLines(t, lines)
+}
+
+func storedLines(t *testing.T, lines []string) *client.Client {
 	t.Helper()
 	conn := natstest.Conn(t)
 	natstest.Run(t, service.NewPersister(conn, service.PersisterConfig{}, nil).Run)
@@ -187,5 +195,94 @@ func TestCollectorFails(t *testing.T) {
 	export(t, cl, "name", otlp.Config{Upload: upload})
 	if all := slices.Collect(maps.Keys(spans(sink))); len(all) != 2 {
 		t.Errorf("%d spans, want 2", len(all))
+	}
+}
+
+// until runs an export of all turns until one is taken that has a span of that name, and gives what was taken and said.
+func until(t *testing.T, cl *client.Client, name string, cfg otlp.Config) (given [][]*tracepb.Span, log string) {
+	t.Helper()
+	ctx, cancel := context.WithTimeout(t.Context(), 40*time.Second)
+	defer cancel()
+	var said bytes.Buffer
+	upload, found := cfg.Upload, false
+	cfg.All, cfg.Log = true, slog.New(slog.NewTextHandler(&said, nil))
+	cfg.Upload = func(ctx context.Context, all []*tracepb.ResourceSpans) error {
+		spans := all[0].ScopeSpans[0].Spans
+		err := upload(ctx, all)
+		if err == nil {
+			given = append(given, spans)
+		}
+		if found || err == nil && slices.ContainsFunc(spans, func(s *tracepb.Span) bool { return s.Name == name }) {
+			if found {
+				cancel() // the turn is done that it was in
+			}
+			found = true
+			time.AfterFunc(time.Second, cancel)
+		}
+		return err
+	}
+	if err := otlp.Run(ctx, cl, "name", cfg); !errors.Is(err, context.Canceled) || !found {
+		t.Fatalf("Run() = %v, want the turn %q to be taken; log: %s", err, name, &said)
+	}
+	return given, said.String()
+}
+
+// A turn that the collector refuses does not hold up for ever what is behind it.
+func TestRefusedTurn(t *testing.T) {
+	then := []string{
+		`{"type":"assistant","uuid":"a3","parentUuid":"u3","sessionId":"s","timestamp":"2026-11-20T10:01:07.000Z","message":{"id":"m3","role":"assistant","model":"claude-x","stop_reason":"end_turn","content":[{"type":"tool_use","id":"call_2","name":"Write","input":{}}],"usage":{"input_tokens":20,"output_tokens":7}}}`,
+		`{"type":"system","subtype":"turn_duration","uuid":"d2","parentUuid":"a3","sessionId":"s","timestamp":"2026-11-20T10:01:08.000Z","durationMs":8000}`,
+	}
+	cl := storedLines(t, append(slices.Clone(lines), then...))
+	_, log := until(t, cl, "execute_tool Write", otlp.Config{Upload: func(_ context.Context, all []*tracepb.ResourceSpans) error {
+		if slices.ContainsFunc(all[0].ScopeSpans[0].Spans, func(s *tracepb.Span) bool { return s.Name == "execute_tool Bash" }) {
+			return errors.New("400 Bad Request")
+		}
+		return nil
+	}})
+	if !strings.Contains(log, "level=ERROR") || !strings.Contains(log, "left out") || !strings.Contains(log, "s/main item") {
+		t.Errorf("the log does not say that the turn is left out: %s", log)
+	}
+}
+
+// Spans that the collector took in part, or with a remark, are not sent again.
+func TestTakenInPart(t *testing.T) {
+	ctx, cancel := context.WithCancel(t.Context())
+	tries := 0
+	err := otlp.Run(ctx, stored(t), "name", otlp.Config{All: true, Upload: func(context.Context, []*tracepb.ResourceSpans) error {
+		if tries++; tries == 1 {
+			time.AfterFunc(2*time.Second, cancel)
+		}
+		return errors.New("OTLP partial success: too old (1 spans rejected)")
+	}})
+	if !errors.Is(err, context.Canceled) || tries != 1 {
+		t.Errorf("Run() = %v after %d tries, want 1", err, tries)
+	}
+}
+
+// A turn of many calls is sent in parts, each span in one of them.
+func TestLongTurn(t *testing.T) {
+	const calls = 100
+	long := strings.Repeat("x", 40<<10)
+	many := []string{lines[0]}
+	for i := range calls {
+		many = append(many, fmt.Sprintf(`{"type":"assistant","uuid":"a%d","sessionId":"s","timestamp":"2026-11-20T10:00:02.000Z","message":{"id":"n%[1]d","role":"assistant","content":[{"type":"tool_use","id":"c%[1]d","name":"T%[1]d","input":{"command":%q}}]}}`, i, long),
+			fmt.Sprintf(`{"type":"user","uuid":"r%d","sessionId":"s","timestamp":"2026-11-20T10:00:05.000Z","message":{"role":"user","content":[{"type":"tool_result","tool_use_id":"c%[1]d","content":"ok"}]}}`, i))
+	}
+	cl := storedLines(t, append(many, lines[4]))
+	given, _ := until(t, cl, "invoke_agent claude", otlp.Config{Content: true, Upload: func(context.Context, []*tracepb.ResourceSpans) error { return nil }})
+	names := map[string]bool{}
+	for _, spans := range given {
+		size := 0
+		for _, s := range spans {
+			size += len(s.String())
+			names[s.Name] = true
+		}
+		if size > 2<<20 {
+			t.Errorf("%d bytes are sent at a time, want 2 MiB at most", size)
+		}
+	}
+	if len(names) != calls+1 {
+		t.Errorf("%d spans, want %d", len(names), calls+1)
 	}
 }
