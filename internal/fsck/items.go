@@ -379,7 +379,7 @@ func (c *checker) lostHeads(ctx context.Context, known map[events.Thread]bool) e
 			}
 		}
 		if name, why := begins(&e); !known[name] && why != "" && !c.ledger.refusedAll(seq, &e) {
-			told[name] = cmp.Or(told[name], fmt.Sprintf("%s holds %s, %d, that was applied", events.EventsStream, why, seq))
+			told[name] = cmp.Or(told[name], fmt.Sprintf("%s holds %s, %d", events.EventsStream, why, seq))
 		}
 		return nil
 	})
@@ -440,9 +440,22 @@ func (c *checker) lostHead(ctx context.Context, t events.Thread) (rev uint64, lo
 		return rev, gone == 0, nil
 	case l != nil && gone > 0 && l.last() <= gone:
 		return rev, false, nil
-	case l != nil && (gone == 0 && (c.items[t] != nil || c.noLetters) || len(l.renames) > 0):
+	case l != nil && gone == 0 && (c.items[t] != nil || c.noLetters):
 		return rev, true, nil
+	case l != nil && len(l.renames) > 0:
+		took, err := c.tookName(ctx, l)
+		return rev, took, err
 	}
 	acc, missing, err := c.account(ctx, t) // what came may be a repeat alone, also of what was refused, and no thread begins with what is superseded
 	return rev, len(missing) > 0 || gone == 0 && acc.Superseded == 0 && l != nil && l.last() > 0, err
+}
+
+// tookName reports whether what was renamed was a thread: it had events, may have had some that SPOOL_EVENTS has forgotten, or left its name.
+// Else the rename is a dead letter, perhaps one that is lost.
+func (c *checker) tookName(ctx context.Context, l *life) (bool, error) {
+	if len(applied(l.evs)) > 0 || c.ledger.oldest > 1 {
+		return true, nil
+	}
+	rs, err := c.s.Records(ctx, events.LeftKey(l.renames[0].Thread))
+	return err == nil && rs[0].Exists(), err
 }

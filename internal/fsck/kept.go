@@ -9,6 +9,8 @@ import (
 	"slices"
 
 	"spool/internal/apply"
+	"spool/internal/jsonscan"
+	"spool/internal/project"
 	"spool/internal/record"
 	"spool/pkg/casstore"
 	"spool/pkg/dialect"
@@ -116,7 +118,7 @@ func (b *book) bare(p *posting) (why string) {
 			continue
 		}
 		if b.a.bare == nil {
-			return fmt.Sprintf("its thread had it, and the record %s, which it left, is not there", k.key)
+			return fmt.Sprintf("its thread has seen it, and neither the record %s, which it leaves, nor a dead letter is there", k.key)
 		}
 		b.a.bare[k.key] = fmt.Sprintf("%s %d left it, and nothing says what became of it", events.EventsStream, p.at)
 	}
@@ -143,13 +145,42 @@ func (c *checker) checkKept(ctx context.Context) error {
 		if _, _, err := c.account(ctx, t); err != nil {
 			return err
 		}
-		for _, key := range slices.Sorted(maps.Keys(c.ledger.bare)) {
+		bare := maps.Clone(c.ledger.bare)
+		if err := c.leaveRefusedAnswers(ctx, t, bare); err != nil {
+			return err
+		}
+		for _, key := range slices.Sorted(maps.Keys(bare)) {
 			c.bare = append(c.bare, lostKept{key, t})
-			if err := c.find(ctx, 0, Finding{Kind: Missing, Record: key, Detail: c.ledger.bare[key]}); err != nil {
+			if err := c.find(ctx, 0, Finding{Kind: Missing, Record: key, Detail: bare[key]}); err != nil {
 				return err
 			}
 		}
 	}
+	return nil
+}
+
+// leaveRefusedAnswers takes those out of what tells of lost records that are of answers which the thread does not tell of: it has an entry of
+// each that counted. The others were refused, and their dead letters are lost.
+func (c *checker) leaveRefusedAnswers(ctx context.Context, t events.Thread, bare map[string]string) error {
+	i := slices.IndexFunc(c.heads, func(h head) bool { return h.id == t })
+	if i < 0 || !slices.ContainsFunc(slices.Collect(maps.Keys(bare)), events.IsAnswered) {
+		return nil
+	}
+	told := map[string]bool{}
+	for step, err := range c.ledger.src.Reader.EntriesBack(ctx, c.heads[i].Head) {
+		var items []events.Posted
+		if err == nil && step.Entry.Type == events.TypePendingPromptResolved {
+			items, err = project.Items(ctx, t, step)
+		}
+		if err != nil {
+			return ctx.Err() // it is told elsewhere; what it may tell of is lost
+		}
+		for _, it := range items {
+			id, _ := jsonscan.Text(jsonscan.Get(jsonscan.Get(jsonscan.Get(it.Data, "metadata"), "prompt"), "id"))
+			told[events.AnsweredKey(t, id)] = true
+		}
+	}
+	maps.DeleteFunc(bare, func(key, _ string) bool { return events.IsAnswered(key) && !told[key] })
 	return nil
 }
 

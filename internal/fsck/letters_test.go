@@ -87,3 +87,31 @@ func TestRepairLeavesLetters(t *testing.T) {
 		}
 	}
 }
+
+// Where the dead letters are lost, an answer and a rename that were refused are not taken for lost records, and a fork that may be
+// lost is refused again by the repair: then nothing is found.
+func TestRefusedWithoutLetters(t *testing.T) {
+	w := newWorld(t)
+	thC := events.Thread{Session: thA.Session, Name: "c"}
+	w.play(asks(thA, 1), opOf(thA, "m", 1, 0, events.Control{Op: events.OpAnswer, Answer: &events.Answer{Prompt: "other"}}),
+		opOf(thB, "m", 1, 0, events.Control{Op: events.OpFork, Fork: &events.Fork{Session: thA.Session, Thread: thA.Name, Index: 99}}),
+		opOf(thC, "m", 1, 0, events.Control{Op: events.OpRename, Rename: &events.Rename{To: "z"}}))
+	w.settle()
+	if got := w.letters(); got != 3 {
+		t.Fatalf("%d dead letters, want 3", got)
+	}
+	must.Do(t, must.Get(w.conn.JetStream().Stream(t.Context(), events.DeadStream))(t).Purge(t.Context()))
+	for _, f := range w.check().Findings {
+		if f.Record != events.HeadKey(thB) {
+			t.Errorf("finding: %s", f)
+		}
+	}
+	w.stop()
+	w.fix(thB, fsck.Config{})
+	w.start()
+	w.settle()
+	if got := w.letters(); got != 1 {
+		t.Errorf("%d dead letters of the fork, want 1", got)
+	}
+	w.wantClean()
+}

@@ -13,7 +13,7 @@ import (
 // markRefused tells those of a thread's events apart that are dead letters, or were. To publish these again is the
 // operator's (SPEC P1): an entry that a repair applied, and its letter too when it is replayed, would be there twice. A
 // letter that was removed names a message alone: of several entries in it those are meant that were replayed, as far as
-// can be told.
+// can be told. A fork whose letter is lost has one again when a repair published it again.
 func (a *accountant) markRefused(stored []record.StoredEvent) []replayed {
 	in, again := map[uint64]int{}, []*events.Event{}
 	for i := range stored {
@@ -25,7 +25,8 @@ func (a *accountant) markRefused(stored []record.StoredEvent) []replayed {
 	evs := make([]replayed, len(stored))
 	for i, e := range stored {
 		of, letter := a.letters[e.Seq]
-		evs[i] = replayed{StoredEvent: e, refused: letter && slices.Contains(of, nameOf(&e.Event))}
+		evs[i] = replayed{StoredEvent: e, refused: letter && slices.Contains(of, nameOf(&e.Event)) ||
+			isFork(&e.Event) && a.hasLetter(refusal{e.Thread, nameOf(&e.Event)}, e.Event.Digest(), nil)}
 		if letter && of == nil {
 			evs[i].refused = in[e.Seq] == 1 || a.hasLetter(refusal{e.Thread, nameOf(&e.Event)}, e.Event.Digest(), nil) ||
 				slices.ContainsFunc(again, func(r *events.Event) bool { return same(r, &e.Event) })
@@ -52,4 +53,9 @@ func (e replayed) again() *events.Event {
 	ev := e.Event
 	ev.Time = cmp.Or(ev.Time, e.Stored/int64(time.Millisecond))
 	return &ev
+}
+
+func isFork(e *events.Event) bool {
+	op, err := events.ParseControl(e.Body)
+	return e.Kind == events.KindControl && err == nil && op.Op == events.OpFork
 }
