@@ -1,7 +1,9 @@
 package fsck
 
 import (
+	"cmp"
 	"context"
+	"crypto/sha256"
 	"errors"
 	"fmt"
 	"slices"
@@ -10,6 +12,7 @@ import (
 	"spool/internal/project"
 	"spool/internal/record"
 	"spool/pkg/casstore"
+	"spool/pkg/dialect"
 	"spool/pkg/events"
 	"spool/pkg/sessions"
 	"spool/pkg/threads"
@@ -160,6 +163,12 @@ func (f *fixer) recover(ctx context.Context, t events.Thread) (Repair, error) {
 		return done, err
 	}
 	rest := f.seen(ctx, &now, stored, step)
+	if now.Tips, err = f.branches(ctx, now, stored, step); err != nil {
+		return done, err
+	}
+	if len(now.Tips) > threads.MaxTips {
+		return f.replayAll(ctx, n.life, applied(stored), done)
+	}
 	if err := f.born(ctx, t, n.life, it, &now); err != nil {
 		return done, err
 	}
@@ -289,6 +298,66 @@ func (f *fixer) seen(ctx context.Context, now *threads.Head, stored []replayed, 
 	return rest
 }
 
+// branches are the ends of those branches of a thread that do not lead to a step, oldest first: states that its events made before that.
+func (f *fixer) branches(ctx context.Context, now threads.Head, stored []replayed, step threads.Step) (tips []casstore.Located, err error) {
+	made := map[madeEntry]bool{}
+	for _, e := range stored[:f.madeOf(ctx, stored, step)+1] {
+		if d, ok := dialect.Lookup(e.Dialect); ok && e.Kind == events.KindEntry && !e.refused {
+			body := e.Body
+			if f.c.cfg.Secrets != nil {
+				body, _ = f.c.cfg.Secrets.Clean(body, dialect.IsJSON(e.Dialect))
+			}
+			read, err := d.Read(body, nil)
+			made[entryMade(e.Dialect, read.ID, body)] = err == nil
+		}
+	}
+	led := map[casstore.Ref]bool{}
+	f.c.addStates(&head{Head: now}, led)
+	var all []casstore.Ref
+	for ref, s := range f.c.states {
+		if s.start == now.Start.Ref && s.wrong == nil && s.index < step.Entry.Index && !led[ref] {
+			all = append(all, ref)
+		}
+	}
+	slices.SortFunc(all, func(a, b casstore.Ref) int {
+		return cmp.Or(cmp.Compare(f.c.states[b].index, f.c.states[a].index), cmp.Compare(a.Hex(), b.Hex()))
+	})
+	for _, ref := range all {
+		if led[ref] {
+			continue
+		}
+		at := casstore.Located{Ref: ref, Pack: f.c.packs[f.c.states[ref].pack].id}
+		s, err := f.r.Step(ctx, at)
+		var text []byte
+		if err == nil && s.Entry.ID == "" {
+			text, err = textOf(ctx, s)
+		}
+		if ctx.Err() != nil {
+			return nil, ctx.Err()
+		}
+		if err == nil && made[entryMade(s.Entry.Dialect, s.Entry.ID, text)] {
+			tips = append(tips, at)
+			f.c.addStates(&head{Head: threads.Head{Recent: []casstore.Located{at}}}, led)
+		}
+	}
+	slices.Reverse(tips)
+	return tips, nil
+}
+
+// madeEntry is what an entry and the state that it became have in common: its id at its source, or what it says.
+type madeEntry struct {
+	dialect, id string
+	says        [sha256.Size]byte
+}
+
+func entryMade(dialect, id string, text []byte) madeEntry {
+	m := madeEntry{dialect: dialect, id: id}
+	if id == "" {
+		m.says = sha256.Sum256(text)
+	}
+	return m
+}
+
 // putHead stores the head of a thread that has none, and with info that its session is if that has no record: else fixSessions makes it.
 func (f *fixer) putHead(ctx context.Context, t events.Thread, now *threads.Head, info *sessions.Info) error {
 	fence, err := f.w.Fence(ctx, 0)
@@ -312,7 +381,7 @@ func (f *fixer) putHead(ctx context.Context, t events.Thread, now *threads.Head,
 		f.c.noRecord = append(f.c.noRecord, session)
 	}
 	named := &filling{at: map[casstore.Ref]casstore.PackID{now.Start.Ref: now.Start.Pack}}
-	for _, l := range now.Recent {
+	for _, l := range slices.Concat(now.Recent, now.Tips) {
 		named.at[l.Ref] = l.Pack
 	}
 	if puts, err = f.touch(ctx, fence, puts, named); err != nil {

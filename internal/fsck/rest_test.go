@@ -41,6 +41,35 @@ func (w *world) branch(id events.Thread, from, to int) threads.Head {
 	return h
 }
 
+// A head that is lost comes back with its branches, where its items and states say where it was.
+func TestLostHeadOfBranches(t *testing.T) {
+	for name, branches := range map[string]int{"some": 4, "more than a record holds": 100} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			id := events.Thread{Session: "s", Name: "main"}
+			w := newWorld(t)
+			h := w.branch(id, 0, branches)
+			w.settle()
+			want := w.texts()
+			w.stop()
+			w.loseHead(id)
+			done, _ := w.fix(id, fsck.Config{})
+			if after := must.Get(w.cl.Thread(t.Context(), id))(t); after.Branches() != h.Branches() || w.texts()[id] != want[id] {
+				t.Errorf("it has %d branches, want %d: %+v", after.Branches(), h.Branches(), done)
+			}
+			w.start()
+			h = w.branch(id, branches, branches+1)
+			if w.settle(); h.Entries != int64(branches)+1 {
+				t.Errorf("%d entries, want %d", h.Entries, branches+1)
+			}
+			if acc := w.account(fsck.Config{}); len(acc.Findings) > 0 {
+				t.Errorf("accounts: %+v", acc)
+			}
+			w.wantClean()
+		})
+	}
+}
+
 // tell has the newest entry of a producer published once more, and gives how many entries the thread has then.
 func (w *world) tell(id events.Thread, producer string) int64 {
 	w.Helper()
