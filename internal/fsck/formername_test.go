@@ -49,3 +49,31 @@ func TestAccountOfAnswersUnderAFormerName(t *testing.T) {
 		}
 	}
 }
+
+// An answer names the life of the thread that it is given to. A repair that makes the thread again from its events begins another one, and the
+// answer counts there.
+func TestRepairOfAnAnsweredThread(t *testing.T) {
+	w := newWorld(t)
+	op := answerOp("yes")
+	op.Answer.Life = 1
+	w.play(asks(thA, 1), opOf(thA, "m", 1, 0, op))
+	w.settle()
+	w.stop()
+	w.loseHead(thA)
+	w.dropItems(thA, func(int64) bool { return true })
+	if done, _ := w.fix(thA, fsck.Config{}); done.Replayed != 2 {
+		t.Errorf("repair = %+v, want two events again", done)
+	}
+	w.start()
+	w.settle()
+	if got := must.Get(w.cl.Thread(t.Context(), thA))(t); got.N != 2 || w.letters() != 0 {
+		t.Errorf("%d items and %d dead letters, want the question and its answer", got.N, w.letters())
+	}
+	if rs := must.Get(w.conn.Records().Records(t.Context(), events.PromptKey(thA, "q")))(t); rs[0].Exists() {
+		t.Error("the prompt is open again")
+	}
+	if a := w.account(fsck.Config{}); len(a.Findings) > 0 {
+		t.Errorf("accounts: %+v", a)
+	}
+	w.wantClean()
+}

@@ -48,10 +48,14 @@ type replayed struct {
 }
 
 // again is the event to publish again: an entry that says no time keeps that at which it was stored first, so that it makes
-// the same nodes.
+// the same nodes, and an answer, which was given to this thread, counts also where the thread begins anew.
 func (e replayed) again() *events.Event {
 	ev := e.Event
 	ev.Time = cmp.Or(ev.Time, e.Stored/int64(time.Millisecond))
+	if op, err := events.ParseControl(ev.Body); ev.Kind == events.KindControl && err == nil && op.Op == events.OpAnswer {
+		op.Answer.Life = 0
+		ev.Body = op.Encode()
+	}
 	return &ev
 }
 

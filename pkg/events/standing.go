@@ -38,8 +38,8 @@ func (e *Event) Digest() (d Digest) {
 }
 
 // Means tells what two events of one sequence do apart: as Digest does; operations by what they say, however it is worded, and those that
-// describe their thread as far as their producer knows it (start, tail) by their kind alone: it says more when it says it again; pieces of
-// an output by that: who makes the same output again may cut it otherwise.
+// describe their thread as far as their producer knows it (start, tail) by their kind alone: it says more when it says it again; answers
+// whatever life they are for; pieces of an output by that: who makes the same output again may cut it otherwise.
 func (e *Event) Means() Digest {
 	means := Event{Kind: e.Kind}
 	switch e.Kind {
@@ -47,6 +47,9 @@ func (e *Event) Means() Digest {
 		op, err := ParseControl(e.Body)
 		if err != nil {
 			return e.Digest()
+		}
+		if op.Op == OpAnswer {
+			op.Answer.Life = 0
 		}
 		if means.Body = op.Encode(); op.Op == OpStart || op.Op == OpTail {
 			means.Body = []byte(op.Op)
