@@ -439,6 +439,9 @@ func (f *fixer) pin(ctx context.Context, e replayed, again *events.Event) (why s
 		return by + ", which is no more: what it had of that is not to be had", nil
 	}
 	op.Fork.Thread = now.name
+	if !f.stands(events.Thread{Session: op.Fork.Session, Name: now.name}, e.Thread.Session) {
+		return by + ", which is not all there yet: repair again once that is applied", nil
+	}
 	if source.grewAfter(e.Seq) && !op.Fork.Point() {
 		node, err := f.pointAt(ctx, source, events.Thread{Session: op.Fork.Session, Name: now.name}, e.Seq, op.Fork.Whole)
 		if err != nil {
@@ -450,6 +453,16 @@ func (f *fixer) pin(ctx context.Context, e replayed, again *events.Event) (why s
 	}
 	again.Body = op.Encode()
 	return "", nil
+}
+
+// stands reports whether a thread is there for what is applied again of a session behind it: if events of it are to be applied again, persisters
+// come to them in order only in that session.
+func (f *fixer) stands(t events.Thread, session string) bool {
+	if slices.ContainsFunc(f.again, func(evs []*events.Event) bool { return len(evs) > 0 && evs[0].Thread == t }) {
+		return t.Session == session
+	}
+	is := func(h head) bool { return h.id == t }
+	return slices.ContainsFunc(f.c.heads, is) || slices.ContainsFunc(f.recovered, is)
 }
 
 // pointAt is the state at which a fork without a point began, or the newest one for a whole fork, of a source as it was before a sequence

@@ -225,3 +225,42 @@ func TestNothingIsLostOfARenameThatWasRefused(t *testing.T) {
 	}
 	w.wantClean()
 }
+
+// A fork of another session's thread that is lost as well begins again once its source is there: a persister may come to it first.
+func TestRepairOfAForkInAnotherSession(t *testing.T) {
+	w := newWorld(t)
+	fork, again := events.Thread{Session: "x", Name: "main"}, events.Thread{Session: "y", Name: "main"}
+	whole := func(to, from events.Thread) func(*world) {
+		return func(w *world) {
+			must.Do(w, w.cl.Fork(w.Context(), to, events.Fork{Session: from.Session, Thread: from.Name, Whole: true}))
+		}
+	}
+	beside := events.Thread{Session: "x", Name: "beside"}
+	w.play(says(thA, "p", 1, 3), whole(fork, thA), says(fork, "q", 1, 1), whole(again, fork), forks(beside, fork, 2), says(beside, "q", 1, 1))
+	w.settle()
+	want := w.texts()
+	w.stop()
+	for id := range want {
+		w.loseHead(id)
+		w.dropItems(id, func(int64) bool { return true })
+	}
+	for i, session := range []string{"s", "x", "y"} {
+		rep := must.Get(fsck.Fix(w.Context(), natsadmin.Of(w.conn), natsadmin.Of(w.conn), w.conn.Store(0), fsck.Config{}))(w)
+		for _, r := range rep.Repairs {
+			if made := r.Replayed > 0; made != strings.HasPrefix(r.Record, "thread."+session+".") {
+				t.Errorf("repair %d: %+v, want what is of %s alone", i, r, session)
+			}
+		}
+		w.start()
+		w.settle()
+		w.stop()
+	}
+	w.start()
+	if got := w.texts(); !maps.Equal(got, want) {
+		t.Errorf("threads = %q, want %q", got, want)
+	}
+	if w.letters() != 0 {
+		t.Error("there are dead letters")
+	}
+	w.wantClean()
+}
