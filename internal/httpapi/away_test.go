@@ -1,14 +1,10 @@
 package httpapi_test
 
 import (
-	"errors"
-	"net"
 	"net/http/httptest"
 	"strings"
-	"sync"
 	"testing"
 
-	"spool/internal/embedded"
 	"spool/internal/httpapi"
 	"spool/internal/must"
 	"spool/internal/natsio"
@@ -18,32 +14,12 @@ import (
 	"spool/pkg/events"
 )
 
-// comesAndGoes is a server on a directory that may be away.
-type comesAndGoes struct {
-	mu  sync.Mutex
-	now *embedded.Server
-}
-
-func (s *comesAndGoes) InProcessConn() (net.Conn, error) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	if s.now == nil {
-		return nil, errors.New("the server is away")
-	}
-	return s.now.InProcessConn()
-}
-
-func (s *comesAndGoes) is(now *embedded.Server) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	s.now = now
-}
-
 // A stream that is open while the server is away goes on once that is back, with what came meanwhile, each item once.
 func TestStreamsWhileTheServerIsAway(t *testing.T) {
 	dir := t.TempDir()
 	server := natstest.ServerIn(t, dir)
-	wire := &comesAndGoes{now: server}
+	wire := &natstest.Wire{}
+	wire.Leads(server)
 	conn := natstest.Dial(t, wire)
 	must.Do(t, conn.Ensure(t.Context(), natsio.Limits{EventsBytes: 1 << 28, ItemsBytes: 1 << 28}))
 	ctx, th := t.Context(), events.Thread{Session: "s", Name: "main"}
@@ -59,13 +35,13 @@ func TestStreamsWhileTheServerIsAway(t *testing.T) {
 		streams = append(streams, s)
 	}
 	stop()
-	wire.is(nil)
+	wire.Leads(nil)
 	server.Stop()
 	next := natstest.ServerIn(t, dir)
 	other := natstest.Dial(t, next) // the one of the streams is still without a server
 	natstest.Run(t, service.NewPersister(other, service.PersisterConfig{}, nil).Run)
 	say(ctx, t, client.New(other), th, "two")
-	wire.is(next)
+	wire.Leads(next)
 	say(ctx, t, client.New(other), th, "three")
 	for i, s := range streams {
 		for n, text := range []string{"two", "three"} {

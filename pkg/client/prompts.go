@@ -222,11 +222,11 @@ func checkPrompt(p events.Prompt) error {
 	return nil
 }
 
-// lookAgain is how often a waiting AwaitAnswer looks without being told that something happened.
-const lookAgain = 15 * time.Second
+// How often a waiting AwaitAnswer looks without being told that something happened, and while the server is away.
+const lookAgain, lookAway = 15 * time.Second, time.Second
 
-// AwaitAnswer waits until a prompt is settled, settles it at its deadline, and says how. ErrNoPrompt: there is no such
-// prompt. ErrEnded: its thread has ended. ErrRemoved: its thread or session was removed, whatever has its name since. Both are noticed within
+// AwaitAnswer waits until a prompt is settled, settles it at its deadline, and says how; also while the server is away. ErrNoPrompt: there is
+// no such prompt. ErrEnded: its thread has ended. ErrRemoved: its thread or session was removed, whatever has its name since. Both are noticed within
 // 15 seconds.
 func (c *Client) AwaitAnswer(ctx context.Context, t events.Thread, id string) (events.Resolution, error) {
 	asked, err := c.prompt(ctx, t, id)
@@ -238,7 +238,6 @@ func (c *Client) AwaitAnswer(ctx context.Context, t events.Thread, id string) (e
 
 // awaitAnswer is AwaitAnswer for a prompt as it was found.
 func (c *Client) awaitAnswer(ctx context.Context, t events.Thread, asked record.Prompt) (events.Resolution, error) {
-	id := asked.ID
 	ctx, cancel := context.WithCancel(ctx)
 	news := make(chan struct{}, 1)
 	tell := func() {
@@ -252,41 +251,29 @@ func (c *Client) awaitAnswer(ctx context.Context, t events.Thread, asked record.
 	defer cancel()
 	wg.Go(func() {
 		f := Filter{Session: t.Session, Thread: t.Name, Type: events.TypePendingPromptResolved}
-		for _, err := range c.SubscribeReady(ctx, f, Position{}, tell) {
-			if err != nil {
-				return // it is looked at every while anyway
+		for away := true; away; {
+			away = false
+			for _, err := range c.SubscribeReady(ctx, f, Position{}, tell) {
+				if away = record.Again(err) && ctx.Err() == nil; err != nil {
+					break // who may not subscribe looks every while
+				}
+				tell()
 			}
-			tell()
+			if away {
+				select {
+				case <-time.After(lookAway):
+				case <-ctx.Done():
+				}
+			}
 		}
 	})
 	for {
-		p, err := c.storedPrompt(ctx, t, id)
-		if err == nil && !p.IsOf(asked) { // of one that is settled between two reads, what was settled before it may be seen
-			p, err = c.storedPrompt(ctx, t, id)
-		}
-		if err == nil && !p.IsOf(asked) || errors.Is(err, ErrNoPrompt) {
-			return events.Resolution{}, c.lost(ctx, t, asked, err)
-		}
-		if err != nil || p.Settled() {
+		p, wait, err := c.lookAt(ctx, t, asked)
+		if err != nil && !record.Again(err) || p.Settled() {
 			return p.Resolution, err
 		}
-		if head, err := c.Thread(ctx, t); err == nil && head.Status == threads.StatusCompleted {
-			return events.Resolution{}, fmt.Errorf("prompt %q: %w: %s", id, ErrEnded, t)
-		}
-		wait := lookAgain
-		if p.Deadline != 0 {
-			left := time.Until(time.UnixMilli(p.Deadline))
-			if left <= 0 {
-				_, err := c.Answer(ctx, t, events.Answer{Prompt: id, Expired: true})
-				if err == nil || errors.Is(err, ErrAnswered) {
-					continue // its record says how
-				}
-				if now, look := c.storedPrompt(ctx, t, id); look == nil && now.IsOf(asked) {
-					return events.Resolution{}, err
-				}
-				continue // it is not there any more
-			}
-			wait = min(wait, left)
+		if err != nil {
+			wait = lookAway
 		}
 		timer := time.NewTimer(wait)
 		select {
@@ -294,10 +281,41 @@ func (c *Client) awaitAnswer(ctx context.Context, t events.Thread, asked record.
 		case <-timer.C:
 		case <-ctx.Done():
 			timer.Stop()
-			return events.Resolution{}, fmt.Errorf("prompt %q of %s waits for its answer: %w", id, t, ctx.Err())
+			return events.Resolution{}, fmt.Errorf("prompt %q of %s waits for its answer: %w", asked.ID, t, ctx.Err())
 		}
 		timer.Stop()
 	}
+}
+
+// lookAt is a prompt as it is now, with how long to wait until it is looked at again. Behind its deadline it is settled.
+func (c *Client) lookAt(ctx context.Context, t events.Thread, asked record.Prompt) (p record.Prompt, wait time.Duration, err error) {
+	p, err = c.storedPrompt(ctx, t, asked.ID)
+	if err == nil && !p.IsOf(asked) { // of one that is settled between two reads, what was settled before it may be seen
+		p, err = c.storedPrompt(ctx, t, asked.ID)
+	}
+	if err == nil && !p.IsOf(asked) || errors.Is(err, ErrNoPrompt) {
+		return record.Prompt{}, 0, c.lost(ctx, t, asked, err)
+	}
+	if err != nil || p.Settled() {
+		return p, 0, err
+	}
+	if head, err := c.Thread(ctx, t); err == nil && head.Status == threads.StatusCompleted {
+		return p, 0, fmt.Errorf("prompt %q: %w: %s", asked.ID, ErrEnded, t)
+	}
+	if p.Deadline == 0 {
+		return p, lookAgain, nil
+	}
+	if left := time.Until(time.UnixMilli(p.Deadline)); left > 0 {
+		return p, min(lookAgain, left), nil
+	}
+	_, err = c.Answer(ctx, t, events.Answer{Prompt: asked.ID, Expired: true})
+	if err == nil || errors.Is(err, ErrAnswered) {
+		return p, 0, nil // its record says how
+	}
+	if now, look := c.storedPrompt(ctx, t, asked.ID); look == nil && now.IsOf(asked) {
+		return p, 0, err
+	}
+	return p, 0, nil // it is not there any more
 }
 
 // lost says why a prompt that was asked is not found, or another one is: found is nil then.

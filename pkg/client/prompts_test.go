@@ -8,6 +8,9 @@ import (
 	"time"
 
 	"spool/internal/must"
+	"spool/internal/natsio"
+	"spool/internal/natstest"
+	"spool/internal/service"
 	"spool/pkg/client"
 	"spool/pkg/events"
 )
@@ -78,7 +81,7 @@ func TestAskerOfARemovedSession(t *testing.T) {
 	r, th := newRig(t), thread("s")
 	ctx, cancel := context.WithTimeout(t.Context(), 30*time.Second)
 	defer cancel()
-	p := events.Prompt{ID: "p", Kind: events.PromptApproval, Text: "Deploy?", Deadline: time.Now().Add(3 * time.Second).UnixMilli()}
+	p := events.Prompt{ID: "p", Kind: events.PromptApproval, Text: "Deploy?", Deadline: time.Now().Add(2 * time.Second).UnixMilli()}
 	old := r.ask(ctx, t, th, p)
 	must.Get(r.DeleteSession(ctx, "s", client.Deletion{}))(t)
 	if got := <-old; got.Outcome != "" || !errors.Is(got.err, client.ErrRemoved) {
@@ -161,7 +164,7 @@ func TestPromptOfAnEndedThread(t *testing.T) {
 	r, th := newRig(t), thread("s")
 	ctx, cancel := context.WithTimeout(t.Context(), 30*time.Second)
 	defer cancel()
-	p := events.Prompt{ID: "p", Kind: events.PromptApproval, Text: "Deploy?", Deadline: time.Now().Add(3 * time.Second).UnixMilli()}
+	p := events.Prompt{ID: "p", Kind: events.PromptApproval, Text: "Deploy?", Deadline: time.Now().Add(2 * time.Second).UnixMilli()}
 	done := r.ask(ctx, t, th, p)
 	if got := must.Get(r.Prompt(ctx, th, "p"))(t); !got.Answerable {
 		t.Errorf("Prompt = %+v, want that it is answerable", got)
@@ -226,4 +229,46 @@ func TestAnswerToAnEarlierLife(t *testing.T) {
 		t.Errorf("asked in the next life = %+v, want the denial of sam", got)
 	}
 	late(2)
+}
+
+// Who waits for an answer waits on while the server is away, also where the deadline passes meanwhile.
+func TestAskedWhileTheServerIsAway(t *testing.T) {
+	dir, wire := t.TempDir(), &natstest.Wire{}
+	server := natstest.ServerIn(t, dir)
+	wire.Leads(server)
+	conn := natstest.Dial(t, wire)
+	must.Do(t, conn.Ensure(t.Context(), natsio.Limits{EventsBytes: 1 << 28, ItemsBytes: 1 << 28}))
+	natstest.Run(t, service.NewPersister(conn, service.PersisterConfig{}, nil).Run)
+	cl, th := client.New(conn), events.Thread{Session: "s", Name: "main"}
+	type outcome struct {
+		events.Resolution
+		err error
+	}
+	asks := func(p events.Prompt) <-chan outcome {
+		done := make(chan outcome, 1)
+		go func() {
+			r, err := cl.Ask(limited(t), th, p)
+			done <- outcome{r, err}
+		}()
+		for {
+			if err := cl.CheckPrompt(t.Context(), th, p); err == nil {
+				return done
+			}
+			time.Sleep(time.Millisecond)
+		}
+	}
+	deadline := time.Now().Add(2 * time.Second)
+	late := asks(events.Prompt{ID: "late", Kind: events.PromptApproval, Deadline: deadline.UnixMilli()})
+	open := asks(events.Prompt{ID: "open", Kind: events.PromptText})
+	wire.Leads(nil)
+	server.Stop()
+	time.Sleep(time.Until(deadline) + time.Second)
+	wire.Leads(natstest.ServerIn(t, dir))
+	if got := <-late; got.err != nil || got.Outcome != events.OutcomeDenied {
+		t.Errorf("Ask() = %+v, want that its deadline denied it", got)
+	}
+	must.Get(cl.Answer(limited(t), th, events.Answer{Prompt: "open", Answer: []byte(`"yes"`)}))(t)
+	if got := <-open; got.err != nil || string(got.Answer) != `"yes"` {
+		t.Errorf("Ask() = %+v, want the answer", got)
+	}
 }
