@@ -6,9 +6,11 @@ import (
 	"crypto/sha256"
 	"errors"
 	"fmt"
+	"maps"
 	"slices"
 
 	"spool/internal/apply"
+	"spool/internal/jsonscan"
 	"spool/internal/project"
 	"spool/internal/record"
 	"spool/pkg/casstore"
@@ -163,7 +165,7 @@ func (f *fixer) recover(ctx context.Context, t events.Thread) (Repair, error) {
 		return done, err
 	}
 	rest := f.seen(ctx, &now, stored, step)
-	if now.Tips, err = f.branches(ctx, now, stored, step); err != nil {
+	if now.Tips, err = f.branches(ctx, t, n.life, now, stored, step); err != nil {
 		return done, err
 	}
 	if len(now.Tips) > threads.MaxTips {
@@ -192,15 +194,8 @@ func (f *fixer) recover(ctx context.Context, t events.Thread) (Repair, error) {
 // newest is what SPOOL_ITEMS holds of a thread that leads to a state of it, under whichever of its names; nil: nothing does. Where events of
 // the thread are known, the state is what became of one of them: the items of those that had its names before are others'.
 func (f *fixer) newest(ctx context.Context, t events.Thread, l *life, stored []replayed) (best *held, err error) {
-	under := []string{t.Name}
-	if l != nil {
-		under = under[:0]
-		for _, s := range l.spans {
-			under = append(under, s.name)
-		}
-	}
 	at := -1
-	for _, name := range under {
+	for _, name := range l.under(t.Name) {
 		for it := f.c.items[events.Thread{Session: t.Session, Name: name}]; it != nil; it = it.old {
 			s := f.c.states[it.node]
 			if s == nil || s.wrong != nil {
@@ -298,8 +293,15 @@ func (f *fixer) seen(ctx context.Context, now *threads.Head, stored []replayed, 
 	return rest
 }
 
-// branches are the ends of those branches of a thread that do not lead to a step, oldest first: states that its events made before that.
-func (f *fixer) branches(ctx context.Context, now threads.Head, stored []replayed, step threads.Step) (tips []casstore.Located, err error) {
+// branches are the ends of those branches of a thread that do not lead to a step, oldest first: states before that one which its events made,
+// or its items were made from.
+func (f *fixer) branches(
+	ctx context.Context, t events.Thread, l *life, now threads.Head, stored []replayed, step threads.Step,
+) (tips []casstore.Located, err error) {
+	from, err := f.itemNodes(ctx, t, l)
+	if err != nil {
+		return nil, err
+	}
 	made := map[madeEntry]bool{}
 	for _, e := range stored[:f.madeOf(ctx, stored, step)+1] {
 		if d, ok := dialect.Lookup(e.Dialect); ok && e.Kind == events.KindEntry && !e.refused {
@@ -335,13 +337,52 @@ func (f *fixer) branches(ctx context.Context, now threads.Head, stored []replaye
 		if ctx.Err() != nil {
 			return nil, ctx.Err()
 		}
-		if err == nil && made[entryMade(s.Entry.Dialect, s.Entry.ID, text)] {
+		if from[ref] || err == nil && made[entryMade(s.Entry.Dialect, s.Entry.ID, text)] {
 			tips = append(tips, at)
 			f.c.addStates(&head{Head: threads.Head{Recent: []casstore.Located{at}}}, led)
 		}
 	}
 	slices.Reverse(tips)
 	return tips, nil
+}
+
+// itemNodes are the states that SPOOL_ITEMS says a thread's items were made from, under those of its names that it had first. Where
+// SPOOL_EVENTS does not tell, items count no more from the first number on that was given again for another state.
+func (f *fixer) itemNodes(ctx context.Context, t events.Thread, l *life) (map[casstore.Ref]bool, error) {
+	if f.nodes == nil { // of all lost threads in one go
+		f.nodes = map[events.Thread]map[int64]casstore.Ref{}
+		err := f.c.s.Messages(ctx, events.ItemsStream, 1, func(_ uint64, subject string, data []byte) error {
+			of, ok := events.ParseItemSubject(subject)
+			n, _ := jsonscan.Int(jsonscan.Get(data, "n"))
+			if !ok || slices.ContainsFunc(f.c.heads, func(h head) bool { return h.id == of }) {
+				return nil
+			}
+			all := f.nodes[of]
+			if all == nil {
+				all = map[int64]casstore.Ref{}
+				f.nodes[of] = all
+			}
+			node := nodeOf(data)
+			if was, again := all[n]; again && was != node {
+				maps.DeleteFunc(all, func(k int64, _ casstore.Ref) bool { return k >= n })
+			}
+			all[n] = node
+			return nil
+		})
+		if err != nil && !errors.Is(err, record.ErrNotFound) {
+			return nil, err
+		}
+	}
+	nodes := map[casstore.Ref]bool{}
+	for _, name := range l.under(t.Name) {
+		if l != nil && slices.ContainsFunc(l.spans, func(s span) bool { return s.name == name && s.used }) {
+			continue // SPOOL_EVENTS has the thread from its beginning there
+		}
+		for _, node := range f.nodes[events.Thread{Session: t.Session, Name: name}] {
+			nodes[node] = true
+		}
+	}
+	return nodes, nil
 }
 
 // madeEntry is what an entry and the state that it became have in common: its id at its source, or what it says.

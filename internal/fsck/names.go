@@ -46,6 +46,17 @@ func (l *life) last() (seq uint64) {
 	return seq
 }
 
+// under are the names that a thread had; of one that SPOOL_EVENTS tells nothing of, the one that it has.
+func (l *life) under(now string) (names []string) {
+	if l == nil {
+		return []string{now}
+	}
+	for _, s := range l.spans {
+		names = append(names, s.name)
+	}
+	return names
+}
+
 // grewAfter reports whether what a fork of a thread takes over may have become more behind a sequence.
 func (l *life) grewAfter(seq uint64) bool {
 	return slices.ContainsFunc(l.evs, func(e replayed) bool { return e.Seq > seq && !e.refused && (makesState(e.Event) || moves(e.Event)) })

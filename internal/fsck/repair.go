@@ -187,6 +187,8 @@ type fixer struct {
 
 	recovered []head            // that were lost
 	again     [][]*events.Event // to publish
+
+	nodes map[events.Thread]map[int64]casstore.Ref // of itemNodes
 }
 
 // publish has events published again at the end of the repair: a persister that applies one sooner makes a record of its session, if that is

@@ -43,7 +43,7 @@ func (w *world) branch(id events.Thread, from, to int) threads.Head {
 
 // A head that is lost comes back with its branches, where its items and states say where it was.
 func TestLostHeadOfBranches(t *testing.T) {
-	for name, branches := range map[string]int{"some": 4, "more than a record holds": 100} {
+	for name, branches := range map[string]int{"some": 4, "more than a record holds": 100, "forgotten by SPOOL_EVENTS": 5} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			id := events.Thread{Session: "s", Name: "main"}
@@ -52,6 +52,9 @@ func TestLostHeadOfBranches(t *testing.T) {
 			w.settle()
 			want := w.texts()
 			w.stop()
+			if strings.HasPrefix(name, "forgotten") {
+				must.Do(t, must.Get(w.conn.JetStream().Stream(t.Context(), events.EventsStream))(t).Purge(t.Context()))
+			}
 			w.loseHead(id)
 			done, _ := w.fix(id, fsck.Config{})
 			if after := must.Get(w.cl.Thread(t.Context(), id))(t); after.Branches() != h.Branches() || w.texts()[id] != want[id] {
