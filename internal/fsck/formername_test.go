@@ -50,8 +50,8 @@ func TestAccountOfAnswersUnderAFormerName(t *testing.T) {
 	}
 }
 
-// An answer names the life of the thread that it is given to. A repair that makes the thread again from its events begins another one, and the
-// answer counts there.
+// An answer names the life of the thread that it is given to. A repair that makes the thread again from its events begins another one,
+// and the answer counts there.
 func TestRepairOfAnAnsweredThread(t *testing.T) {
 	w := newWorld(t)
 	op := answerOp("yes")

@@ -450,8 +450,8 @@ func (c *checker) lostHead(ctx context.Context, t events.Thread) (rev uint64, lo
 	return rev, len(missing) > 0 || gone == 0 && acc.Superseded == 0 && l != nil && l.last() > 0, err
 }
 
-// tookName reports whether what was renamed was a thread: it had events, may have had some that SPOOL_EVENTS has forgotten, or left its name.
-// Else the rename is a dead letter, perhaps one that is lost.
+// tookName reports whether what was renamed was a thread: it had events, may have had some that SPOOL_EVENTS has forgotten, or left its
+// name. Else the rename is a dead letter, perhaps one that is lost.
 func (c *checker) tookName(ctx context.Context, l *life) (bool, error) {
 	if len(applied(l.evs)) > 0 || c.ledger.oldest > 1 {
 		return true, nil

@@ -293,8 +293,8 @@ func (f *fixer) seen(ctx context.Context, now *threads.Head, stored []replayed, 
 	return rest
 }
 
-// branches are the ends of those branches of a thread that do not lead to a step, oldest first: states before that one which its events made,
-// or its items were made from.
+// branches are the ends of those branches of a thread that do not lead to a step, oldest first: states before that one which its events
+// made, or its items were made from.
 func (f *fixer) branches(
 	ctx context.Context, t events.Thread, l *life, now threads.Head, stored []replayed, step threads.Step,
 ) (tips []casstore.Located, err error) {
@@ -496,8 +496,8 @@ func (f *fixer) pin(ctx context.Context, e replayed, again *events.Event) (why s
 	return "", nil
 }
 
-// stands reports whether a thread is there for what is applied again of a session behind it: if events of it are to be applied again, persisters
-// come to them in order only in that session.
+// stands reports whether a thread is there for what is applied again of a session behind it: if events of it are to be applied again,
+// persisters come to them in order only in that session.
 func (f *fixer) stands(t events.Thread, session string) bool {
 	if slices.ContainsFunc(f.again, func(evs []*events.Event) bool { return len(evs) > 0 && evs[0].Thread == t }) {
 		return t.Session == session

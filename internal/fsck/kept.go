@@ -159,8 +159,8 @@ func (c *checker) checkKept(ctx context.Context) error {
 	return nil
 }
 
-// leaveRefusedAnswers takes those out of what tells of lost records that are of answers which the thread does not tell of: it has an entry of
-// each that counted. The others were refused, and their dead letters are lost.
+// leaveRefusedAnswers takes those out of what tells of lost records that are of answers which the thread does not tell of: it has an
+// entry of each that counted. The others were refused, and their dead letters are lost.
 func (c *checker) leaveRefusedAnswers(ctx context.Context, t events.Thread, bare map[string]string) error {
 	i := slices.IndexFunc(c.heads, func(h head) bool { return h.id == t })
 	if i < 0 || !slices.ContainsFunc(slices.Collect(maps.Keys(bare)), events.IsAnswered) {

@@ -225,9 +225,9 @@ func checkPrompt(p events.Prompt) error {
 // How often a waiting AwaitAnswer looks without being told that something happened, and while the server is away.
 const lookAgain, lookAway = 15 * time.Second, time.Second
 
-// AwaitAnswer waits until a prompt is settled, settles it at its deadline, and says how; also while the server is away. ErrNoPrompt: there is
-// no such prompt. ErrEnded: its thread has ended. ErrRemoved: its thread or session was removed, whatever has its name since. Both are noticed within
-// 15 seconds.
+// AwaitAnswer waits until a prompt is settled, settles it at its deadline, and says how; also while the server is away. ErrNoPrompt:
+// there is no such prompt. ErrEnded: its thread has ended. ErrRemoved: its thread or session was removed, whatever has its name since.
+// Both are noticed within 15 seconds.
 func (c *Client) AwaitAnswer(ctx context.Context, t events.Thread, id string) (events.Resolution, error) {
 	asked, err := c.prompt(ctx, t, id)
 	if err != nil {
