@@ -57,8 +57,8 @@ lane = 3
 	if up := c.Up; up.Data != "/srv/spool" || up.HTTP != "127.0.0.1:8000" || up.ItemsBytes != 1024 || up.Sync != "always" {
 		t.Errorf("up = %+v, want data and items-bytes of the file, http of the command line, and the default sync", up)
 	}
-	if c.LogLevel != "debug" || c.LogFormat != "text" || c.Creds != "file.creds" {
-		t.Errorf("log %s %s, creds %s, want debug of [up], the default text, and file.creds", c.LogLevel, c.LogFormat, c.Creds)
+	if c.LogLevel != "debug" || c.LogFormat != "text" || c.NATS.Creds != "file.creds" {
+		t.Errorf("log %s %s, creds %s, want debug of [up], the default text, and file.creds", c.LogLevel, c.LogFormat, c.NATS.Creds)
 	}
 
 	c, _, err = configured(t, text, "session", "ls")
@@ -68,8 +68,8 @@ lane = 3
 
 	t.Setenv("NATS_CREDS", "") // restored after the test, when configured has cleared it
 	c, _, err = configured(t, text, "--creds", "flag.creds", "version")
-	if err != nil || c.Creds != "flag.creds" {
-		t.Errorf("creds = %s, %v, want the command line's", c.Creds, err)
+	if err != nil || c.NATS.Creds != "flag.creds" {
+		t.Errorf("creds = %s, %v, want the command line's", c.NATS.Creds, err)
 	}
 }
 

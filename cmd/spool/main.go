@@ -8,6 +8,7 @@ import (
 	"io"
 	"log/slog"
 	"os"
+	"reflect"
 	"slices"
 	"strings"
 
@@ -23,10 +24,10 @@ import (
 
 // cli is the command line. Each command is a type with a Run method, in the file of its name.
 type cli struct {
-	service.NATS `group:"Connection:"`
-	LogLevel     string `group:"Connection:" default:"warn" enum:"debug,info,warn,error" help:"Least level that is logged (${enum})."`
-	LogFormat    string `group:"Connection:" default:"text" enum:"text,json" help:"Form of the log (${enum})."`
-	Config       string `group:"Connection:" env:"SPOOL_CONFIG" placeholder:"FILE" help:"Configuration file (default: spool/config.toml where XDG keeps configuration)."`
+	NATS      service.NATS `embed:"" group:"Connection:"`
+	LogLevel  string       `group:"Connection:" default:"warn" enum:"debug,info,warn,error" help:"Least level that is logged (${enum})."`
+	LogFormat string       `group:"Connection:" default:"text" enum:"text,json" help:"Form of the log (${enum})."`
+	Config    string       `group:"Connection:" env:"SPOOL_CONFIG" placeholder:"FILE" help:"Configuration file (default: spool/config.toml where XDG keeps configuration)."`
 
 	ShowVersion versionFlag `name:"version" help:"Say which version this is."`
 
@@ -96,10 +97,23 @@ type app struct {
 func main() { os.Exit(run(os.Args[1:], os.Stdin, os.Stdout, os.Stderr)) }
 
 func run(args []string, in io.Reader, out, errw io.Writer) int {
+	parserOf := func(cli any) (*kong.Kong, error) {
+		return kong.New(cli, kong.Name("spool"), kong.Writers(out, errw),
+			kong.ConfigureHelp(kong.HelpOptions{Compact: true, NoExpandSubcommands: true}), kong.Help(help), kong.Resolvers(&fromFile{}),
+			kong.Vars{"checks": checkNamesList()}, kong.Description("Spool is the durable session log of agent fleets. Start with: spool demo"))
+	}
 	var c cli
-	parser, err := kong.New(&c, kong.Name("spool"), kong.Writers(out, errw),
-		kong.ConfigureHelp(kong.HelpOptions{Compact: true, NoExpandSubcommands: true}), kong.Help(help), kong.Resolvers(&fromFile{}), kong.Vars{"checks": checkNamesList()},
-		kong.Description("Spool is the durable session log of agent fleets. Start with: spool demo"))
+	if alone := c.alone(args); alone != nil {
+		parser, err := parserOf(alone)
+		if err != nil {
+			return service.Exit("spool", err, errw)
+		}
+		if kctx, err := parser.Parse(args); err == nil {
+			return c.execute(kctx, in, out, errw)
+		}
+		c = cli{} // what is wrong is said, and the configuration file read, with all commands in view
+	}
+	parser, err := parserOf(&c)
 	if err != nil {
 		return service.Exit("spool", err, errw)
 	}
@@ -116,13 +130,39 @@ func run(args []string, in io.Reader, out, errw io.Writer) int {
 		errors.As(err, &usage) // of the configuration file, without the flag that kong was at
 		return service.Exit("spool", usage, errw)
 	}
+	return c.execute(kctx, in, out, errw)
+}
+
+// alone is the command line with that command alone which args begin with: kong takes as long to look at all of them as a short command
+// takes for all else. Nil: they begin with none, or with one that looks at the others.
+func (c *cli) alone(args []string) any {
+	if len(args) == 0 || args[0] == "completion" || args[0] == "complete" {
+		return nil
+	}
+	found := false
+	var fields []reflect.StructField
+	for f := range reflect.TypeFor[cli]().Fields() {
+		if _, command := f.Tag.Lookup("cmd"); command && strings.ToLower(f.Name) == args[0] {
+			found = true
+		} else if command {
+			f.Tag = `kong:"-"`
+		}
+		fields = append(fields, f)
+	}
+	if !found {
+		return nil
+	}
+	return reflect.ValueOf(c).Convert(reflect.PointerTo(reflect.StructOf(fields))).Interface() // the same memory, with other tags
+}
+
+func (c *cli) execute(kctx *kong.Context, in io.Reader, out, errw io.Writer) int {
 	log, err := service.Log(errw, c.LogFormat, c.LogLevel)
 	if err != nil {
 		return service.Exit("spool", err, errw)
 	}
 	ctx, cancel := service.Signals()
 	defer cancel()
-	a := &app{ctx: ctx, nats: &c.NATS, config: c.Config, log: log, model: parser.Model, in: in, out: out, err: errw}
+	a := &app{ctx: ctx, nats: &c.NATS, config: c.Config, log: log, model: kctx.Model, in: in, out: out, err: errw}
 	defer a.close()
 	err = kctx.Run(a)
 	if code := exitCode(0); errors.As(err, &code) {
