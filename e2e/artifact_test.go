@@ -75,7 +75,8 @@ func TestArtifacts(t *testing.T) {
 	} {
 		must.Same(t, w.run("spool", "read", address, "--session", "s"), want, "read %s = %q, want %q", address)
 	}
-	if got := w.run("spool", "read", "artifact://0", "--session", "s", "--offset", "199999", "--limit", "5"); got != "all is well\nall is well\n" {
+	if got := w.run("spool", "read", "artifact://0", "--session", "s", "--offset", "199999", "--limit",
+		"5"); got != "all is well\nall is well\n" {
 		t.Errorf("the last lines = %q", got)
 	}
 	fails(1, "Artifact 9 not found. Available: 0, 1, 2", "read", "artifact://9", "--session", "s")
@@ -86,7 +87,8 @@ func TestArtifacts(t *testing.T) {
 	fails(2, "--yes", "artifact", "cleanup", "s", "--apply")
 	dry := decode[report](t, w.run("spool", "artifact", "cleanup", "s", "--json"))[0]
 	applied := decode[report](t, w.run("spool", "artifact", "cleanup", "s", "--json", "--apply", "--yes"))[0]
-	if !dry.DryRun || len(dry.Deleted) != 0 || len(dry.Candidates) != 1 || dry.Candidates[0].ID != debug || dry.Candidates[0].Reason != "debug_artifact_cleanup" {
+	if !dry.DryRun || len(dry.Deleted) != 0 || len(dry.Candidates) != 1 || dry.Candidates[0].ID != debug ||
+		dry.Candidates[0].Reason != "debug_artifact_cleanup" {
 		t.Errorf("dry run = %+v", dry)
 	}
 	if applied.DryRun || len(applied.Deleted) != 1 || applied.Deleted[0] != debug {

@@ -69,7 +69,8 @@ func TestExec(t *testing.T) {
 		t.Errorf("outputs that stay open: %s", open)
 	}
 	w.run("spool", "thread", "end", "s/p")
-	if out, errw, code := w.try("", "spool", "exec", "--session", "s", "--thread", "p", "--", "echo", "run"); code == 0 || out != "" || !strings.Contains(errw, "was not run: thread has ended") {
+	if out, errw, code := w.try("", "spool", "exec", "--session", "s", "--thread", "p", "--", "echo", "run"); code == 0 ||
+		out != "" || !strings.Contains(errw, "was not run: thread has ended") {
 		t.Errorf("exec into a thread that has ended: %q, %q, code %d, want it not to run", out, errw, code)
 	}
 	w.execSignals()
@@ -79,7 +80,8 @@ func TestExec(t *testing.T) {
 // execSignals: signals go to the command, which decides.
 func (w *world) execSignals() {
 	w.t.Helper()
-	cmd := w.command("spool", "exec", "--session", "s", "--thread", "sig", "--", "sh", "-c", `trap 'echo caught >&2; exit 5' TERM; echo ready >&2; while :; do sleep 0.05; done`)
+	cmd := w.command("spool", "exec", "--session", "s", "--thread", "sig", "--", "sh", "-c",
+		`trap 'echo caught >&2; exit 5' TERM; echo ready >&2; while :; do sleep 0.05; done`)
 	p := w.start(cmd)
 	p.Await("ready")
 	proc.Eventually(w.t, "an output that is open is listed", func() error { // its first piece goes out behind what it printed

@@ -37,7 +37,8 @@ func (w *world) shows(want ...string) (out string) {
 	w.t.Helper()
 	for end := time.Now().Add(time.Minute); time.Now().Before(end); {
 		var code int
-		if out, _, code = w.try("", "spool", "thread", "show", "s"); code == 0 && !slices.ContainsFunc(want, func(s string) bool { return !strings.Contains(out, s) }) {
+		if out, _, code = w.try("", "spool", "thread", "show", "s"); code == 0 &&
+			!slices.ContainsFunc(want, func(s string) bool { return !strings.Contains(out, s) }) {
 			return out
 		}
 	}

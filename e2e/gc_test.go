@@ -69,7 +69,8 @@ func TestPausedPersister(t *testing.T) {
 		await(drop)
 		forked := make(chan error, 3)
 		go func() { // either the fork or the removal is first; the fork then has all of it, or is refused
-			forked <- cl.Fork(ctx, events.Thread{Session: "keep", Name: fmt.Sprint("fork", round)}, events.Fork{Session: drop.Session, Thread: drop.Name})
+			forked <- cl.Fork(ctx, events.Thread{Session: "keep", Name: fmt.Sprint("fork", round)},
+				events.Fork{Session: drop.Session, Thread: drop.Name})
 		}()
 		go func() { forked <- cl.Remove(ctx, drop) }()
 		es = es[:0]

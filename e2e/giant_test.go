@@ -185,7 +185,8 @@ func (w *world) readGiant(t *testing.T, lean func(*exec.Cmd) *exec.Cmd, session 
 	http.DefaultClient.CloseIdleConnections()
 	for from, l := range map[string]*logOf{"spool read": log, "HTTP": other} {
 		if l.bad != "" || l.text != g.size || !strings.HasPrefix(l.head, `{"id":"`) || l.tail != `"}]}`+"\n" {
-			t.Errorf("%s: %d bytes of text between %.300q and %.300q, want %d of the entry's in one item; %s", from, l.text, l.head, l.tail, g.size, l.bad)
+			t.Errorf("%s: %d bytes of text between %.300q and %.300q, want %d of the entry's in one item; %s", from, l.text, l.head,
+				l.tail, g.size, l.bad)
 		}
 	}
 }

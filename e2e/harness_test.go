@@ -118,7 +118,8 @@ func codexLine(n int) string {
 func ompLine(n int) string {
 	id := func(n int) string { return fmt.Sprintf("e%07x", n) }
 	if n == 0 {
-		return encode(map[string]any{"type": "session", "version": 3, "id": "019aa0d2-1780-7f03-b6c1-2e94d0a7f358", "timestamp": stamp(n), "cwd": "/home/e2e"})
+		return encode(map[string]any{"type": "session", "version": 3, "id": "019aa0d2-1780-7f03-b6c1-2e94d0a7f358",
+			"timestamp": stamp(n), "cwd": "/home/e2e"})
 	}
 	parent := any(id(n - 1))
 	switch {

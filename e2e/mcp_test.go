@@ -48,13 +48,16 @@ func TestMCP(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
 	up := w.up()
-	_, errs, code := w.try(`{"content":[{"type":"text","text":"Prune the pear"}]}`, "spool", "publish", "--dialect", "item", "--session", "orchard-7")
+	_, errs, code := w.try(`{"content":[{"type":"text","text":"Prune the pear"}]}`, "spool", "publish", "--dialect", "item",
+		"--session", "orchard-7")
 	must.Same(t, code, 0, "publish = %d, want %d "+errs)
 	w.awaitItems("orchard-7", 1)
 
 	reader := w.peer()
-	for tool, args := range map[string]map[string]any{"list_sessions": nil, "search_history": {"query": "pear"}, "read_thread": {"session": "orch"}} {
-		if said, failed := w.ask(reader, tool, args); failed || !strings.Contains(said, `"session":"orchard-7"`) || !strings.Contains(said, "Prune the pear") {
+	for tool, args := range map[string]map[string]any{"list_sessions": nil, "search_history": {"query": "pear"},
+		"read_thread": {"session": "orch"}} {
+		if said, failed := w.ask(reader, tool, args); failed || !strings.Contains(said, `"session":"orchard-7"`) ||
+			!strings.Contains(said, "Prune the pear") {
 			t.Errorf("%s = %s, want the session and what was asked for", tool, said)
 		}
 	}
@@ -127,8 +130,9 @@ func TestMCPOfAReader(t *testing.T) {
 		}
 		return nil
 	})
-	for tool, args := range map[string]map[string]any{"list_sessions": nil, "search_history": {"query": "pear"}, "read_thread": {"session": "orch"},
-		"read_item": {"session": "orch", "n": 1}, "list_artifacts": {"session": "orch"}} {
+	for tool, args := range map[string]map[string]any{"list_sessions": nil, "search_history": {"query": "pear"},
+		"read_thread": {"session": "orch"},
+		"read_item":   {"session": "orch", "n": 1}, "list_artifacts": {"session": "orch"}} {
 		if said, failed := w.ask(reader, tool, args); failed {
 			t.Errorf("%s by a reader = %s, want a result", tool, said)
 		}

@@ -179,7 +179,8 @@ func TestOutputKilled(t *testing.T) {
 	must.Do(t, <-sent)
 	must.Do(t, o.Close(client.OutputEnd{}))
 	must.Do(t, o.Wait(ctx))
-	t.Logf("%d bytes with %d kills in %v; peak of a persister %d MiB", b.size, kills, time.Since(begun).Round(time.Millisecond), max(peak, w.persister.Peak())>>20)
+	t.Logf("%d bytes with %d kills in %v; peak of a persister %d MiB", b.size, kills,
+		time.Since(begun).Round(time.Millisecond), max(peak, w.persister.Peak())>>20)
 	w.wantArtifact(ctx, "s", b)
 	checkPeak(t, w.persister, leanPersister)
 	w.checkNoDead(w.conn)

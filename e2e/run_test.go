@@ -48,7 +48,8 @@ func TestRuns(t *testing.T) {
 	dies()
 
 	table := w.run("spool", "run", "ls")
-	for _, want := range []string{`RUN +THREAD +AGENT +STATE +AGE +LEASE LEFT`, `lives +s/main +coder +running +now +(1h0m0s|59m\d+s)`, `waits +s/main +coder +queued`} {
+	for _, want := range []string{`RUN +THREAD +AGENT +STATE +AGE +LEASE LEFT`,
+		`lives +s/main +coder +running +now +(1h0m0s|59m\d+s)`, `waits +s/main +coder +queued`} {
 		if !regexp.MustCompile(want).MatchString(table) {
 			t.Errorf("run ls =\n%s\nwant %q", table, want)
 		}
@@ -76,7 +77,8 @@ func TestRuns(t *testing.T) {
 		"died": {State: "failed", Expired: true},
 	} {
 		got := all[id]
-		if got.State != want.State || got.Expired != want.Expired || got.Summary != want.Summary || got.Session != "s" || got.Thread != "main" || (got.Left > 0) != (id == "lives") {
+		if got.State != want.State || got.Expired != want.Expired || got.Summary != want.Summary || got.Session != "s" ||
+			got.Thread != "main" || (got.Left > 0) != (id == "lives") {
 			t.Errorf("run %s = %+v, want %+v", id, got, want)
 		}
 	}

@@ -59,7 +59,8 @@ func terminal(columns, rows uint16) (screen, end *os.File, err error) {
 	for _, step := range []struct {
 		request uintptr
 		arg     unsafe.Pointer
-	}{{0x40045431, unsafe.Pointer(&locked)}, {0x80045430, unsafe.Pointer(&number)}, {syscall.TIOCSWINSZ, unsafe.Pointer(&size)}} { // TIOCSPTLCK, TIOCGPTN
+		// TIOCSPTLCK, TIOCGPTN
+	}{{0x40045431, unsafe.Pointer(&locked)}, {0x80045430, unsafe.Pointer(&number)}, {syscall.TIOCSWINSZ, unsafe.Pointer(&size)}} {
 		if err := call(step.request, step.arg); err != nil {
 			return nil, nil, err
 		}

@@ -267,7 +267,8 @@ func (w *world) checkPublish() {
 		return b.String()
 	}
 	for range 2 { // the same again adds nothing
-		if _, errw, code := w.try(lines(1, 3), "spool", "publish", "-", "--session", "posts", "--dialect", "item", "--producer", "me"); code != 0 {
+		if _, errw, code := w.try(lines(1, 3), "spool", "publish", "-", "--session", "posts", "--dialect", "item", "--producer",
+			"me"); code != 0 {
 			w.t.Fatalf("publish - = exit code %d: %s", code, errw)
 		}
 	}
@@ -279,13 +280,16 @@ func (w *world) checkPublish() {
 	if status != http.StatusOK || strings.Count(answer, `"ok":true`) != 3 {
 		w.t.Errorf("POST 3 lines = %d %s, want 200 and 3 times ok", status, answer)
 	}
-	if status, answer := w.post("/v1/sessions/a.b/threads/main/entries?dialect=item", "application/json", post(1)); status != http.StatusBadRequest {
+	if status, answer := w.post("/v1/sessions/a.b/threads/main/entries?dialect=item", "application/json",
+		post(1)); status != http.StatusBadRequest {
 		w.t.Errorf("POST to a bad name = %d %s, want 400", status, answer)
 	}
-	if status, answer := w.post("/v1/sessions/posts/threads/main/entries?dialect=item", "application/json", `{"content":`); status != http.StatusBadRequest {
+	if status, answer := w.post("/v1/sessions/posts/threads/main/entries?dialect=item", "application/json",
+		`{"content":`); status != http.StatusBadRequest {
 		w.t.Errorf("POST no JSON = %d %s, want 400", status, answer)
 	}
-	if _, errw, code := w.try("{}\n", "spool", "publish", "-", "--session", "posts", "--dialect", "cobol"); code != 2 || !strings.Contains(errw, "cobol") {
+	if _, errw, code := w.try("{}\n", "spool", "publish", "-", "--session", "posts", "--dialect", "cobol"); code != 2 ||
+		!strings.Contains(errw, "cobol") {
 		w.t.Errorf("publish in a dialect that is none = exit code %d: %s, want 2", code, errw)
 	}
 	items := decode[struct {

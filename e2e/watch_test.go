@@ -84,8 +84,8 @@ func TestWatchKilled(t *testing.T) {
 	}
 }
 
-// TestWatchUnanswered kills a Spool that stands still, so that what spool watch asks of it is never answered: what waits for that goes on with
-// the next Spool.
+// TestWatchUnanswered kills a Spool that stands still, so that what spool watch asks of it is never answered: what waits
+// for that goes on with the next Spool.
 func TestWatchUnanswered(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)

@@ -209,7 +209,8 @@ func (s *Service) read(ctx context.Context, t events.Thread) (*Session, error) {
 		return nil, err
 	}
 	first := lines[at].Begun
-	out := &Session{app: first.App, user: first.User, id: first.ID, once: first.Once, life: head.Life, state: map[string]any{}, updated: first.Time}
+	out := &Session{app: first.App, user: first.User, id: first.ID, once: first.Once, life: head.Life, state: map[string]any{},
+		updated: first.Time}
 	for _, of := range []events.Thread{name(first.App), name(first.App, first.User)} {
 		set, err := s.lines(ctx, of)
 		if err != nil {
@@ -314,7 +315,8 @@ func (s *Service) AppendEvent(ctx context.Context, cur session.Session, e *sessi
 	stored := *e
 	stored.Actions.StateDelta = maps.Clone(e.Actions.StateDelta)
 	maps.DeleteFunc(stored.Actions.StateDelta, func(key string, _ any) bool { return strings.HasPrefix(key, session.KeyPrefixTemp) })
-	if err := s.put(ctx, cur.UserID(), append(shared(cur.AppName(), cur.UserID(), stored.Actions.StateDelta), line{Event: &stored, to: t})...); err != nil {
+	if err := s.put(ctx, cur.UserID(), append(shared(cur.AppName(), cur.UserID(), stored.Actions.StateDelta),
+		line{Event: &stored, to: t})...); err != nil {
 		return err
 	}
 	if now, err := s.life(ctx, cur); err != nil || now != life { // a line that came behind the deletion is no session's

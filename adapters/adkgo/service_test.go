@@ -65,7 +65,8 @@ func TestProcesses(t *testing.T) {
 	}
 	held := must.Get(one.Get(ctx, &key))(t).Session
 	for i := range 20 {
-		e := &session.Event{ID: fmt.Sprint(i), Author: "user", Actions: session.EventActions{StateDelta: map[string]any{"i": float64(i), "temp:x": 1}}}
+		e := &session.Event{ID: fmt.Sprint(i), Author: "user",
+			Actions: session.EventActions{StateDelta: map[string]any{"i": float64(i), "temp:x": 1}}}
 		must.Do(t, one.AppendEvent(ctx, held, e))
 		if i == 7 { // its writer was not told, and tries again
 			must.Do(t, one.AppendEvent(ctx, must.Get(other.Get(ctx, &key))(t).Session, e))

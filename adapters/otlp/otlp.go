@@ -5,9 +5,9 @@
 //	invoke_agent NAME  a turn: from what began it to its turn_end, with the tokens it took
 //	execute_tool NAME  from a tool_call to its tool_result, child of the turn
 //
-// The ids of traces and spans are hashes of what they are of, so that what is sent twice is one span. A turn is sent when it ends, and is done
-// when the collector has taken it: after a crash it is sent again. A turn that cannot be read, or that the collector refuses, is left out
-// after five tries, with an error in the log, once the collector takes one behind it.
+// The ids of traces and spans are hashes of what they are of, so that what is sent twice is one span. A turn is sent when
+// it ends, and is done when the collector has taken it: after a crash it is sent again. A turn that cannot be read, or
+// that the collector refuses, is left out after five tries, with an error in the log, once the collector takes one behind it.
 package otlp
 
 import (

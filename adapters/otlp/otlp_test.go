@@ -158,7 +158,8 @@ func TestTurn(t *testing.T) {
 	}
 	for _, s := range first {
 		for key, v := range s.Attributes().All() {
-			if said := v.AsString(); strings.Contains(said, "secret") || strings.Contains(said, "count the lines") || strings.Contains(said, "no such") {
+			if said := v.AsString(); strings.Contains(said, "secret") || strings.Contains(said, "count the lines") ||
+				strings.Contains(said, "no such") {
 				t.Errorf("%s says what was said: %s", key, said)
 			}
 		}
@@ -270,7 +271,8 @@ func TestLongTurn(t *testing.T) {
 			fmt.Sprintf(`{"type":"user","uuid":"r%d","sessionId":"s","timestamp":"2026-11-20T10:00:05.000Z","message":{"role":"user","content":[{"type":"tool_result","tool_use_id":"c%[1]d","content":"ok"}]}}`, i))
 	}
 	cl := storedLines(t, append(many, lines[4]))
-	given, _ := until(t, cl, "invoke_agent claude", otlp.Config{Content: true, Upload: func(context.Context, []*tracepb.ResourceSpans) error { return nil }})
+	given, _ := until(t, cl, "invoke_agent claude", otlp.Config{Content: true,
+		Upload: func(context.Context, []*tracepb.ResourceSpans) error { return nil }})
 	names := map[string]bool{}
 	for _, spans := range given {
 		size := 0

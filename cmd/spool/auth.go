@@ -176,7 +176,8 @@ func (c *authTenantCmd) Run(a *app) error {
 	if err := d.add(t, tenants.User{Name: adminUser, Role: tenants.Admin}); err != nil {
 		return err
 	}
-	fmt.Fprintf(a.err, "Tenant %s, user %s: %s\nIt exists once the server has read %s again.\n", t.Name, adminUser, d.seed(t.Name, adminUser), d.conf())
+	fmt.Fprintf(a.err, "Tenant %s, user %s: %s\nIt exists once the server has read %s again.\n", t.Name, adminUser,
+		d.seed(t.Name, adminUser), d.conf())
 	return nil
 }
 
@@ -221,7 +222,8 @@ func (c *authUserCmd) Run(a *app) error {
 	if err := d.add(t, tenants.User{Name: user, Role: tenants.Role(c.Role), Sessions: c.Session}); err != nil {
 		return err
 	}
-	fmt.Fprintf(a.err, "User %s/%s, %s: %s\nIt is let in once the server has read %s again.\n", t.Name, user, c.Role, d.seed(t.Name, user), d.conf())
+	fmt.Fprintf(a.err, "User %s/%s, %s: %s\nIt is let in once the server has read %s again.\n", t.Name, user, c.Role,
+		d.seed(t.Name, user), d.conf())
 	return nil
 }
 

@@ -12,6 +12,7 @@ type benchGCCmd struct {
 }
 
 func (c *benchGCCmd) Run(a *app) error {
-	rep, err := bench.GC(a.ctx, bench.GCConfig{Nodes: c.Nodes, Packs: c.Packs, Seconds: c.Seconds, Rounds: c.Rounds, Rate: c.Rate, Dir: c.Dir, Note: c.note(a)})
+	rep, err := bench.GC(a.ctx, bench.GCConfig{Nodes: c.Nodes, Packs: c.Packs, Seconds: c.Seconds, Rounds: c.Rounds,
+		Rate: c.Rate, Dir: c.Dir, Note: c.note(a)})
 	return c.tell(a, rep, err)
 }

@@ -18,6 +18,7 @@ func (c *benchThreadsCmd) Run(a *app) error {
 		rep, err := bench.Store(a.ctx, bench.StoreConfig{Nodes: c.Nodes, Depth: c.Depth, Forks: c.Wide, Dir: c.Dir, Note: c.note(a)})
 		return c.tell(a, rep, err)
 	}
-	rep, err := bench.Threads(a.ctx, bench.ThreadsConfig{Entries: c.Entries, Objects: c.Objects, Forks: c.Forks, Rounds: c.Rounds, Dir: c.Dir, Note: c.note(a)})
+	rep, err := bench.Threads(a.ctx, bench.ThreadsConfig{Entries: c.Entries, Objects: c.Objects, Forks: c.Forks,
+		Rounds: c.Rounds, Dir: c.Dir, Note: c.note(a)})
 	return c.tell(a, rep, err)
 }

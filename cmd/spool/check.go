@@ -64,7 +64,8 @@ var probes = []probe{
 	{"partitions", "", "partitions that no persister asks for", 1, events.Partitions,
 		"start a persister (or spool up); right after a start this takes a few seconds", checkPartitions},
 	{"backlog", "", "events that wait for a persister", 10_000, 1_000_000, "add persisters, or look at their logs", checkBacklog},
-	{"events", "%", "how full SPOOL_EVENTS is; when it is, publishers wait", 70, 90, "are persisters running?", checkFill(events.EventsStream)},
+	{"events", "%", "how full SPOOL_EVENTS is; when it is, publishers wait", 70, 90, "are persisters running?",
+		checkFill(events.EventsStream)},
 	{"account", "%", "how much of what the account may store is used", 80, 95,
 		"make room or raise the limit: a full account refuses every write", checkAccount},
 	{"dead", "", "events that could not be applied", 1, 1000, "spool dead ls says which, and why", checkDead},
@@ -295,7 +296,8 @@ func checkAccount(a *app, conn *natsio.Conn) (float64, string, error) {
 	if err != nil || acc.MaxStore == 0 {
 		return 0, text.Sprintf("%s stored, without a limit; %d streams", text.Bytes(acc.Store), acc.Streams), err
 	}
-	return percent(float64(acc.Store), float64(acc.MaxStore)), fmt.Sprintf("%s stored of %s", text.Bytes(acc.Store), text.Bytes(acc.MaxStore)), nil
+	return percent(float64(acc.Store), float64(acc.MaxStore)),
+		fmt.Sprintf("%s stored of %s", text.Bytes(acc.Store), text.Bytes(acc.MaxStore)), nil
 }
 
 func checkDead(a *app, conn *natsio.Conn) (float64, string, error) {

@@ -63,7 +63,8 @@ lane = 3
 
 	c, _, err = configured(t, text, "session", "ls")
 	if err != nil || !c.Session.Ls.All || c.LogFormat != "json" || c.LogLevel != "info" {
-		t.Errorf("session ls: all %v, log %s %s, %v, want the tables of the command and of those above it", c.Session.Ls.All, c.LogLevel, c.LogFormat, err)
+		t.Errorf("session ls: all %v, log %s %s, %v, want the tables of the command and of those above it", c.Session.Ls.All,
+			c.LogLevel, c.LogFormat, err)
 	}
 
 	t.Setenv("NATS_CREDS", "") // restored after the test, when configured has cleared it
@@ -116,7 +117,8 @@ func TestConfigFileNamesFileAndKey(t *testing.T) {
 	} {
 		_, path, _ := configured(t, x.text, "version")
 		var out, errw bytes.Buffer
-		if code := run([]string{"version"}, nil, &out, &errw); code != service.ExitUsage || !strings.HasPrefix(errw.String(), "spool: "+path+": "+x.says) {
+		if code := run([]string{"version"}, nil, &out, &errw); code != service.ExitUsage ||
+			!strings.HasPrefix(errw.String(), "spool: "+path+": "+x.says) {
 			t.Errorf("%q: exit code %d, %q, want %d and %q of %s", x.text, code, errw.String(), service.ExitUsage, x.says, path)
 		}
 	}

@@ -52,7 +52,8 @@ func (c *deadLsCmd) Run(a *app) error {
 			if d.Size >= 0 {
 				size = text.Bytes(d.Size)
 			}
-			return fmt.Sprintf("%d\t%s\t%s\t%s\t%s\t%s", d.At, d.Thread, d.Kind, text.Ago(d.Time.UnixMilli(), time.Now()), size, text.Printable(d.Reason))
+			return fmt.Sprintf("%d\t%s\t%s\t%s\t%s\t%s", d.At, d.Thread, d.Kind, text.Ago(d.Time.UnixMilli(), time.Now()), size,
+				text.Printable(d.Reason))
 		},
 	})
 }
@@ -185,7 +186,8 @@ func newestLetter(ctx context.Context, cl *client.Client, session string) (at ui
 }
 
 // lettersSince are a thread's dead letters behind one that are of certain events, once persisters are done with what was published to it.
-func lettersSince(ctx context.Context, cl *client.Client, t events.Thread, at uint64, of func(*events.Event) bool) ([]client.DeadLetter, error) {
+func lettersSince(ctx context.Context, cl *client.Client, t events.Thread, at uint64,
+	of func(*events.Event) bool) ([]client.DeadLetter, error) {
 	if err := cl.Settled(ctx, t); err != nil {
 		return nil, err
 	}

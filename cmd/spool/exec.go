@@ -79,7 +79,8 @@ func (c *execCmd) Run(a *app) error {
 		err = haveStreams(look, conn) // where no stream is, each thread is new
 	}
 	cancel()
-	if errors.Is(err, client.ErrEnded) || errors.Is(err, client.ErrLatched) || errors.Is(err, natsio.ErrNoStream) { // who may not look, or cannot, begins
+	// who may not look, or cannot, begins
+	if errors.Is(err, client.ErrEnded) || errors.Is(err, client.ErrLatched) || errors.Is(err, natsio.ErrNoStream) {
 		return fmt.Errorf("the command was not run: %w", err)
 	}
 	keepPipes()

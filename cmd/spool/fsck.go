@@ -69,7 +69,8 @@ func (c *fsckCmd) Run(a *app) error {
 		return c.account(a, conn)
 	}
 	bar := newBar(a.err, "checking", true)
-	cfg := fsck.Config{Progress: func(done, all int64) { bar.set(done, all, "") }, Cut: c.Cut, Items: c.Items, Secrets: secrets, Artifacts: large}
+	cfg := fsck.Config{Progress: func(done, all int64) { bar.set(done, all, "") }, Cut: c.Cut, Items: c.Items,
+		Secrets: secrets, Artifacts: large}
 	rep, failed := service.Fsck(a.ctx, conn, cfg, c.Repair)
 	bar.end()
 	if rep == nil {

@@ -62,7 +62,8 @@ func TestFsckOfLostPromptsAndRuns(t *testing.T) {
 	}
 	fsck(service.ExitOK)
 	fsck(service.ExitOK, "--events")
-	keys := []string{events.PromptKey(id, "open"), events.AnsweredKey(id, "answered"), events.AnsweredKey(id, "settled"), events.RunKey("s", "run")}
+	keys := []string{events.PromptKey(id, "open"), events.AnsweredKey(id, "answered"), events.AnsweredKey(id, "settled"),
+		events.RunKey("s", "run")}
 	before := must.Get(conn.Records().Records(ctx, keys...))(t)
 	stop()
 	for _, key := range append(keys, refused, events.LeftKey(gone)) {

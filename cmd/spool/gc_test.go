@@ -39,7 +39,8 @@ func TestRefusedPlans(t *testing.T) {
 		{stale, "the plan is out of date", service.ExitFailure},
 	} {
 		out, code := spool(t, "gc", "apply", x.file, "--nats", url)
-		if code != x.code || !strings.Contains(out, x.says) || !strings.Contains(out, filepath.Base(x.file)) || strings.Contains(out, "tombstones") {
+		if code != x.code || !strings.Contains(out, x.says) || !strings.Contains(out, filepath.Base(x.file)) ||
+			strings.Contains(out, "tombstones") {
 			t.Errorf("gc apply %s = %d %q, want %d, %q with the file, and no report", filepath.Base(x.file), code, out, x.code, x.says)
 		}
 	}
@@ -74,7 +75,8 @@ func TestDryRunSaysWhatIsFreed(t *testing.T) {
 	plan := filepath.Join(t.TempDir(), "plan.json")
 	dry := report("gc", "--plan", plan)
 	done := report("gc", "apply", plan)
-	if kept.Planned.Reclaim >= dry.Planned.Reclaim || dry.Planned.Reclaim != done.Done.Reclaimed || dry.Planned.ReclaimBytes != done.Done.Bytes ||
+	if kept.Planned.Reclaim >= dry.Planned.Reclaim || dry.Planned.Reclaim != done.Done.Reclaimed ||
+		dry.Planned.ReclaimBytes != done.Done.Bytes ||
 		done.Planned != dry.Planned || done.Done.Bytes == 0 {
 		t.Errorf("with a quarantine gc plans %+v, without one %+v, and then frees %d objects of %d bytes; want the same, but for the quarantine",
 			kept.Planned, dry.Planned, done.Done.Reclaimed, done.Done.Bytes)

@@ -228,7 +228,8 @@ func drop(v any, names ...string) any {
 
 // withJSON are arguments with which commands write JSON, in this order: those that remove something come last.
 var withJSON = []string{
-	"session ls --all --unanswered", "session resume talk", "session latest", "session tree talk", "session context talk", "session export talk --dir %",
+	"session ls --all --unanswered", "session resume talk", "session latest", "session tree talk", "session context talk",
+	"session export talk --dir %",
 	"session materialize talk --to %", "resume talk",
 	"thread ls", "thread show talk", "thread log talk", "thread diff talk side", "thread verify",
 	"history recent", "history search needle", "search needle", "stats", "prompts ls", "output ls",
@@ -236,7 +237,8 @@ var withJSON = []string{
 	"artifact ls", "artifact put talk", "blob put", "import %talk.jsonl", "watch --once %more.jsonl",
 	"tail --all -T", "show talk", "top --once", "dead ls", "du", "doctor", "version", "offline ls %", "offline send %",
 	"fsck", "fsck --events", "scrub --once", "backup %", "backup ls %", "auth ls %",
-	"gc run", "gc run --plan %plan.json", "gc apply %plan.json", "gc explain node:sha256:" + "0000000000000000000000000000000000000000000000000000000000000000",
+	"gc run", "gc run --plan %plan.json", "gc apply %plan.json", "gc explain node:sha256:" +
+		"0000000000000000000000000000000000000000000000000000000000000000",
 	"prove --new-key %key", "prove talk -o %talk.proof --key %key", "verify %talk.proof --key %key.pub",
 	"tasks cleanup %", "retention report", "artifact cleanup talk", "demo",
 	"session rm talk --force", "retention apply --yes",
@@ -260,7 +262,8 @@ func TestJSONNames(t *testing.T) {
 	must.Do(t, os.WriteFile(filepath.Join(dir, "talk.jsonl"), []byte(here(t)), 0o600))
 	more := strings.ReplaceAll(here(t), `"id":"talk"`, `"id":"more"`)
 	must.Do(t, os.WriteFile(filepath.Join(dir, "more.jsonl"), []byte(more), 0o600))
-	for _, args := range [][]string{{"auth", "init", filepath.Join(dir, "auth")}, {"auth", "tenant", "add", filepath.Join(dir, "auth"), "acme"}} {
+	for _, args := range [][]string{{"auth", "init", filepath.Join(dir, "auth")},
+		{"auth", "tenant", "add", filepath.Join(dir, "auth"), "acme"}} {
 		w.run(args...)
 	}
 	seen := map[string]bool{}

@@ -75,7 +75,8 @@ func (a *app) materializing(name, cwd string) (*materializing, error) {
 	if err != nil {
 		return nil, err
 	}
-	m := &materializing{Materializer: interchange.Materializer{Client: client.New(conn), Artifacts: artifactstore.Of(conn, 0), Tmp: os.TempDir()}}
+	m := &materializing{Materializer: interchange.Materializer{Client: client.New(conn), Artifacts: artifactstore.Of(conn, 0),
+		Tmp: os.TempDir()}}
 	all, err := a.rows(m.Client)
 	if err != nil {
 		return nil, err

@@ -30,7 +30,8 @@ func whole(t *testing.T) (url string, cl *client.Client) {
 	up, done := make(chan *service.Up, 1), make(chan error, 1)
 	go func() {
 		done <- service.RunUp(ctx, service.UpConfig{Data: data, Listen: "127.0.0.1:0", Sync: time.Minute,
-			Log: slog.New(slog.DiscardHandler), Persist: service.PersisterConfig{Config: persist.Config{Lane: -1}}, Ready: func(u *service.Up) { up <- u }})
+			Log: slog.New(slog.DiscardHandler), Persist: service.PersisterConfig{Config: persist.Config{Lane: -1}},
+			Ready: func(u *service.Up) { up <- u }})
 	}()
 	t.Cleanup(func() {
 		cancel()
@@ -52,8 +53,10 @@ var namesSession = []string{"session", "session[/thread]", "session/thread", "ot
 // beginsOne are those that name what may not be there yet, by command and argument: it is begun, waited for, or another
 // system's.
 var beginsOne = map[string]string{
-	"publish session": "begins it", "exec session": "begins it", "session new session": "begins it", "thread start session[/thread]": "begins it",
-	"prompts ask session[/thread]": "begins it", "run start session[/thread]": "begins it", "thread watch session": "waits", "prompts watch session": "waits", "auth user add session": "is of no system yet",
+	"publish session": "begins it", "exec session": "begins it", "session new session": "begins it",
+	"thread start session[/thread]": "begins it",
+	"prompts ask session[/thread]":  "begins it", "run start session[/thread]": "begins it", "thread watch session": "waits",
+	"prompts watch session": "waits", "auth user add session": "is of no system yet",
 	"artifact agent parent": "an agent",
 }
 
@@ -165,7 +168,8 @@ func TestBeginningOfAnID(t *testing.T) {
 	}
 	for _, line := range [][]string{
 		{"export", "%"}, {"export", "%/side"}, {"thread", "show", "%/side", "--json"}, {"thread", "ls", "%", "--json"}, {"session", "tree", "%"},
-		{"thread", "verify", "%"}, {"thread", "diff", "%", "side"}, {"read", "%/threads/side/logs/thread.log"}, {"tail", "%", "--all", "-T", "--json"},
+		{"thread", "verify", "%"}, {"thread", "diff", "%", "side"}, {"read", "%/threads/side/logs/thread.log"},
+		{"tail", "%", "--all", "-T", "--json"},
 		{"du", "%", "--json"}, {"artifact", "ls", "%"},
 	} {
 		with := func(name string) []string {
@@ -183,7 +187,8 @@ func TestBeginningOfAnID(t *testing.T) {
 		}
 	}
 	_, said, code := ask("export", "build-42/syde")
-	if code != service.ExitFailure || !strings.Contains(said, "build-42/syde") || !strings.Contains(said, "there is build-42/main, build-42/side") {
+	if code != service.ExitFailure || !strings.Contains(said, "build-42/syde") ||
+		!strings.Contains(said, "there is build-42/main, build-42/side") {
 		t.Errorf("export of a thread that is not there = %d %q, want 1 and the threads that there are", code, said)
 	}
 	file := filepath.Join(t.TempDir(), "out")
@@ -277,7 +282,8 @@ func TestErrorsSayWhatToDo(t *testing.T) {
 		code int
 	}{
 		{[]string{"read", "artifact://0"}, "name the session with --session", service.ExitFailure},
-		{[]string{"read", "artifact://0", "--session", "s"}, "No artifacts directory found\ns has no artifacts: spool exec keeps", service.ExitFailure},
+		{[]string{"read", "artifact://0", "--session", "s"}, "No artifacts directory found\ns has no artifacts: spool exec keeps",
+			service.ExitFailure},
 		{[]string{"read", "h1"}, "<session>/threads/<thread>/logs/thread.log", service.ExitFailure},
 		{[]string{"artifact", "put", "s", dir}, "is a directory", service.ExitFailure},
 		{[]string{"artifact", "put", "s", file, "--number", "7"}, "spool artifact number s", service.ExitFailure},
@@ -307,7 +313,8 @@ func TestErrorsSayWhatToDo(t *testing.T) {
 		{[]string{"prompts", "ask", "s", " "}, "the question is empty", service.ExitUsage},
 		{[]string{"prompts", "ask", "s", "Well?", "--deadline=-1s"}, "--deadline -1s", service.ExitUsage},
 		{[]string{"export", "s", "-o", file}, file + ": what would be lost stands there", service.ExitFailure},
-		{[]string{"export", "s", "-o", filepath.Join(dir, "none", "x")}, "write " + filepath.Join(dir, "none", "x") + ": " + filepath.Join(dir, "none") + ": no such file",
+		{[]string{"export", "s", "-o", filepath.Join(dir, "none", "x")}, "write " + filepath.Join(dir, "none", "x") + ": " +
+			filepath.Join(dir, "none") + ": no such file",
 			service.ExitFailure},
 		{[]string{"export", "--all", file}, "spool: mkdir " + file, service.ExitFailure},
 		{[]string{"session", "fork", "s", "s"}, "fork s/main: thread exists already", service.ExitFailure},
@@ -347,7 +354,8 @@ func TestErrorsSayWhatToDo(t *testing.T) {
 			t.Errorf("spool %s s = %d %q, want 2 and %s", word, code, out, says)
 		}
 	}
-	for line, says := range map[string]string{"x": "spool: nothing is stored: 1 refused line", `{"content":[{"type":"text","text":"again"}]}`: "spool: 1 dead letter came meanwhile"} {
+	for line, says := range map[string]string{"x": "spool: nothing is stored: 1 refused line",
+		`{"content":[{"type":"text","text":"again"}]}`: "spool: 1 dead letter came meanwhile"} {
 		var out bytes.Buffer
 		args := []string{"publish", "--session", "p", "--dialect", "item", "--producer", "p", "--nats", url}
 		run(args, strings.NewReader(`{"content":[{"type":"text","text":"first"}]}`), &out, &out)
@@ -362,13 +370,16 @@ func TestErrorsSayWhatToDo(t *testing.T) {
 			t.Errorf("%v = %d %q, want a failure that says where the whole state stands", line, code, out)
 		}
 	}
-	if out, code := spool(t, "--nats", url, "thread", "fork", "s", "t", "--node", head); code != 0 || !strings.Contains(out, "begins at entry 1 of s/main") {
+	if out, code := spool(t, "--nats", url, "thread", "fork", "s", "t", "--node", head); code != 0 ||
+		!strings.Contains(out, "begins at entry 1 of s/main") {
 		t.Errorf("thread fork --node %s = %d %q, want the fork", head, code, out)
 	}
-	if out, code := spool(t, "--nats", url, "thread", "fork", "s", "u", "--node", "0123456789ab"); code != 1 || !strings.Contains(out, "available: "+head) {
+	if out, code := spool(t, "--nats", url, "thread", "fork", "s", "u", "--node", "0123456789ab"); code != 1 ||
+		!strings.Contains(out, "available: "+head) {
 		t.Errorf("thread fork at a state of nobody = %d %q, want 1 and the states that there are", code, out)
 	}
-	if out, _ := spool(t, "--nats", url, "session", "new", "other", "--parent", "nosuch"); strings.Contains(out, "other") || !strings.Contains(out, "nosuch") {
+	if out, _ := spool(t, "--nats", url, "session", "new", "other", "--parent", "nosuch"); strings.Contains(out, "other") ||
+		!strings.Contains(out, "nosuch") {
 		t.Errorf("session new --parent nosuch says %q, want the parent alone", out)
 	}
 	id, code := spool(t, "--nats", url, "artifact", "put", "s", file)
@@ -384,7 +395,8 @@ func TestFollowOfABeginning(t *testing.T) {
 	th := events.Thread{Session: "s", Name: events.MainThread}
 	must.Do(t, cl.NewSession(t.Context(), "s", "/w", ""))
 	for _, name := range []string{"nosuch", "mak"} {
-		if out, code := spool(t, "output", "follow", "s", name, "--nats", url); code != service.ExitFailure || !strings.Contains(out, "spool output ls s") ||
+		if out, code := spool(t, "output", "follow", "s", name, "--nats", url); code != service.ExitFailure ||
+			!strings.Contains(out, "spool output ls s") ||
 			!strings.Contains(out, "--wait") {
 			t.Errorf("output follow of %s = %d %q, want 1, what lists outputs, and --wait", name, code, out)
 		}
@@ -394,7 +406,8 @@ func TestFollowOfABeginning(t *testing.T) {
 		open[id] = must.Get(cl.Output(t.Context(), th, client.OutputConfig{ID: id, Tool: "make"}))(t)
 		must.Get(open[id].Write([]byte("42 passed\n")))(t)
 	}
-	if out, code := spool(t, "output", "follow", "s", "make", "--nats", url); code != service.ExitFailure || !strings.Contains(out, "make-1\n  make-2") {
+	if out, code := spool(t, "output", "follow", "s", "make", "--nats", url); code != service.ExitFailure ||
+		!strings.Contains(out, "make-1\n  make-2") {
 		t.Errorf("output follow = %d %q, want 1 and both that begin so", code, out)
 	}
 	var out, said bytes.Buffer
@@ -437,7 +450,8 @@ func TestAskInterrupted(t *testing.T) {
 	if said, code := spool(t, "prompts", "answer", "s", "ship", "--approve", "--nats", url); code != 0 {
 		t.Errorf("prompts answer = %d %q", code, said)
 	}
-	if said, code := spool(t, "prompts", "ask", "s", "Ship it?", "--kind", "approval", "--id", "ship", "--nats", url); code != 0 || !strings.Contains(said, "approved") {
+	if said, code := spool(t, "prompts", "ask", "s", "Ship it?", "--kind", "approval", "--id", "ship", "--nats",
+		url); code != 0 || !strings.Contains(said, "approved") {
 		t.Errorf("prompts ask --id = %d %q, want the answer", code, said)
 	}
 }

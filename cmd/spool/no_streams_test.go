@@ -20,7 +20,8 @@ func TestNoStreams(t *testing.T) {
 	s := must.Get(embedded.Start(embedded.Config{Dir: t.TempDir(), Listen: "127.0.0.1:0", Sync: time.Minute}))(t)
 	t.Cleanup(s.Stop)
 	for _, command := range []string{"session ls", "show x", "search x", "du", "dead ls", "import ../../examples/codex", "exec -- echo ran",
-		"publish --session s --dialect raw tail_test.go", "publish --session s --dialect raw --producer p tail_test.go", "prompts ask s really", "session new s"} {
+		"publish --session s --dialect raw tail_test.go", "publish --session s --dialect raw --producer p tail_test.go",
+		"prompts ask s really", "session new s"} {
 		out, code := spool(t, append([]string{"--nats", s.ClientURL()}, strings.Fields(command)...)...)
 		if code != service.ExitFailure || !strings.Contains(out, "spool up or a persister makes") ||
 			strings.Contains(out, "err_code") || strings.Contains(out, "ran\n") {

@@ -83,7 +83,8 @@ func (c *outputFollowCmd) find(a *app, cl *client.Client, t events.Thread) error
 	}
 	switch id, err := shortid.Find("open outputs", ids, c.Output); {
 	case errors.Is(err, shortid.ErrNone):
-		return fmt.Errorf("%s has no output %s: spool output ls %s lists those that are open; --wait waits for one to begin", t, c.Output, t.Session)
+		return fmt.Errorf("%s has no output %s: spool output ls %s lists those that are open; --wait waits for one to begin", t,
+			c.Output, t.Session)
 	case err != nil:
 		return fmt.Errorf("%s has no output %s\n%w", t, c.Output, err)
 	case id != c.Output:

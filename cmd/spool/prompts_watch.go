@@ -63,7 +63,8 @@ func (c *promptsWatchCmd) teller(a *app) (notify.Teller, error) {
 		return func(_ context.Context, n notify.Note, body []byte) error {
 			line := string(body)
 			if !c.JSON {
-				line = fmt.Sprintf("%s  %s/%s  %s  %s", n.Type, n.Data.Session, n.Data.Thread, text.Printable(n.Data.Prompt), text.Printable(n.Data.Text))
+				line = fmt.Sprintf("%s  %s/%s  %s  %s", n.Type, n.Data.Session, n.Data.Thread, text.Printable(n.Data.Prompt),
+					text.Printable(n.Data.Text))
 			}
 			_, err := fmt.Fprintln(a.out, line)
 			return err

@@ -46,7 +46,8 @@ func (c *resumeCmd) Run(a *app) error {
 		return err
 	}
 	leaveHere(m.row.ID)
-	r := resumed{Materialized: done, Outcome: done.Outcome(), Command: m.Harness.Resume(m.row.ID, filepath.Join(m.Path, filepath.FromSlash(done.File))), Cwd: cmp.Or(m.Cwd, m.row.Cwd)}
+	r := resumed{Materialized: done, Outcome: done.Outcome(),
+		Command: m.Harness.Resume(m.row.ID, filepath.Join(m.Path, filepath.FromSlash(done.File))), Cwd: cmp.Or(m.Cwd, m.row.Cwd)}
 	missing := ""
 	if info, err := os.Stat(r.Cwd); r.Cwd != "" && (err != nil || !info.IsDir()) {
 		missing, r.Cwd = r.Cwd, ""

@@ -79,13 +79,15 @@ func TestShortIDs(t *testing.T) {
 	for _, id := range []string{"019aa0d2-1780-7f03-b6c1-2e94d0a7f358", "019aa0d2-1790-7f03-b6c1-2e94d0a7f358", "build-42"} {
 		must.Do(t, cl.NewSession(t.Context(), id, "/w", ""))
 	}
-	r := must.Get(cl.PutArtifact(t.Context(), client.NewArtifact{Tool: "make", Record: artifacts.Record{Session: "019aa0d2-1780-7f03-b6c1-2e94d0a7f358"}},
+	r := must.Get(cl.PutArtifact(t.Context(), client.NewArtifact{Tool: "make",
+		Record: artifacts.Record{Session: "019aa0d2-1780-7f03-b6c1-2e94d0a7f358"}},
 		strings.NewReader("x")))(t)
 	a := &app{ctx: t.Context(), err: &bytes.Buffer{}}
 	var out strings.Builder
 	table := text.NewTable(&out)
 	table.Columns, table.Short = 60, a.short(cl, a.artifactIDs)
-	for _, cell := range []string{"019aa0d2-1780-7f03-b6c1-2e94d0a7f358", "019aa0d2-1790-7f03-b6c1-2e94d0a7f358/main", "build-42", string(r.ID)} {
+	for _, cell := range []string{"019aa0d2-1780-7f03-b6c1-2e94d0a7f358", "019aa0d2-1790-7f03-b6c1-2e94d0a7f358/main",
+		"build-42", string(r.ID)} {
 		table.Write([]byte(cell + "\ta cell that is long\tanother one\tand a rest that is long\n"))
 	}
 	must.Do(t, table.Flush())

@@ -14,7 +14,8 @@ func TestShowNamesCalls(t *testing.T) {
 	url, cl := whole(t)
 	publish(t, cl, "orchard", `{"content":[{"type":"text","text":"Look at the plums"}]}`)
 	for _, call := range []string{"c1", "c2"} {
-		publish(t, cl, "orchard", `{"content":[{"type":"text","text":"bash → ls `+call+`"}],"metadata":{"type":"tool_call","tool":{"name":"bash",`+
+		publish(t, cl, "orchard", `{"content":[{"type":"text","text":"bash → ls `+call+
+			`"}],"metadata":{"type":"tool_call","tool":{"name":"bash",`+
 			`"invocation_id":"`+call+`","input":{"command":"ls `+call+`"}}}}`)
 	}
 	for _, call := range []string{"c1", "c2"} {
@@ -46,7 +47,8 @@ func TestPageIsBounded(t *testing.T) {
 	}
 	const most = 20 << 10
 	var out, said bytes.Buffer
-	must.Same(t, run([]string{"show", "orchard", "--html", "--max-page", "20KiB", "--nats", url}, strings.NewReader(""), &out, &said), 0, "show = %d, want %d")
+	must.Same(t, run([]string{"show", "orchard", "--html", "--max-page", "20KiB", "--nats", url}, strings.NewReader(""), &out,
+		&said), 0, "show = %d, want %d")
 	if n := out.Len(); n > most+1<<10 || n < most/2 {
 		t.Errorf("the page has %d bytes, want about %d at most", n, most)
 	}

@@ -87,7 +87,8 @@ func (c *statsCmd) write(a *app, r history.Report) error {
 		return strconv.FormatFloat(*f.Cost, 'f', 2, 64)
 	}
 	row := func(name string, f history.Figures) string {
-		return strings.TrimRight(fmt.Sprintf("%s\t%d\t%d\t%s\t%s\t%s\t%d\t%d\t%s", name, f.Sessions, f.Turns, figure(f.TokensIn), figure(f.TokensCached),
+		return strings.TrimRight(fmt.Sprintf("%s\t%d\t%d\t%s\t%s\t%s\t%d\t%d\t%s", name, f.Sessions, f.Turns, figure(f.TokensIn),
+			figure(f.TokensCached),
 			figure(f.TokensOut), f.Calls, f.Failures, cost(f)), "\t")
 	}
 	t := a.table()

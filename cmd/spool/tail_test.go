@@ -13,7 +13,8 @@ import (
 )
 
 func tailItem(n int64, at int, kind, invocation, text string, failed bool) *client.Item {
-	i := &client.Item{N: n, Session: "s", Thread: "main", CreatedAt: fmt.Sprintf("2026-11-20T10:00:%02d.500Z", at), Content: []client.Part{{Type: "text", Text: text}}}
+	i := &client.Item{N: n, Session: "s", Thread: "main", CreatedAt: fmt.Sprintf("2026-11-20T10:00:%02d.500Z", at),
+		Content: []client.Part{{Type: "text", Text: text}}}
 	if kind != "" {
 		i.Metadata = fmt.Appendf(nil, `{"type":%q,"tool":{"invocation_id":%q,"is_error":%v}}`, kind, invocation, failed)
 	}

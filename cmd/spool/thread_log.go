@@ -189,7 +189,8 @@ func (l *logger) graph(id events.Thread, head threads.Head, limit int) error {
 		if names := g.names[s.At.Ref]; len(names) > 0 {
 			brief = "(" + strings.Join(names, ", ") + ") " + brief
 		}
-		_, err = fmt.Fprintln(l.out, clip(l.columns(), fmt.Sprintf("%s %s %d %s: %s", lanes, s.At.Ref.Hex()[:12], s.Entry.Index, s.Role, brief), ""))
+		_, err = fmt.Fprintln(l.out, clip(l.columns(),
+			fmt.Sprintf("%s %s %d %s: %s", lanes, s.At.Ref.Hex()[:12], s.Entry.Index, s.Role, brief), ""))
 		return err
 	}, func(lanes string) error {
 		_, err := fmt.Fprintln(l.out, lanes)

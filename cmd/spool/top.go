@@ -281,7 +281,8 @@ func (f *fleet) json() any {
 		Sessions []row     `json:"sessions"`
 		Prompts  []any     `json:"prompts"`
 		Runs     []any     `json:"runs"`
-	}{At: f.at.UTC(), Count: len(f.ends), Pending: f.backlog.Pending, Unacked: f.backlog.Unacked, Served: f.backlog.Waiting, Of: events.Partitions, Full: f.full, Dead: f.dead,
+	}{At: f.at.UTC(), Count: len(f.ends), Pending: f.backlog.Pending, Unacked: f.backlog.Unacked, Served: f.backlog.Waiting,
+		Of: events.Partitions, Full: f.full, Dead: f.dead,
 		Sessions: []row{}, Prompts: []any{}, Runs: []any{}}
 	if f.rated {
 		out.Rates = &rates{f.events, f.items}

@@ -48,7 +48,8 @@ func fleetOf(n int, before *fleet) fleet {
 
 func press(t *testing.T, m top, keys ...string) (top, tea.Cmd) {
 	t.Helper()
-	codes := map[string]rune{"enter": tea.KeyEnter, "esc": tea.KeyEscape, "up": tea.KeyUp, "down": tea.KeyDown, "end": tea.KeyEnd, "backspace": tea.KeyBackspace}
+	codes := map[string]rune{"enter": tea.KeyEnter, "esc": tea.KeyEscape, "up": tea.KeyUp, "down": tea.KeyDown,
+		"end": tea.KeyEnd, "backspace": tea.KeyBackspace}
 	var cmd tea.Cmd
 	for _, k := range keys {
 		key := tea.KeyPressMsg{Code: codes[k]}

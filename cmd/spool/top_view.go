@@ -329,7 +329,8 @@ func (m top) session(s *fleetSession) string {
 	if s.rate > 0 {
 		rate = fmt.Sprintf("%.1f", s.rate)
 	}
-	l := row(m.width, m.named, cmp.Or(m.short[s.ID], s.ID), text.Line(s.Harness), s.state(), rate, fmt.Sprint(s.Messages), text.Ago(s.Modified, m.fleet.at), text.Line(s.what()))
+	l := row(m.width, m.named, cmp.Or(m.short[s.ID], s.ID), text.Line(s.Harness), s.state(), rate, fmt.Sprint(s.Messages),
+		text.Ago(s.Modified, m.fleet.at), text.Line(s.what()))
 	switch {
 	case s.ID == m.chosen:
 		return styleAt.Render(l)
@@ -345,10 +346,12 @@ func (m top) session(s *fleetSession) string {
 
 // threads shows what is in a session.
 func (m top) threads(s *fleetSession) []string {
-	out := []string{styleTitle.Render(text.Cut(s.ID+"  "+text.Line(s.Name()), m.width)), styleDim.Render(row(m.width, nameColumn, "THREAD", "DIALECT", "STATUS", "ITEMS", "ENTRIES", "AGE", "TOKENS IN/OUT"))}
+	out := []string{styleTitle.Render(text.Cut(s.ID+"  "+text.Line(s.Name()), m.width)),
+		styleDim.Render(row(m.width, nameColumn, "THREAD", "DIALECT", "STATUS", "ITEMS", "ENTRIES", "AGE", "TOKENS IN/OUT"))}
 	for _, t := range s.threads {
 		h := &t.Head
-		out = append(out, row(m.width, nameColumn, t.Name, h.Dialect, h.Status.String(), fmt.Sprint(h.N), fmt.Sprint(h.Entries), text.Ago(h.Updated, m.fleet.at),
+		out = append(out, row(m.width, nameColumn, t.Name, h.Dialect, h.Status.String(), fmt.Sprint(h.N), fmt.Sprint(h.Entries),
+			text.Ago(h.Updated, m.fleet.at),
 			fmt.Sprintf("%d/%d", h.TokensIn, h.TokensOut)))
 	}
 	for _, p := range s.prompts {

@@ -15,7 +15,8 @@ type versionCmd struct {
 func (c *versionCmd) Run(a *app) error {
 	version, commit := service.Version()
 	if c.JSON {
-		return json.NewEncoder(a.out).Encode(map[string]string{"version": version, "commit": commit, "go": runtime.Version(), "platform": runtime.GOOS + "/" + runtime.GOARCH})
+		return json.NewEncoder(a.out).Encode(map[string]string{"version": version, "commit": commit, "go": runtime.Version(),
+			"platform": runtime.GOOS + "/" + runtime.GOARCH})
 	}
 	if commit != "" {
 		commit = " " + commit

@@ -209,7 +209,8 @@ func (w *watchedInto) captured(c watch.Change, f *transcript.FileResult) {
 		w.write(watchEvent{Event: "captured", Since: c.Since, Until: c.Until, FileResult: *f})
 		return
 	}
-	said := text.Sprintf("%s %s %s +%d lines, %s", time.Now().Format(time.TimeOnly), f.Harness, f.ID(), f.Published, text.Bytes(c.Until-c.Since))
+	said := text.Sprintf("%s %s %s +%d lines, %s", time.Now().Format(time.TimeOnly), f.Harness, f.ID(), f.Published,
+		text.Bytes(c.Until-c.Since))
 	if f.Former != "" {
 		said += ", rewritten: what it said before is " + f.Former
 	}

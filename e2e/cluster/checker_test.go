@@ -33,7 +33,8 @@ func TestCheckerOfHeads(t *testing.T) {
 		{"no answer, and it took place late", []headOp{begin, open(moved(1, 2, 2, 3)), saw(1, 4, 5), saw(2, 6, 7), moved(2, 3, 8, 9)}, true, 0},
 		{"no answer, and it never took place", []headOp{begin, open(moved(1, 2, 2, 3)), moved(1, 3, 4, 5), saw(3, 6, 7)}, true, 0},
 		{"many without an answer that nobody saw", unseen(begin, moved), true, 0},
-		{"no answer, and two took place", []headOp{begin, open(moved(1, 2, 2, 3)), open(moved(1, 3, 2, 3)), saw(2, 4, 5), saw(3, 6, 7)}, false, 0},
+		{"no answer, and two took place", []headOp{begin, open(moved(1, 2, 2, 3)), open(moved(1, 3, 2, 3)), saw(2, 4, 5),
+			saw(3, 6, 7)}, false, 0},
 		{"a stale read is told apart", []headOp{begin, moved(1, 2, 2, 3), saw(1, 4, 5), saw(2, 6, 7)}, true, 1},
 		{"and one behind a move without an answer", []headOp{begin, open(moved(1, 2, 2, 3)), saw(2, 4, 5), saw(1, 6, 7)}, true, 1},
 	} {

@@ -102,7 +102,8 @@ func TestCluster(t *testing.T) {
 	}
 	dir = t.TempDir()
 	must.Do(t, proc.Build(dir, "github.com/nats-io/nats-server/v2", "spool/cmd/persister", "spool/cmd/gc"))
-	args := []string{"-test.run=^TestCluster$", "-test.v", "-test.timeout=" + form.limit.String(), fmt.Sprintf("-seed=%d", *seed), "-fault=" + *fault}
+	args := []string{"-test.run=^TestCluster$", "-test.v", "-test.timeout=" + form.limit.String(),
+		fmt.Sprintf("-seed=%d", *seed), "-fault=" + *fault}
 	runtime.LockOSThread() // the kernel kills a child with the thread that made it
 	defer runtime.UnlockOSThread()
 	try := unshared(exec.Command(os.Args[0], args...))
@@ -120,7 +121,8 @@ func TestCluster(t *testing.T) {
 
 // unshared makes a command run in namespaces of its own, of processes too: whatever it leaves ends with it, and it with the test.
 func unshared(cmd *exec.Cmd) *exec.Cmd {
-	cmd.SysProcAttr = &syscall.SysProcAttr{Cloneflags: syscall.CLONE_NEWNET | syscall.CLONE_NEWNS | syscall.CLONE_NEWPID, Pdeathsig: syscall.SIGKILL}
+	cmd.SysProcAttr = &syscall.SysProcAttr{Cloneflags: syscall.CLONE_NEWNET | syscall.CLONE_NEWNS | syscall.CLONE_NEWPID,
+		Pdeathsig: syscall.SIGKILL}
 	if os.Geteuid() != 0 { // root only in there
 		cmd.SysProcAttr.Cloneflags |= syscall.CLONE_NEWUSER
 		cmd.SysProcAttr.UidMappings = []syscall.SysProcIDMap{{ContainerID: 0, HostID: os.Geteuid(), Size: 1}}
@@ -241,9 +243,11 @@ func verify(t *testing.T, r *run, said func(string, ...any), w *watcher, pause t
 	if err := settled(ctx, func() error { return planned(ctx, r.c.conn) }); err != nil {
 		t.Errorf("gc finds something wrong: %v", err)
 	}
-	said("%d entries acked, %d unknown; %d forks, %d deletions, %d cut short; %d items to %d subscribers, %d of them filled", r.l.acked(), unknown,
+	said("%d entries acked, %d unknown; %d forks, %d deletions, %d cut short; %d items to %d subscribers, %d of them filled",
+		r.l.acked(), unknown,
 		r.l.forks.Load(), r.l.deletions.Load(), r.l.cut.Load(), items, len(r.l.followers), filled)
-	said("%d gc cycles, %d applied, %d condemned; %d commits; %d changes of leaders seen; longest pause of acks %v", cycles, applied, condemned,
+	said("%d gc cycles, %d applied, %d condemned; %d commits; %d changes of leaders seen; longest pause of acks %v", cycles,
+		applied, condemned,
 		r.commits(ctx), w.elections.Load(), pause.Round(100*time.Millisecond))
 }
 

@@ -34,7 +34,8 @@ type headOp struct {
 }
 
 func (op headOp) String() string {
-	return fmt.Sprintf("%v to %v: %s of %s: %x to %x, open %v, refused %v", op.call, op.ret, op.do, op.key, op.old, op.new, op.open, op.refused)
+	return fmt.Sprintf("%v to %v: %s of %s: %x to %x, open %v, refused %v", op.call, op.ret, op.do, op.key, op.old, op.new,
+		op.open, op.refused)
 }
 
 type do string
@@ -199,7 +200,8 @@ func (r *recorder) refill(ctx context.Context, name string, c *client.Client, co
 		}
 		th := events.Thread{Session: fmt.Sprintf("head-%s-%d", name, n), Name: events.MainThread}
 		pub := c.Publisher(client.PublisherConfig{Producer: th.Session})
-		if err := pub.Publish(ctx, client.Entry{Thread: th, Dialect: "item", Body: []byte(`{"content":[{"type":"text","text":"a head to move"}]}`), Seq: 1}); err != nil {
+		if err := pub.Publish(ctx, client.Entry{Thread: th, Dialect: "item",
+			Body: []byte(`{"content":[{"type":"text","text":"a head to move"}]}`), Seq: 1}); err != nil {
 			return ended(ctx, err)
 		}
 		n++

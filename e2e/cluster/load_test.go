@@ -239,7 +239,8 @@ type async struct {
 }
 
 func (a *async) run(ctx context.Context, c *client.Client) error {
-	pub := c.Async(client.AsyncConfig{PublisherConfig: client.PublisherConfig{Producer: a.thread.Session}, Stored: func(n int) { a.stored.Add(int64(n)) }, Window: 1 << 20})
+	pub := c.Async(client.AsyncConfig{PublisherConfig: client.PublisherConfig{Producer: a.thread.Session},
+		Stored: func(n int) { a.stored.Add(int64(n)) }, Window: 1 << 20})
 	for ctx.Err() == nil {
 		a.taken++
 		body := fmt.Appendf(nil, `{"content":[{"type":"text","text":"%d"}]}`, a.taken)

@@ -40,7 +40,8 @@ func nemeses() []nemesis {
 		all = append(all, nemesis{"the leader of " + group + " is killed", false, func(r *run) { r.killed(r.c.leads(group)) }})
 	}
 	for _, group := range groups[:2] {
-		all = append(all, nemesis{"the leader of " + group + " is cut off, both sides are written to", true, func(r *run) { r.cutOff(r.c.leads(group), routes) }})
+		all = append(all, nemesis{"the leader of " + group + " is cut off, both sides are written to", true,
+			func(r *run) { r.cutOff(r.c.leads(group), routes) }})
 	}
 	return all
 }

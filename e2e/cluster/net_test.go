@@ -94,10 +94,12 @@ func (n *network) mend(server int, links ...string) error {
 
 // part makes two servers lose all packets to each other; both still reach the third.
 func (n *network) part(a, b int) error {
-	return sh(fmt.Sprintf("ip -n n%d route add blackhole %s", a, n.address(routes, b)), fmt.Sprintf("ip -n n%d route add blackhole %s", b, n.address(routes, a)))
+	return sh(fmt.Sprintf("ip -n n%d route add blackhole %s", a, n.address(routes, b)),
+		fmt.Sprintf("ip -n n%d route add blackhole %s", b, n.address(routes, a)))
 }
 
 // join undoes it.
 func (n *network) join(a, b int) error {
-	return sh(fmt.Sprintf("ip -n n%d route del blackhole %s", a, n.address(routes, b)), fmt.Sprintf("ip -n n%d route del blackhole %s", b, n.address(routes, a)))
+	return sh(fmt.Sprintf("ip -n n%d route del blackhole %s", a, n.address(routes, b)),
+		fmt.Sprintf("ip -n n%d route del blackhole %s", b, n.address(routes, a)))
 }

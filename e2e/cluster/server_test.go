@@ -76,7 +76,8 @@ func newCluster(t testing.TB, network *network, dir, bin string) *cluster {
 		return err
 	})
 	t.Cleanup(c.conn.Close)
-	if c.ops, err = nats.Connect(c.urls(), nats.UserInfo("ops", "ops"), nats.MaxReconnects(-1), nats.ReconnectWait(250*time.Millisecond)); err != nil {
+	if c.ops, err = nats.Connect(c.urls(), nats.UserInfo("ops", "ops"), nats.MaxReconnects(-1),
+		nats.ReconnectWait(250*time.Millisecond)); err != nil {
 		t.Fatal(err)
 	}
 	t.Cleanup(c.ops.Close)

@@ -73,11 +73,15 @@ func TestPublishDenied(t *testing.T) {
 	defer conn.Close()
 	ctx, cancel := context.WithTimeout(t.Context(), patience)
 	defer cancel()
-	if err := conn.Events().PublishEvents(ctx, []*events.Event{event("p", 1, []byte("x"))}); err == nil || ctx.Err() != nil || !strings.Contains(err.Error(), "ermission") {
+	if err := conn.Events().PublishEvents(ctx, []*events.Event{event("p", 1, []byte("x"))}); err == nil || ctx.Err() != nil ||
+		!strings.Contains(err.Error(), "ermission") {
 		t.Errorf("publish = %v, want a denied permission", err)
 	}
 	w.reload("agent", "")
-	w.eventually("the agent may publish again", func() error { return conn.Events().PublishEvents(ctx, []*events.Event{event("p", 1, []byte("x"))}) })
+	w.eventually("the agent may publish again", func() error {
+		return conn.Events().PublishEvents(ctx,
+			[]*events.Event{event("p", 1, []byte("x"))})
+	})
 }
 
 // deny configures users: one that may do everything, and one that may not publish to a subject.

@@ -16,8 +16,8 @@ import (
 	"spool/pkg/events"
 )
 
-// TestDiskFull fills the disk of the server. It answers no publish then, so that publishers wait, and readiness and doctor say why; nothing that
-// was acked is lost. With room again, and the server started again, everything goes on.
+// TestDiskFull fills the disk of the server. It answers no publish then, so that publishers wait, and readiness and doctor
+// say why; nothing that was acked is lost. With room again, and the server started again, everything goes on.
 func TestDiskFull(t *testing.T) {
 	row(t)
 	w := newWorld(t)

@@ -38,7 +38,8 @@ func TestEventsFull(t *testing.T) {
 		err = conn.Events().PublishEvents(t.Context(), []*events.Event{event("filler", seq, bytes.Repeat([]byte{'x'}, 20_000))})
 	}
 	must.Is(t, err, record.ErrFull, "publish to a full stream")
-	post, err := http.NewRequestWithContext(t.Context(), "POST", "http://"+w.http+"/v1/sessions/s/threads/main/entries?dialect=raw", strings.NewReader(strings.Repeat("y", 300_000)))
+	post, err := http.NewRequestWithContext(t.Context(), "POST", "http://"+w.http+
+		"/v1/sessions/s/threads/main/entries?dialect=raw", strings.NewReader(strings.Repeat("y", 300_000)))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -58,7 +59,8 @@ func TestEventsFull(t *testing.T) {
 }
 
 func event(producer string, seq uint64, body []byte) *events.Event {
-	return &events.Event{Producer: producer, Seq: seq, Kind: events.KindEntry, Dialect: "raw", Thread: events.Thread{Session: producer, Name: events.MainThread}, Body: body}
+	return &events.Event{Producer: producer, Seq: seq, Kind: events.KindEntry, Dialect: "raw",
+		Thread: events.Thread{Session: producer, Name: events.MainThread}, Body: body}
 }
 
 // TestStoreFull leaves no room in one after the other of the streams that a persister writes: entries wait in SPOOL_EVENTS, and
@@ -116,7 +118,8 @@ func TestInboxFull(t *testing.T) {
 	}
 	w.limit(conn, events.ObjectStream(events.InboxBucket), -1)
 	for seq := uint64(1); seq < 3; seq++ {
-		must.Do(t, conn.Events().PublishEvents(ctx, []*events.Event{event("giant", seq, []byte(strings.Repeat(fmt.Sprintf("%09d\n", seq), 400_000)))}))
+		must.Do(t, conn.Events().PublishEvents(ctx, []*events.Event{event("giant", seq,
+			[]byte(strings.Repeat(fmt.Sprintf("%09d\n", seq), 400_000)))}))
 	}
 	must.Do(t, client.New(conn).Await(ctx, events.Thread{Session: "giant", Name: events.MainThread}, "giant", 0, 2))
 	w.must("spool", "fsck")

@@ -119,7 +119,8 @@ func TestPowerLossRelaxed(t *testing.T) {
 	if first < len(acked) {
 		back = cut.Sub(acked[first])
 	}
-	t.Logf("%d entries acked, %d lost; the first of them was acked %v before the cut", len(acked), len(acked)-len(left), back.Round(time.Millisecond))
+	t.Logf("%d entries acked, %d lost; the first of them was acked %v before the cut", len(acked), len(acked)-len(left),
+		back.Round(time.Millisecond))
 	for n := len(acked) + 1; n <= len(acked)+10; n++ {
 		must.Do(t, agent.publish(ctx, n))
 	}
@@ -139,7 +140,8 @@ type agent struct {
 // publish publishes a number, as the producer's entry of that number.
 func (a *agent) publish(ctx context.Context, n int) error {
 	pub := a.c.Publisher(client.PublisherConfig{Producer: "agent"})
-	return pub.Publish(ctx, client.Entry{Thread: a.thread, Dialect: "item", Seq: uint64(n), Body: fmt.Appendf(nil, `{"content":[{"type":"text","text":"%d"}]}`, n)})
+	return pub.Publish(ctx, client.Entry{Thread: a.thread, Dialect: "item", Seq: uint64(n),
+		Body: fmt.Appendf(nil, `{"content":[{"type":"text","text":"%d"}]}`, n)})
 }
 
 // read is how many of the numbers 1, 2, 3, … are in the thread; an error if anything else is.

@@ -228,10 +228,12 @@ func TestImportKilled(t *testing.T) {
 	lines := 4000
 	var b strings.Builder
 	for n := range lines {
-		line := map[string]any{"timestamp": time.UnixMilli(1_790_000_000_000 + int64(n)).UTC().Format("2006-01-02T15:04:05.000Z"), "type": "response_item", "payload": map[string]any{
-			"type": "message", "role": "user", "content": []any{map[string]any{"type": "input_text", "text": fmt.Sprint("line ", n)}}}}
+		line := map[string]any{"timestamp": time.UnixMilli(1_790_000_000_000 + int64(n)).UTC().Format("2006-01-02T15:04:05.000Z"),
+			"type": "response_item", "payload": map[string]any{
+				"type": "message", "role": "user", "content": []any{map[string]any{"type": "input_text", "text": fmt.Sprint("line ", n)}}}}
 		if n == 0 {
-			line["type"], line["payload"] = "session_meta", map[string]any{"id": id, "cwd": "/", "originator": "codex_cli_rs", "cli_version": "0.169.0", "timestamp": line["timestamp"]}
+			line["type"], line["payload"] = "session_meta",
+				map[string]any{"id": id, "cwd": "/", "originator": "codex_cli_rs", "cli_version": "0.169.0", "timestamp": line["timestamp"]}
 		}
 		text := must.Get(json.Marshal(line))(t)
 		b.Write(append(text, '\n'))

@@ -44,7 +44,8 @@ type world struct {
 
 func newWorld(t *testing.T) *world {
 	t.Helper()
-	w := &world{t: t, dir: t.TempDir(), sync: "always", tools: proc.Bin(), nats: proc.Address(t), http: proc.Address(t), monitor: proc.Address(t)}
+	w := &world{t: t, dir: t.TempDir(), sync: "always", tools: proc.Bin(), nats: proc.Address(t), http: proc.Address(t),
+		monitor: proc.Address(t)}
 	w.data = filepath.Join(w.dir, "data")
 	return w
 }
@@ -103,7 +104,8 @@ func (w *world) healthy() {
 // up starts everything in one process, on the server's files.
 func (w *world) up(args ...string) {
 	w.t.Helper()
-	w.server = w.start("spool", append([]string{"up", "--data", w.data, "--listen", w.nats, "--http", w.http, "--log-level", "info"}, args...)...)
+	w.server = w.start("spool", append([]string{"up", "--data", w.data, "--listen", w.nats, "--http", w.http, "--log-level",
+		"info"}, args...)...)
 	w.server.Await("Spool is up.")
 }
 

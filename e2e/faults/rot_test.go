@@ -171,8 +171,8 @@ func (w *world) rot(t *testing.T, l *faulttest.Ledger, whole map[events.Thread][
 	}
 }
 
-// stuck starts a server, in a process that says which stream it reads, and kills it once that is said: it does not end, and its memory grows
-// up to the limit.
+// stuck starts a server, in a process that says which stream it reads, and kills it once that is said: it does not end,
+// and its memory grows up to the limit.
 func (w *world) stuck(stream string) {
 	w.t.Helper()
 	up := w.command("spool", "up", "--data", w.dir, "--listen", w.nats, "--http", w.http)

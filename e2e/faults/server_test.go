@@ -111,7 +111,8 @@ func TestServerStalls(t *testing.T) {
 func TestNobodyAnswers(t *testing.T) {
 	w := serving(t)
 	conn := w.dial()
-	e := &events.Event{Producer: "p", Seq: 1, Kind: events.KindEntry, Dialect: "raw", Thread: events.Thread{Session: "s", Name: events.MainThread}, Body: []byte("x")}
+	e := &events.Event{Producer: "p", Seq: 1, Kind: events.KindEntry, Dialect: "raw",
+		Thread: events.Thread{Session: "s", Name: events.MainThread}, Body: []byte("x")}
 	err := conn.Events().PublishEvents(t.Context(), []*events.Event{e})
 	if !errors.Is(err, record.ErrBusy) || !strings.Contains(err.Error(), "is JetStream enabled and the stream there?") {
 		t.Errorf("publish without streams = %v, want %v and what to look for", err, record.ErrBusy)

@@ -51,7 +51,8 @@ func producer() string {
 
 // envelope is one as msgpack, with other fields in the place of its own.
 func envelope(change map[int]any) []byte {
-	fields := []any{uint64(events.Version), producer(), uint64(0), uint64(1), uint64(0), uint64(events.KindEntry), "raw", "h", "main", int64(0), "", "", "", []byte("body"), nil}
+	fields := []any{uint64(events.Version), producer(), uint64(0), uint64(1), uint64(0), uint64(events.KindEntry), "raw", "h",
+		"main", int64(0), "", "", "", []byte("body"), nil}
 	for i, v := range change {
 		fields[i] = v
 	}
@@ -207,14 +208,17 @@ func TestHostileInput(t *testing.T) {
 		case strings.HasPrefix(name, "a chunk"):
 			kind = events.KindChunk
 		}
-		ack, err := js.PublishMsg(t.Context(), &nats.Msg{Subject: events.EventSubject(events.Thread{Session: "h", Name: "main"}, kind), Data: data})
+		ack, err := js.PublishMsg(t.Context(), &nats.Msg{Subject: events.EventSubject(events.Thread{Session: "h", Name: "main"},
+			kind), Data: data})
 		if err != nil {
 			t.Fatalf("publish %s: %v", name, err)
 		}
 		sent[ack.Sequence], names[ack.Sequence] = data, name
 	}
-	for _, subject := range []string{"spool.v1.event.\u202ex.main.entry", "spool.v1.event.\u0430dmin.main.entry", "spool.v1.event.a\x00b.main.entry",
-		"spool.v1.event." + strings.Repeat("a", 3000) + ".main.entry", "spool.v1.event.$JS.main.entry", "spool.v1.event.h.main.surprise", "spool.v1.event.h.~.entry"} {
+	for _, subject := range []string{"spool.v1.event.\u202ex.main.entry", "spool.v1.event.\u0430dmin.main.entry",
+		"spool.v1.event.a\x00b.main.entry",
+		"spool.v1.event." + strings.Repeat("a", 3000) + ".main.entry", "spool.v1.event.$JS.main.entry",
+		"spool.v1.event.h.main.surprise", "spool.v1.event.h.~.entry"} {
 		ack, err := js.PublishMsg(t.Context(), &nats.Msg{Subject: subject, Data: []byte(`{"producer":"j","seq":1,"dialect":"raw","body":"a"}`)})
 		if err != nil {
 			t.Logf("the server refuses the subject %.60q: %v", subject, err)
@@ -273,7 +277,8 @@ func (w *world) checkLetters(t *testing.T, letters []letter, sent map[uint64][]b
 func (w *world) checkOdd(t *testing.T) {
 	for name, entry := range odd {
 		session := "odd-" + events.Token(strings.ReplaceAll(name, " ", "-"))
-		if status, answer := w.post("/v1/sessions/"+session+"/threads/main/entries?dialect=claude", "application/json", strings.NewReader(entry)); status != http.StatusAccepted {
+		if status, answer := w.post("/v1/sessions/"+session+"/threads/main/entries?dialect=claude", "application/json",
+			strings.NewReader(entry)); status != http.StatusAccepted {
 			t.Errorf("%s: %d %.300s, want it taken", name, status, answer)
 			continue
 		}
@@ -287,7 +292,8 @@ func (w *world) checkOdd(t *testing.T) {
 			}
 			return nil
 		})
-		if resp, err := http.Get("http://" + w.http + "/v1/sessions/" + session + "/threads/main/items"); err != nil || resp.StatusCode != http.StatusOK {
+		if resp, err := http.Get("http://" + w.http + "/v1/sessions/" + session + "/threads/main/items"); err != nil ||
+			resp.StatusCode != http.StatusOK {
 			t.Errorf("%s: items = %v, %v", name, resp, err)
 		} else {
 			_ = resp.Body.Close()
@@ -297,7 +303,8 @@ func (w *world) checkOdd(t *testing.T) {
 
 func (w *world) checkRefused(t *testing.T) {
 	for name, body := range refusedOverHTTP {
-		if status, answer := w.post("/v1/sessions/refused/threads/main/entries?dialect=claude", "application/json", strings.NewReader(body)); status != http.StatusBadRequest || !strings.Contains(answer, `"error"`) {
+		if status, answer := w.post("/v1/sessions/refused/threads/main/entries?dialect=claude", "application/json",
+			strings.NewReader(body)); status != http.StatusBadRequest || !strings.Contains(answer, `"error"`) {
 			t.Errorf("%s: %d %.300s, want 400 and why", name, status, answer)
 		}
 		line, _, code := w.try(strings.NewReader(body+"\n"), "spool", "publish", "--session", "refused", "--dialect", "claude", "-")
@@ -305,15 +312,18 @@ func (w *world) checkRefused(t *testing.T) {
 			t.Errorf("spool publish of %s: exit code 0\n%.300s", name, line)
 		}
 	}
-	if status, answer := w.post("/v1/sessions/refused/threads/main/entries?dialect=claude", "application/json", strings.NewReader(`{"type":"user"}`)); status != http.StatusAccepted {
+	if status, answer := w.post("/v1/sessions/refused/threads/main/entries?dialect=claude", "application/json",
+		strings.NewReader(`{"type":"user"}`)); status != http.StatusAccepted {
 		t.Errorf("a good entry behind them: %d %s", status, answer)
 	}
 }
 
 // hostileNames are not for a session, a thread or anything that becomes a subject, a key or a path.
 var hostileNames = []string{
-	"..", ".", "a/b", "../../etc/passwd", "/etc/passwd", "*", ">", "a.b", "a.>", "$JS.API.INFO", "_INBOX.x", "a b", " ", "a\x00b", "a\r\nb", "a\nSet-Cookie: x",
-	"\u202etxt.exe", "\ufeff", "\u0430dmin", "a\u2028b", "\xff\xfe", strings.Repeat("a", 10_000), "a\\b", "C:", "%2e%2e", "<script>", "a\tb", "é",
+	"..", ".", "a/b", "../../etc/passwd", "/etc/passwd", "*", ">", "a.b", "a.>", "$JS.API.INFO", "_INBOX.x", "a b", " ",
+	"a\x00b", "a\r\nb", "a\nSet-Cookie: x",
+	"\u202etxt.exe", "\ufeff", "\u0430dmin", "a\u2028b", "\xff\xfe", strings.Repeat("a", 10_000), "a\\b", "C:", "%2e%2e",
+	"<script>", "a\tb", "é",
 }
 
 // checkNames: none of them is taken anywhere, and nothing is written where they lead to.
@@ -321,12 +331,14 @@ func (w *world) checkNames(t *testing.T) {
 	before := w.files(t)
 	for _, name := range hostileNames {
 		esc := url.PathEscape(name)
-		for _, path := range []string{"/v1/sessions/" + esc + "/threads/main/entries?dialect=raw", "/v1/sessions/s/threads/" + esc + "/entries?dialect=raw"} {
+		for _, path := range []string{"/v1/sessions/" + esc + "/threads/main/entries?dialect=raw", "/v1/sessions/s/threads/" +
+			esc + "/entries?dialect=raw"} {
 			if status, answer := w.post(path, "application/json", strings.NewReader("1")); status < 400 || status >= 500 {
 				t.Errorf("POST %.80q = %d %.200s, want it refused", path, status, answer)
 			}
 		}
-		status, answer := w.post("/v1/events", "application/x-ndjson", strings.NewReader(encode(map[string]any{"session": name, "thread": "main", "dialect": "raw", "body": "x"})+"\n"))
+		status, answer := w.post("/v1/events", "application/x-ndjson",
+			strings.NewReader(encode(map[string]any{"session": name, "thread": "main", "dialect": "raw", "body": "x"})+"\n"))
 		if status < 400 && !strings.Contains(answer, `"ok":false`) {
 			t.Errorf("envelope for the session %.80q = %d %.200s, want it refused", name, status, answer)
 		}
@@ -348,7 +360,8 @@ func (w *world) checkNames(t *testing.T) {
 	}
 	// The name of an artifact is what its writer says; where it is written to is not.
 	for _, name := range []string{"../../../evil", "/tmp/evil", "..", "a/../../evil", "evil\x00.txt", "\u202e", strings.Repeat("n", 10_000)} {
-		status, answer := w.post("/v1/sessions/odd-zeros/artifacts?filename="+url.QueryEscape(name), "application/octet-stream", strings.NewReader("evil"))
+		status, answer := w.post("/v1/sessions/odd-zeros/artifacts?filename="+url.QueryEscape(name), "application/octet-stream",
+			strings.NewReader("evil"))
 		t.Logf("artifact %.30q: %d %.100s", name, status, answer)
 		if status >= 500 {
 			t.Errorf("artifact of the name %.40q = %d %s", name, status, answer)
@@ -377,7 +390,8 @@ func (w *world) checkNames(t *testing.T) {
 			t.Errorf("%s: harness %.100q, which no entry was taken of", s.ID, s.Harness)
 		}
 	}
-	for _, args := range [][]string{{"session", "ls", "--all", "--unanswered"}, {"thread", "ls", "odd-control-characters"}, {"thread", "show", "odd-control-characters"}, {"dead", "ls"}, {"top", "--once"}} {
+	for _, args := range [][]string{{"session", "ls", "--all", "--unanswered"}, {"thread", "ls", "odd-control-characters"},
+		{"thread", "show", "odd-control-characters"}, {"dead", "ls"}, {"top", "--once"}} {
 		out := w.run("spool", args...)
 		if at := bytes.IndexFunc(out, func(r rune) bool { return r < ' ' && r != '\n' && r != '\t' || r == '\u202e' }); at >= 0 {
 			t.Errorf("spool %s writes control characters to a terminal: %.80q", args, out[max(0, at-20):])
@@ -414,13 +428,15 @@ func (w *world) checkDead(t *testing.T) {
 		t.Fatal("no dead letter is of an entry that is no JSON")
 	}
 	again := letters[readable]
-	if _, errs, code := w.try(nil, "spool", "dead", "replay", strconv.FormatUint(again.At, 10)); code != 1 || !strings.Contains(errs, "came back") {
+	if _, errs, code := w.try(nil, "spool", "dead", "replay", strconv.FormatUint(again.At, 10)); code != 1 ||
+		!strings.Contains(errs, "came back") {
 		t.Errorf("replay of what still is no JSON = exit code %d, %s, want 1", code, errs)
 	}
 	if !slices.ContainsFunc(w.letters("h"), func(l letter) bool { return l.At > again.At && l.Seq > again.Seq && l.Reason == again.Reason }) {
 		t.Error("a replayed letter did not come back")
 	}
-	if _, errs, code := w.try(nil, "spool", "dead", "show", strconv.FormatUint(again.At, 10)); code == 0 || !strings.Contains(errs, "there is no dead letter") {
+	if _, errs, code := w.try(nil, "spool", "dead", "show", strconv.FormatUint(again.At, 10)); code == 0 ||
+		!strings.Contains(errs, "there is no dead letter") {
 		t.Errorf("a replayed letter is still there: exit code %d, %s", code, errs)
 	}
 	none := letters[slices.IndexFunc(letters, func(l letter) bool { return l.At != again.At })]
@@ -436,12 +452,14 @@ func (w *world) checkDead(t *testing.T) {
 
 // checkQueries: addresses with queries answer or refuse, whatever they ask for.
 func (w *world) checkQueries(t *testing.T) {
-	status, answer := w.post("/v1/sessions/odd-zeros/artifacts?agent=Reviewer", "application/octet-stream", strings.NewReader(`{"a":[{"b":1}],"__proto__":{"x":2}}`))
+	status, answer := w.post("/v1/sessions/odd-zeros/artifacts?agent=Reviewer", "application/octet-stream",
+		strings.NewReader(`{"a":[{"b":1}],"__proto__":{"x":2}}`))
 	if status != http.StatusCreated {
 		t.Fatalf("agent's output = %d %s", status, answer)
 	}
 	for _, q := range []string{
-		".a[0].b", ".a[99999999999999999999]", ".a[-1]", strings.Repeat("[", 5000), strings.Repeat(".a", 5000), ".__proto__.x", ".a[", "['", "$..*", ".a|.b", ".a[0]/../b", "\x00", "%", ".\u202ea",
+		".a[0].b", ".a[99999999999999999999]", ".a[-1]", strings.Repeat("[", 5000), strings.Repeat(".a", 5000), ".__proto__.x",
+		".a[", "['", "$..*", ".a|.b", ".a[0]/../b", "\x00", "%", ".\u202ea",
 	} {
 		_, errs, code := w.try(nil, "spool", "read", "--session", "odd-zeros", "agent://Reviewer?q="+url.QueryEscape(q))
 		if code != 0 && errs == "" {

@@ -15,7 +15,8 @@ import (
 
 // repeated reads head, so many bytes of block after block, and tail.
 func repeated(head, block, tail string, size int64) io.Reader {
-	return io.MultiReader(strings.NewReader(head), io.LimitReader(&cycle{text: block}, size/int64(len(block))*int64(len(block))), strings.NewReader(tail))
+	return io.MultiReader(strings.NewReader(head), io.LimitReader(&cycle{text: block},
+		size/int64(len(block))*int64(len(block))), strings.NewReader(tail))
 }
 
 // cycle reads a text again and again.
@@ -76,7 +77,8 @@ func TestHostileMemory(t *testing.T) {
 		"secrets all the way":  {"claude", repeated(`{"type":"user","a":"`, "AKIA"+"Q3EGRZ7MXL2TVB5D ", `"}`, size), 202},
 		"an image without end": {"omp", repeated(`{"type":"message","id":"b","message":{"role":"user","content":[{"type":"image","mimeType":"image/png","data":"`, strings.Repeat("iVBORw0K", 1000), `"}]}}`, size), 202},
 	} {
-		status, answer := w.post("/v1/sessions/m/threads/"+strings.ReplaceAll(name, " ", "-")+"/entries?dialect="+c.dialect, "application/json", c.body)
+		status, answer := w.post("/v1/sessions/m/threads/"+strings.ReplaceAll(name, " ", "-")+"/entries?dialect="+c.dialect,
+			"application/json", c.body)
 		t.Logf("%s: %d %.100s", name, status, strings.TrimSpace(answer))
 		if c.status != 0 && status != c.status || status >= 500 {
 			t.Errorf("%s: %d %.300s, want %d", name, status, answer, c.status)
@@ -96,14 +98,15 @@ func TestHostileMemory(t *testing.T) {
 		content io.Reader
 		fails   string // what the import says then
 	}{
-		"bomb.jsonl.zst":       {repeated(header, "\x00", "\n", 1<<30), "holds more than it should"},
-		"lines.jsonl.zst":      {repeated(header, `{"type":"custom","a":"`+block[:1000]+`"}`+"\n", "", 1<<30), "holds more than it should"},
-		"line.jsonl":           {repeated(header+`{"type":"message","id":"c","message":{"role":"user","content":"`, block, `"}}`+"\n", size), ""},
-		"no-json.jsonl":        {repeated(header, block, "\n", size), ""},
-		"brackets.jsonl":       {repeated(header, strings.Repeat("[", 1000), "\n", size), ""},
-		"no-newline.jsonl":     {repeated(header, block, "", size), ""},
-		"no-header.jsonl":      {repeated("", block, "\n", size), ""},
-		"compressed.jsonl.zst": {repeated(strings.ReplaceAll(header, "imported", "packed"), `{"type":"custom","a":"`+block+`"}`+"\n", "", 12_000_000), ""},
+		"bomb.jsonl.zst":   {repeated(header, "\x00", "\n", 1<<30), "holds more than it should"},
+		"lines.jsonl.zst":  {repeated(header, `{"type":"custom","a":"`+block[:1000]+`"}`+"\n", "", 1<<30), "holds more than it should"},
+		"line.jsonl":       {repeated(header+`{"type":"message","id":"c","message":{"role":"user","content":"`, block, `"}}`+"\n", size), ""},
+		"no-json.jsonl":    {repeated(header, block, "\n", size), ""},
+		"brackets.jsonl":   {repeated(header, strings.Repeat("[", 1000), "\n", size), ""},
+		"no-newline.jsonl": {repeated(header, block, "", size), ""},
+		"no-header.jsonl":  {repeated("", block, "\n", size), ""},
+		"compressed.jsonl.zst": {repeated(strings.ReplaceAll(header, "imported", "packed"), `{"type":"custom","a":"`+block+`"}`+
+			"\n", "", 12_000_000), ""},
 	} {
 		out, errs, code := w.try(nil, "spool", "import", "--json", w.write(name, c.content))
 		t.Logf("import %s: exit code %d, %.200s %.200s", name, code, out, errs)
@@ -112,7 +115,8 @@ func TestHostileMemory(t *testing.T) {
 		}
 		_ = os.Remove(filepath.Join(w.home, name))
 	}
-	for i, path := range []string{"/v1/sessions/m/threads", "/v1/sessions/m/threads/one-long-string/items", "/v1/sessions/m/threads/one-long-string/logs/thread.log", "/v1/sessions/out/threads/lines/items"} {
+	for i, path := range []string{"/v1/sessions/m/threads", "/v1/sessions/m/threads/one-long-string/items",
+		"/v1/sessions/m/threads/one-long-string/logs/thread.log", "/v1/sessions/out/threads/lines/items"} {
 		resp := must.Get(http.Get("http://" + w.http + path))(t)
 		n, err := io.Copy(io.Discard, resp.Body)
 		_ = resp.Body.Close()

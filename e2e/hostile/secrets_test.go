@@ -46,19 +46,24 @@ func canaries() []canary {
 	var n int
 	s := func(size int, alphabet string) string { n++; return letters(size, alphabet, n) }
 	pem := func(kind string) canary {
-		return canary{"private-key", "-----BEGIN " + kind + " PRIVATE KEY-----", "\n" + s(64, alnum) + "\n" + s(64, alnum) + "\n", "-----END " + kind + " PRIVATE KEY-----"}
+		return canary{"private-key", "-----BEGIN " + kind + " PRIVATE KEY-----", "\n" + s(64, alnum) + "\n" + s(64, alnum) + "\n",
+			"-----END " + kind + " PRIVATE KEY-----"}
 	}
 	return []canary{
 		pem("RSA"), pem("EC"), pem("OPENSSH"),
 		{"aws-access-key", "", "AKIA" + s(16, base32), ""}, {"aws-access-key", "", "ASIA" + s(16, base32), ""},
 		{"aws-secret-key", "AWS_SECRET_ACCESS_KEY=", s(40, alnum), ""}, {"aws-secret-key", "aws_secret_access_key = \"", s(40, alnum), "\""},
-		{"github-token", "", "ghp_" + s(36, alnum), ""}, {"github-token", "", "gho_" + s(36, alnum), ""}, {"github-token", "", "ghu_" + s(36, alnum), ""},
-		{"github-token", "", "ghs_" + s(36, alnum), ""}, {"github-token", "", "ghr_" + s(36, alnum), ""}, {"github-token", "", "github_pat_" + s(82, alnum), ""},
+		{"github-token", "", "ghp_" + s(36, alnum), ""}, {"github-token", "", "gho_" + s(36, alnum), ""},
+		{"github-token", "", "ghu_" + s(36, alnum), ""},
+		{"github-token", "", "ghs_" + s(36, alnum), ""}, {"github-token", "", "ghr_" + s(36, alnum), ""},
+		{"github-token", "", "github_pat_" + s(82, alnum), ""},
 		{"gitlab-token", "", "glpat-" + s(20, alnum), ""}, {"gitlab-token", "", "gldt-" + s(24, alnum), ""},
 		{"anthropic-key", "", "sk-ant-" + "api03-" + s(80, alnum), ""},
-		{"openai-key", "", "sk-proj-" + s(30, alnum) + "T3Blbk" + "FJ" + s(30, alnum), ""}, {"openai-key", "", "sk-" + s(20, alnum) + "T3Blbk" + "FJ" + s(20, alnum), ""},
+		{"openai-key", "", "sk-proj-" + s(30, alnum) + "T3Blbk" + "FJ" + s(30, alnum), ""},
+		{"openai-key", "", "sk-" + s(20, alnum) + "T3Blbk" + "FJ" + s(20, alnum), ""},
 		{"google-api-key", "", "AIza" + s(35, alnum), ""},
-		{"slack-token", "", "xoxb-" + "123456789012-1234567890123-" + s(24, alnum), ""}, {"slack-token", "", "xapp-1-A" + s(10, upper) + "-1234567890123-" + s(64, hexText), ""},
+		{"slack-token", "", "xoxb-" + "123456789012-1234567890123-" + s(24, alnum), ""},
+		{"slack-token", "", "xapp-1-A" + s(10, upper) + "-1234567890123-" + s(64, hexText), ""},
 		{"slack-webhook", "https://hooks.slack.com/services/", "T" + s(10, upper) + "/B" + s(10, upper) + "/" + s(24, alnum), ""},
 		{"stripe-key", "", "sk_live_" + s(24, alnum), ""}, {"stripe-key", "", "rk_live_" + s(24, alnum), ""},
 		{"npm-token", "", "npm_" + s(36, alnum), ""},
@@ -69,9 +74,11 @@ func canaries() []canary {
 		{"age-secret-key", "", "AGE-SECRET-KEY-1" + s(58, "QPZRY9X8GF2TVDW0S3JN54KHCE6MUA7L"), ""},
 		{"nkey-seed", "-----BEGIN USER NKEY SEED-----\n", "SU" + s(56, base32), "\n------END USER NKEY SEED------"},
 		{"jwt", "", "eyJ" + s(33, alnum) + ".eyJ" + s(40, alnum) + "." + s(43, alnum), ""},
-		{"password-in-url", "postgres://app:", s(16, alnum), "@db.local/x"}, {"password-in-url", "https://bot:", s(20, alnum), "@git.local/x.git"},
+		{"password-in-url", "postgres://app:", s(16, alnum), "@db.local/x"},
+		{"password-in-url", "https://bot:", s(20, alnum), "@git.local/x.git"},
 		{"bearer-token", "Authorization: Bearer ", s(40, alnum), ""}, {"bearer-token", "authorization: token ", s(32, alnum), ""},
-		{"named-secret", `api_key = "`, s(24, alnum), `"`}, {"named-secret", `password: "`, s(20, alnum), `"`}, {"named-secret", `client_secret='`, s(32, alnum), `'`},
+		{"named-secret", `api_key = "`, s(24, alnum), `"`}, {"named-secret", `password: "`, s(20, alnum), `"`},
+		{"named-secret", `client_secret='`, s(32, alnum), `'`},
 	}
 }
 
@@ -117,7 +124,8 @@ func TestCanariesNeverReachTheDisk(t *testing.T) {
 	// Cut by a rule, so that the bytes before the cut are a blob; and too large for memory.
 	for i, size := range []int64{1 << 20, 10 << 20} {
 		filler := strings.Repeat("nothing to see here. ", 100)
-		head, tail, _ := strings.Cut(encode(map[string]any{"type": "message", "id": fmt.Sprintf("l%d", i), "message": map[string]any{"role": "user", "content": "HERE" + text.String()}}), "HERE")
+		head, tail, _ := strings.Cut(encode(map[string]any{"type": "message", "id": fmt.Sprintf("l%d", i),
+			"message": map[string]any{"role": "user", "content": "HERE" + text.String()}}), "HERE")
 		w.want(http.StatusAccepted, "/v1/sessions/large/threads/main/entries?dialect=omp", "application/json", repeated(head, filler, tail, size))
 	}
 	// As a tool prints it: in one piece, and kept whole.

@@ -108,7 +108,8 @@ func TestLedger(t *testing.T) {
 	done()
 	beside.Wait()
 	published := time.Now()
-	t.Logf("%d entries acked and %d of unknown outcome after %v, %d kills: %s", r.ledger.Acked(), r.ledger.Unknown(), published.Sub(r.began).Round(time.Second), r.kills.Load(), r.killed())
+	t.Logf("%d entries acked and %d of unknown outcome after %v, %d kills: %s", r.ledger.Acked(), r.ledger.Unknown(),
+		published.Sub(r.began).Round(time.Second), r.kills.Load(), r.killed())
 
 	check, cancel := context.WithTimeout(t.Context(), 5*time.Minute+time.Duration(total/5)*time.Millisecond)
 	defer cancel()
@@ -299,7 +300,8 @@ func (r *round) report(ctx context.Context) {
 			tick.Stop()
 			return
 		case <-tick.C:
-			r.t.Logf("%v: %d acked, %d items seen, %d kills; %s", time.Since(r.began).Round(time.Second), r.ledger.Acked(), r.seen.Load(), r.kills.Load(), r.usage())
+			r.t.Logf("%v: %d acked, %d items seen, %d kills; %s", time.Since(r.began).Round(time.Second), r.ledger.Acked(),
+				r.seen.Load(), r.kills.Load(), r.usage())
 		}
 	}
 }

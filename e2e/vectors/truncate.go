@@ -11,8 +11,8 @@ import (
 
 func init() { groups["truncate"] = truncateGroup }
 
-// truncateGroup compares cuts of whole texts by lines, bytes and characters (SPEC U2, O3), and their notices. Those by bytes are what outputs
-// show.
+// truncateGroup compares cuts of whole texts by lines, bytes and characters (SPEC U2, O3), and their notices. Those by
+// bytes are what outputs show.
 func truncateGroup(dir string, report func(Case)) error {
 	expected, err := readObject(filepath.Join(dir, oracle))
 	if err != nil {

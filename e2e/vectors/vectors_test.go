@@ -94,7 +94,8 @@ func TestRunner(t *testing.T) {
 		{"broken group", func(string, func(Case)) error { return errors.New("no such file") }, nil, 0, 1, "FAIL fake: no such file"},
 		{"difference", differs(nil), nil, 1, 1, "FAIL fake/b: "},
 		{"deviation", differs(nil), []deviation{odd}, 2, 0, ""},
-		{"deviation whose promise does not hold", differs(errors.New("lost a byte")), []deviation{odd}, 1, 1, "promise must hold instead: lost a byte"},
+		{"deviation whose promise does not hold", differs(errors.New("lost a byte")), []deviation{odd}, 1, 1,
+			"promise must hold instead: lost a byte"},
 		{"deviation of other cases", differs(nil), []deviation{never}, 1, 1, "FAIL fake/b: "},
 		{"deviation with an unknown promise", differs(nil), []deviation{unknown}, 1, 1, `does not know how to check "something else"`},
 	} {
@@ -118,7 +119,8 @@ func TestRunnerChoosesGroups(t *testing.T) {
 	for _, tt := range []struct {
 		only, skip     []string
 		passed, failed int
-	}{{nil, nil, 1, 1}, {split(""), split(""), 1, 1}, {split("one"), split(""), 1, 0}, {[]string{"one"}, nil, 1, 0}, {nil, []string{"two"}, 1, 0}, {[]string{"two"}, []string{"one"}, 0, 1}} {
+	}{{nil, nil, 1, 1}, {split(""), split(""), 1, 1}, {split("one"), split(""), 1, 0}, {[]string{"one"}, nil, 1, 0},
+		{nil, []string{"two"}, 1, 0}, {[]string{"two"}, []string{"one"}, 0, 1}} {
 		r := &runner{out: &strings.Builder{}}
 		if err := r.run(dir, tt.only, tt.skip); err != nil || r.passed != tt.passed || r.failed != tt.failed {
 			t.Errorf("only %v, skip %v: %d passed, %d failed, %v; want %d, %d", tt.only, tt.skip, r.passed, r.failed, err, tt.passed, tt.failed)

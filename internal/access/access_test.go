@@ -24,7 +24,8 @@ func TestParse(t *testing.T) {
 		t.Fatalf("Parse = %v", err)
 	}
 	ci, ok := admit(tokens, first)
-	if !ok || ci.Name != "ci" || ci.Scopes != access.Read|access.Write || ci.Everything() || !ci.Session("ci-3") || !ci.Session("nightly-") || ci.Session("prod") || ci.Session("ci") {
+	if !ok || ci.Name != "ci" || ci.Scopes != access.Read|access.Write || ci.Everything() || !ci.Session("ci-3") ||
+		!ci.Session("nightly-") || ci.Session("prod") || ci.Session("ci") {
 		t.Errorf("ci = %+v, %v", ci, ok)
 	}
 	ops, ok := admit(tokens, second)
@@ -76,7 +77,8 @@ func TestParseRefuses(t *testing.T) {
 		"a read " + first + "\nb read " + first + "\n": "line 2: b has the token",
 	} {
 		_, err := access.Parse(text)
-		if err == nil || !strings.Contains(err.Error(), want) || strings.Contains(err.Error(), first) || strings.Contains(err.Error(), "short-token") {
+		if err == nil || !strings.Contains(err.Error(), want) || strings.Contains(err.Error(), first) ||
+			strings.Contains(err.Error(), "short-token") {
 			t.Errorf("Parse(%q) = %v, want %q and no token", text, err, want)
 		}
 	}

@@ -66,7 +66,8 @@ func (s *script) chunk(c events.Chunk) events.Event { return s.event(events.Kind
 func everything() (all []events.Event) {
 	add := func(evs ...events.Event) { all = append(all, evs...) }
 	a := in("s1", "main", "a")
-	image := `{"type":"message","id":"img","message":{"role":"user","content":[{"type":"image","data":"` + strings.Repeat("QUJD", 500) + `"}]}}`
+	image := `{"type":"message","id":"img","message":{"role":"user","content":[{"type":"image","data":"` +
+		strings.Repeat("QUJD", 500) + `"}]}}`
 	blob := casstore.SumBlob([]byte("nobody stored it")).String()
 	add(a.omp("e1", "", "one"), a.omp("e2", "e1", "two"), a.omp("e3", "e1", "beside two"),
 		a.event(events.KindEntry, "omp", []byte(image)),
@@ -81,7 +82,8 @@ func everything() (all []events.Event) {
 		a.control(events.Control{Op: events.OpLabel, Label: &events.Label{Target: "none", Label: "x"}}),
 		a.control(events.Control{Op: events.OpSummary, Summary: &events.Summary{Entry: "e1", Summary: "so far"}}),
 		a.control(events.Control{Op: events.OpAppend, Append: &events.Append{Entry: []byte(`{"type":"custom","customType":"t","data":{}}`)}}),
-		a.control(events.Control{Op: events.OpAppend, Append: &events.Append{Entry: []byte(`{"type":"custom","customType":"t"}`), Leaf: new("e2")}}),
+		a.control(events.Control{Op: events.OpAppend,
+			Append: &events.Append{Entry: []byte(`{"type":"custom","customType":"t"}`), Leaf: new("e2")}}),
 		a.control(events.Control{Op: events.OpBranch, Branch: &events.Branch{Entry: "e2"}}),
 		a.control(events.Control{Op: events.OpBranch, Branch: &events.Branch{Entry: "gone"}}),
 		a.control(events.Control{Op: events.OpReset, Reset: &events.Reset{}}), a.omp("e6", "", "a new root"),
@@ -121,7 +123,8 @@ func everything() (all []events.Event) {
 		p.chunk(events.Chunk{Op: events.ChunkData, Output: "o", Seq: 1, Stream: events.Stdout, Data: []byte("line\n")}),
 		p.chunk(events.Chunk{Op: events.ChunkData, Output: "o", Seq: 1, Stream: events.Stdout, Data: []byte("line\n")}),
 		p.chunk(events.Chunk{Op: events.ChunkData, Output: "o", Seq: 3, Stream: events.Stdout, Data: []byte("too early")}),
-		p.chunk(events.Chunk{Op: events.ChunkData, Output: "o", Seq: 2, Stream: events.Stderr, Data: bytes.Repeat([]byte("more\x1b[1m\n"), 20_000)}),
+		p.chunk(events.Chunk{Op: events.ChunkData, Output: "o", Seq: 2, Stream: events.Stderr,
+			Data: bytes.Repeat([]byte("more\x1b[1m\n"), 20_000)}),
 		p.chunk(events.Chunk{Op: events.ChunkEnd, Output: "o", Seq: 3, End: events.OutputEnd{ExitCode: 1}}),
 		p.chunk(events.Chunk{Op: events.ChunkAbort, Output: "o", Seq: 4, Reason: "late"}),
 		p.chunk(events.Chunk{Op: events.ChunkStart, Output: "k", Start: events.OutputStart{Tool: "sh"}}),
@@ -168,7 +171,8 @@ func TestEventInAnyOrder(t *testing.T) {
 func TestRefusedEndLeavesTheOutputOpen(t *testing.T) {
 	m, room, s := newMemory(t), &Room{}, in("s1", "main", "p")
 	m.step(room, s.chunk(events.Chunk{Op: events.ChunkStart, Output: "o", Start: events.OutputStart{Tool: "sh"}}))
-	m.step(room, s.chunk(events.Chunk{Op: events.ChunkData, Output: "o", Seq: 1, Stream: events.Stdout, Data: bytes.Repeat([]byte("x\n"), 40_000)}))
+	m.step(room, s.chunk(events.Chunk{Op: events.ChunkData, Output: "o", Seq: 1, Stream: events.Stdout,
+		Data: bytes.Repeat([]byte("x\n"), 40_000)}))
 	end := s.chunk(events.Chunk{Op: events.ChunkEnd, Output: "o", Seq: 2})
 	st := m.state(&Staged{Event: end, Chunk: events.Chunk{Output: "o"}})
 	m.stored = append(m.stored, end)
@@ -184,7 +188,8 @@ func TestRefusedEndLeavesTheOutputOpen(t *testing.T) {
 		t.Errorf("after a refused end the state is\n%+v\nwas\n%+v", got, before)
 	}
 	m.take(st, &e, c)
-	if v := m.step(room, s.chunk(events.Chunk{Op: events.ChunkAbort, Output: "o", Seq: 2, Reason: "lease"})); v.Is != Applied || m.outputs[events.OutputKey("s1", "o")].Open {
+	if v := m.step(room, s.chunk(events.Chunk{Op: events.ChunkAbort, Output: "o", Seq: 2,
+		Reason: "lease"})); v.Is != Applied || m.outputs[events.OutputKey("s1", "o")].Open {
 		t.Errorf("the abort = %v, want it applied", v)
 	}
 }

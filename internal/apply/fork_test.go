@@ -30,14 +30,16 @@ func TestForkReadsNoMore(t *testing.T) {
 	}{
 		{at(events.Fork{Whole: true, Index: long / 2}), Dead}, {at(events.Fork{Entry: "nobody"}), Dead}, {at(events.Fork{Entry: "w3"}), Dead},
 		{at(events.Fork{Role: "nobody"}), Dead}, {at(events.Fork{Index: long + 9}), Dead}, {at(events.Fork{Item: long * 9}), Dead},
-		{at(events.Fork{Index: 7}), Applied}, {at(events.Fork{Entry: "w280"}), Applied}, {at(events.Fork{Whole: true}), Applied}, {at(events.Fork{}), Applied},
+		{at(events.Fork{Index: 7}), Applied}, {at(events.Fork{Entry: "w280"}), Applied}, {at(events.Fork{Whole: true}), Applied},
+		{at(events.Fork{}), Applied},
 	} {
 		f := in("s1", fmt.Sprint("fork", i), "f")
 		e := Staged{Event: f.control(events.Control{Op: events.OpFork, Fork: &c.fork}), At: long + 1 + uint64(i)}
 		st := m.state(&e)
 		m.reads = 0
 		_, v, err := Event(t.Context(), m, st, e)
-		if err != nil || v.Is != c.fate || v.Is == Dead && (!errors.Is(v.Why, threads.ErrNoPoint) || !strings.Contains(v.Why.Error(), "more than 60 states")) {
+		if err != nil || v.Is != c.fate || v.Is == Dead &&
+			(!errors.Is(v.Why, threads.ErrNoPoint) || !strings.Contains(v.Why.Error(), "more than 60 states")) {
 			t.Errorf("%+v: verdict %v, %v; want %v", c.fork, v, err, c.fate)
 		}
 		if read := m.reads; read > mostForkRead+20 && c.fate == Dead {

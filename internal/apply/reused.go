@@ -62,8 +62,8 @@ func (d *draft) reused(ctx context.Context, h *threads.Head, last uint64) (Verdi
 		ErrReused, seq, d.e.Producer)), nil
 }
 
-// lateForgotten is the verdict over an event whose sequence a head counts as seen, and that nothing in the thread's life had. It is new, and
-// late in a gap that the head has forgotten, if nothing of its session had it since.
+// lateForgotten is the verdict over an event whose sequence a head counts as seen, and that nothing in the thread's life
+// had. It is new, and late in a gap that the head has forgotten, if nothing of its session had it since.
 func (d *draft) lateForgotten(ctx context.Context, h *threads.Head) (Verdict, error) {
 	given, err := d.session(ctx, h, d.e.Event.Seq, d.e.At)
 	if err != nil || given == nil || given.Names(d.e.Event.Seq, d.e.At) || d.op.Op == events.OpTail {

@@ -39,9 +39,11 @@ type memory struct {
 
 func newMemory(t *testing.T) *memory {
 	return &memory{
-		t: t, rules: Rules{Artifacts: artifacts.Thresholds{Bytes: 1000}, Results: true, Outputs: true, Sessions: true, Past: true, OutputLease: time.Hour},
+		t: t, rules: Rules{Artifacts: artifacts.Thresholds{Bytes: 1000}, Results: true, Outputs: true, Sessions: true, Past: true,
+			OutputLease: time.Hour},
 		records: map[string]record.Record{}, packs: map[casstore.PackID]*casstore.Pack{},
-		threads: map[events.Thread]*Thread{}, sessions: map[string]*Session{}, outputs: map[string]*Output{}, counters: map[string]*record.Counter{},
+		threads: map[events.Thread]*Thread{}, sessions: map[string]*Session{}, outputs: map[string]*Output{},
+		counters: map[string]*record.Counter{},
 	}
 }
 
@@ -115,7 +117,8 @@ func (m *memory) Past(_ context.Context, t events.Thread, producer string, epoch
 	past := events.Past{From: from}
 	for i, e := range m.stored {
 		at := uint64(i + 1)
-		if at >= from && at < before && (e.Thread == t || e.Thread.Session == t.Session && t.Name == events.EveryThread) && e.Producer == producer && e.Epoch == epoch {
+		if at >= from && at < before && (e.Thread == t || e.Thread.Session == t.Session && t.Name == events.EveryThread) &&
+			e.Producer == producer && e.Epoch == epoch {
 			past.Links = append(past.Links, events.Linked{Seq: e.Seq, Prev: e.Prev, At: at, Is: e.Means(), In: e.Thread.Name})
 		}
 	}

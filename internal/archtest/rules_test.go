@@ -37,7 +37,8 @@ const (
 
 // layer0 is what every layer above may import.
 var layer0 = []string{
-	"internal/bounded", "internal/jsonscan", "internal/redact", "internal/text", "internal/shortid", "internal/show", "pkg/events", "pkg/truncate", "pkg/truncate/output", "pkg/casstore", "pkg/threads",
+	"internal/bounded", "internal/jsonscan", "internal/redact", "internal/text", "internal/shortid", "internal/show",
+	"pkg/events", "pkg/truncate", "pkg/truncate/output", "pkg/casstore", "pkg/threads",
 	"pkg/sessions", "pkg/dialect", "pkg/artifacts",
 }
 
@@ -45,7 +46,8 @@ var layer0 = []string{
 var shared = []string{"internal/record", "internal/retry", "internal/project", "internal/rehydrate"}
 
 var layer1 = slices.Concat(shared, []string{
-	"internal/apply", "internal/persist", "internal/ingest", "internal/gc", "internal/fsck", "internal/transcript", "internal/retention", "internal/scrub", "internal/tenants",
+	"internal/apply", "internal/persist", "internal/ingest", "internal/gc", "internal/fsck", "internal/transcript",
+	"internal/retention", "internal/scrub", "internal/tenants",
 	"internal/quota", "internal/proof",
 })
 
@@ -88,8 +90,10 @@ var rules = []rule{
 		"internal/natsio", "internal/sessionstore", "internal/persist",
 	}), []string{any_}},
 	{adapt, []string{"internal/gc/gcnats"}, slices.Concat(layer0, shared, []string{"internal/natsio", "internal/gc"}), []string{any_}},
-	{adapt, []string{"internal/natsadmin", "internal/artifactstore"}, slices.Concat(layer0, shared, []string{"internal/natsio"}), []string{any_}},
-	{adapt, []string{"internal/sessionstore"}, slices.Concat(layer0, shared, []string{"internal/natsio", "internal/artifactstore"}), []string{any_}},
+	{adapt, []string{"internal/natsadmin", "internal/artifactstore"},
+		slices.Concat(layer0, shared, []string{"internal/natsio"}), []string{any_}},
+	{adapt, []string{"internal/sessionstore"}, slices.Concat(layer0, shared,
+		[]string{"internal/natsio", "internal/artifactstore"}), []string{any_}},
 	{adapt, []string{"internal/offline"}, slices.Concat(layer0, []string{"internal/record"}), []string{ulid}},
 	{adapt, []string{"internal/reload"}, nil, nil},
 	{adapt, []string{"internal/watch"}, nil, []string{"github.com/fsnotify/fsnotify"}},
@@ -111,15 +115,18 @@ var rules = []rule{
 
 	{adapt, []string{"internal/view"}, slices.Concat(layer0, layer1, []string{"internal/history", "pkg/client"}), []string{any_}},
 
-	{adapt, []string{"internal/mcp"}, slices.Concat(layer0, layer1, []string{"internal/access", "internal/history", "internal/view", "pkg/client"}), []string{any_}},
+	{adapt, []string{"internal/mcp"}, slices.Concat(layer0, layer1,
+		[]string{"internal/access", "internal/history", "internal/view", "pkg/client"}), []string{any_}},
 
 	{adapt, []string{"internal/history"}, slices.Concat(layer0, layer1, []string{"internal/natsio", "pkg/client"}), []string{any_}},
 
 	{adapt, []string{"internal/notify"}, []string{"pkg/client", "pkg/events"}, []string{xsync, "github.com/cenkalti/backoff/v4"}},
 
-	{adapt, []string{"internal/dstreams"}, slices.Concat(layer0, layer1, []string{"internal/natsio", "pkg/client", "pkg/dialect/raw"}), []string{any_}},
+	{adapt, []string{"internal/dstreams"}, slices.Concat(layer0, layer1,
+		[]string{"internal/natsio", "pkg/client", "pkg/dialect/raw"}), []string{any_}},
 
-	{adapt, []string{"internal/interchange"}, slices.Concat(layer0, layer1, []string{"internal/natsio", "internal/artifactstore", "pkg/client"}), []string{any_}},
+	{adapt, []string{"internal/interchange"}, slices.Concat(layer0, layer1,
+		[]string{"internal/natsio", "internal/artifactstore", "pkg/client"}), []string{any_}},
 
 	{adapt, []string{"internal/backup"}, slices.Concat(layer0, layer1, []string{"internal/natsio", "internal/natsadmin"}), []string{any_}},
 
@@ -129,7 +136,8 @@ var rules = []rule{
 	{wire, []string{"internal/service"},
 		slices.Concat(layer0, layer1, []string{
 			"internal/access", "internal/natsio", "internal/natsadmin", "internal/artifactstore", "internal/sessionstore", "internal/gc/gcnats",
-			"internal/persist/persistnats", "internal/share", "internal/history", "internal/httpapi", "internal/web", "internal/embedded", "internal/metrics", "internal/dstreams", "pkg/client",
+			"internal/persist/persistnats", "internal/share", "internal/history", "internal/httpapi", "internal/web",
+			"internal/embedded", "internal/metrics", "internal/dstreams", "pkg/client",
 		}), []string{any_}},
 	{wire, []string{"cmd/...", "examples/...", "internal/demo"},
 		slices.Concat(layer0, layer1, []string{
@@ -142,7 +150,8 @@ var rules = []rule{
 	{wire, []string{"adapters/..."}, []string{"pkg/client", "pkg/events", "pkg/threads"}, []string{any_}}, // modules of their own
 
 	{test, []string{
-		"internal/memjs", "internal/sim/...", "internal/must", "internal/natstest", "internal/faulttest", "internal/archtest", "internal/bench", "internal/sbom",
+		"internal/memjs", "internal/sim/...", "internal/must", "internal/natstest", "internal/faulttest", "internal/archtest",
+		"internal/bench", "internal/sbom",
 		"e2e/...", "tools/...", "pkg/casstore/storetest",
 	}, []string{any_}, []string{any_}},
 }
@@ -156,7 +165,8 @@ var reserved = []struct {
 		"internal/embedded", "internal/memjs", "internal/natstest", "internal/faulttest", "e2e/...",
 	}},
 	{"github.com/nats-io/...", []string{
-		"internal/natsio", "internal/natsadmin", "internal/sessionstore", "internal/gc/gcnats", "internal/memjs", "internal/sim", "internal/natstest",
+		"internal/natsio", "internal/natsadmin", "internal/sessionstore", "internal/gc/gcnats", "internal/memjs", "internal/sim",
+		"internal/natstest",
 		"internal/faulttest", "internal/bench", "e2e/...", "tools/...",
 	}},
 	{"github.com/synadia-io/...", []string{"internal/natsio"}},

@@ -10,8 +10,8 @@ import (
 )
 
 // Adopt stores an artifact that brings its id, number and file name along from another store (SPEC A1): the session's
-// numbers and agents go on above its own. r is complete but for where the bytes are; a tool's output without a number gets the next. An id that the session has is left
-// as it is and comes back with made false.
+// numbers and agents go on above its own. r is complete but for where the bytes are; a tool's output without a number gets
+// the next. An id that the session has is left as it is and comes back with made false.
 func (a *Artifacts) Adopt(ctx context.Context, r artifacts.Record, body io.Reader) (_ artifacts.Record, made bool, err error) {
 	if err := r.Validate(); err != nil {
 		return r, false, err

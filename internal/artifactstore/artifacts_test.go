@@ -49,7 +49,8 @@ func TestArtifactPut(t *testing.T) {
 	a := artifactstore.Of(c, 0)
 	text := strings.Repeat("0123456789abcdef", 100_000)
 	r := put(t, a, newArtifact("s1"), text)
-	if r.Seq != "0" || r.Filename != "0.bash.log" || r.Size != int64(len(text)) || r.Category != artifacts.Normal || r.Writer != artifacts.FromPayload {
+	if r.Seq != "0" || r.Filename != "0.bash.log" || r.Size != int64(len(text)) || r.Category != artifacts.Normal ||
+		r.Writer != artifacts.FromPayload {
 		t.Errorf("record = %+v", r)
 	}
 	must.Same(t, r.Object, "s1/"+string(r.ID)+"/0.bash.log", "object = %s, want %s")

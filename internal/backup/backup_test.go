@@ -113,7 +113,8 @@ func TestBackupUnderLoad(t *testing.T) {
 	}
 	poison := events.Thread{Session: "s0", Name: "bad"}
 	bad := src.Publisher(client.PublisherConfig{Producer: "bad"})
-	if err := bad.Publish(ctx, client.Entry{Thread: poison, Dialect: "cobol", Body: []byte("1"), Seq: 1}, client.Entry{Thread: poison, Dialect: "omp", Body: line(0), Seq: 2}); err != nil {
+	if err := bad.Publish(ctx, client.Entry{Thread: poison, Dialect: "cobol", Body: []byte("1"), Seq: 1},
+		client.Entry{Thread: poison, Dialect: "omp", Body: line(0), Seq: 2}); err != nil {
 		t.Fatal(err)
 	}
 	src.await(t, poison, "bad", 2)

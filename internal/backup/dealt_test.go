@@ -57,7 +57,8 @@ func TestWhatIsDealtWithMeanwhile(t *testing.T) {
 			remove := events.Control{Op: events.OpRemove, Remove: &events.Remove{}} // there is no thread
 			control("before/main", "remove", remove)
 			publish("before/main", "p", 1, events.KindEntry, line(6))
-			large := events.Event{Kind: events.KindEntry, Dialect: "cobol", Thread: events.Thread{Session: "bad", Name: "main"}, Producer: "p", Seq: 1}
+			large := events.Event{Kind: events.KindEntry, Dialect: "cobol", Thread: events.Thread{Session: "bad", Name: "main"},
+				Producer: "p", Seq: 1}
 			large.Body = bytes.Repeat([]byte("x"), src.MaxPayload()-4000) // its letter is an object
 			must.Get(src.JetStream().Publish(ctx, events.EventSubject(large.Thread, large.Kind), large.Encode()))(t)
 			workOff(t, src)

@@ -138,8 +138,8 @@ func TestEndedOutputRestored(t *testing.T) {
 	}
 }
 
-// What was not told by a dead letter, nor is in a thread, is accounted for behind a restore as it was before, and no deletion that was refused
-// is done there.
+// What was not told by a dead letter, nor is in a thread, is accounted for behind a restore as it was before, and no
+// deletion that was refused is done there.
 func TestAccountsOfARestoredSystem(t *testing.T) {
 	th := func(name string) events.Thread { return events.Thread{Session: "s", Name: name} }
 	entry, rename := events.Control{}, func(to string) events.Control {
@@ -158,12 +158,17 @@ func TestAccountsOfARestoredSystem(t *testing.T) {
 		"a deletion that was refused, twice":   {{"a", "c", 1, spared}, {"a", "c", 1, spared}},
 		"and its thread came back to its name": {{"o", "r", 1, rename("a")}, {"o", "c", 1, spared}, {"a", "r", 2, rename("o")}},
 		"and another thread took its name": {
-			{"a", "p", 1, entry}, {"a", "r", 1, rename("b")}, {"a", "c", 1, spared}, {"b", "r", 2, remove}, {"o", "r", 1, rename("b")}, {"b", "r", 3, rename("a")},
+			{"a", "p", 1, entry}, {"a", "r", 1, rename("b")}, {"a", "c", 1, spared}, {"b", "r", 2, remove},
+			{"o", "r", 1, rename("b")}, {"b", "r", 3, rename("a")},
 		},
-		"repeats behind a rename":          {{"o", "p", 2, title}, {"o", "r", 1, rename("a")}, {"a", "p", 3, entry}, {"a", "p", 2, title}, {"a", "p", 1, entry}},
-		"operations behind a refused one":  {{"a", "p", 1, nobodys}, {"a", "p", 2, entry}, {"a", "p", 3, title}, {"a", "p", 4, nobodys}, {"a", "p", 5, title}},
-		"a name of two lives":              {{"a", "p", 1, entry}, {"a", "r", 1, remove}, {"a", "p", 1, entry}, {"a", "p", 2, title}, {"a", "r", 1, remove}},
-		"a name of two lives, and renamed": {{"a", "p", 1, entry}, {"a", "r", 1, remove}, {"o", "r", 1, rename("a")}, {"a", "p", 1, entry}, {"a", "p", 2, entry}},
+		"repeats behind a rename": {{"o", "p", 2, title}, {"o", "r", 1, rename("a")}, {"a", "p", 3, entry},
+			{"a", "p", 2, title}, {"a", "p", 1, entry}},
+		"operations behind a refused one": {{"a", "p", 1, nobodys}, {"a", "p", 2, entry}, {"a", "p", 3, title},
+			{"a", "p", 4, nobodys}, {"a", "p", 5, title}},
+		"a name of two lives": {{"a", "p", 1, entry}, {"a", "r", 1, remove}, {"a", "p", 1, entry},
+			{"a", "p", 2, title}, {"a", "r", 1, remove}},
+		"a name of two lives, and renamed": {{"a", "p", 1, entry}, {"a", "r", 1, remove}, {"o", "r", 1, rename("a")},
+			{"a", "p", 1, entry}, {"a", "p", 2, entry}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			src := natstest.Conn(t)

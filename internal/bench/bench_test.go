@@ -40,7 +40,8 @@ func TestRun(t *testing.T) {
 
 // Fleet measures every size, and says what it asks for when it cannot.
 func TestFleet(t *testing.T) {
-	rep := must.Get(Fleet(t.Context(), FleetConfig{Sessions: []int{4, 40}, Seconds: 1, Rounds: 1, Batch: 20, HeadBytes: 1, Dir: t.TempDir()}))(t)
+	rep := must.Get(Fleet(t.Context(), FleetConfig{Sessions: []int{4, 40}, Seconds: 1, Rounds: 1, Batch: 20, HeadBytes: 1,
+		Dir: t.TempDir()}))(t)
 	var table strings.Builder
 	must.Do(t, rep.Write(&table))
 	for i, r := range rep.Runs {

@@ -251,7 +251,8 @@ func fill(ctx context.Context, conn *natsio.Conn, packs int) error {
 			for k := range 80 {
 				at := (n*7919 + i*104729 + k*1543) % (len(text) - 4096)
 				content := casstore.Node{Type: "content", Payload: casstore.AppendText(nil, text[at:at+2048])}
-				state := casstore.Node{Type: "state", Payload: casstore.AppendInt(nil, int64(n*1000+k)), Refs: []casstore.Ref{h.Start.Ref, {}, b.AddNode(&content)}}
+				state := casstore.Node{Type: "state", Payload: casstore.AppendInt(nil, int64(n*1000+k)),
+					Refs: []casstore.Ref{h.Start.Ref, {}, b.AddNode(&content)}}
 				if len(h.Recent) > 0 {
 					state.Refs[1] = h.Recent[0].Ref
 				}

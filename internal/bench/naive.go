@@ -19,8 +19,9 @@ import (
 )
 
 // naive does what one would write first with the client API: it consumes an entry, puts its nodes, the content and the state
-// as in Spool, into an object store under their hashes, updates the thread's head in a key-value bucket, publishes the item, and acks with a confirmation; then
-// it takes the next one. Its parallel form does so with several entries side by side, those of a thread in order.
+// as in Spool, into an object store under their hashes, updates the thread's head in a key-value bucket, publishes the
+// item, and acks with a confirmation; then it takes the next one. Its parallel form does so with several entries side by
+// side, those of a thread in order.
 type naive struct {
 	*raw
 	nc       *nats.Conn

@@ -163,7 +163,8 @@ func fan(ctx context.Context, cfg SubscribeConfig, kind string, rep *SubscribeRe
 }
 
 // slow measures a load with and without readers that stand still, in turns.
-func (f *fanout) slow(ctx context.Context, cfg SubscribeConfig, kind string, rate float64, took [][]time.Duration, rep *SubscribeReport) error {
+func (f *fanout) slow(ctx context.Context, cfg SubscribeConfig, kind string, rate float64, took [][]time.Duration,
+	rep *SubscribeReport) error {
 	cfg.Note(fmt.Sprintf("%s: beside %d readers that stand still", kind, cfg.Slow))
 	var ratios []float64
 	for range 3 {
@@ -404,7 +405,8 @@ func serveSSE(conn *natsio.Conn) (stop func(), open func(context.Context, string
 	transport := &http.Transport{MaxIdleConnsPerHost: 1, DisableCompression: true, ReadBufferSize: 8 << 10}
 	open = func(ctx context.Context, session string) (live, error) {
 		ctx, cancel := context.WithCancel(ctx)
-		req, err := http.NewRequestWithContext(ctx, http.MethodGet, "http://"+l.Addr().String()+"/v1/sessions/"+session+"/threads/"+events.MainThread+"/live", nil)
+		req, err := http.NewRequestWithContext(ctx, http.MethodGet, "http://"+l.Addr().String()+"/v1/sessions/"+session+
+			"/threads/"+events.MainThread+"/live", nil)
 		if err != nil {
 			cancel()
 			return live{}, err

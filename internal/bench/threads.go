@@ -85,8 +85,10 @@ func (r *ThreadsReport) Missed() (list []string) {
 // Write prints the report for people.
 func (r *ThreadsReport) Write(w io.Writer) error {
 	t := text.NewTable(w)
-	fmt.Fprintf(t, "last %d of %d entries\t%.2f ms, %d packs\t%.0fx parsing the JSONL, %.0fx one object a node\n", tailEntries, r.Entries, 1e3*r.TailSeconds, r.TailPacks, r.TailVsJSONL, r.TailVsObjects)
-	fmt.Fprintf(t, "context of %d entries\t%.0f ms\t%.1fx parsing the JSONL, %.0fx one object a node\n", contextEntries, 1e3*r.Context10kSeconds, r.ContextVsJSONL, r.ContextVsObjects)
+	fmt.Fprintf(t, "last %d of %d entries\t%.2f ms, %d packs\t%.0fx parsing the JSONL, %.0fx one object a node\n", tailEntries,
+		r.Entries, 1e3*r.TailSeconds, r.TailPacks, r.TailVsJSONL, r.TailVsObjects)
+	fmt.Fprintf(t, "context of %d entries\t%.0f ms\t%.1fx parsing the JSONL, %.0fx one object a node\n", contextEntries,
+		1e3*r.Context10kSeconds, r.ContextVsJSONL, r.ContextVsObjects)
 	fmt.Fprintf(t, "page in the middle\t%.0f ms\t\nfind an entry\t%.0f ms\t\n", 1e3*r.PageSeconds, 1e3*r.AtSeconds)
 	fmt.Fprintf(t, "fork\t%.1f ms, %d bytes\t%.1f nodes\n", 1e3*r.ForkSeconds, r.ForkBytes, r.ForkNodes)
 	fmt.Fprintf(t, "verify\t%.0f entries/s\t\n", r.VerifyPerSecond)
@@ -371,7 +373,8 @@ func (b *threadsBench) forks(ctx context.Context) error {
 	for i := range b.cfg.Forks {
 		start := time.Now()
 		to := events.Thread{Session: b.short.thread.Session, Name: fmt.Sprint("fork-", i)}
-		if err := cl.Fork(ctx, to, events.Fork{Session: to.Session, Thread: events.MainThread, Index: int64(1 + i*contextEntries/b.cfg.Forks)}); err != nil {
+		if err := cl.Fork(ctx, to, events.Fork{Session: to.Session, Thread: events.MainThread,
+			Index: int64(1 + i*contextEntries/b.cfg.Forks)}); err != nil {
 			return err
 		}
 		took = append(took, time.Since(start).Seconds())

@@ -42,7 +42,8 @@ func (s *sampled) Pack(ctx context.Context, id casstore.PackID) (*casstore.Pack,
 }
 
 // measure reads twice with empty caches: for time, and for memory.
-func measure(ctx context.Context, conn *natsio.Conn, t events.Thread, read func(r threads.Reader, head threads.Head) error) (out Reading, err error) {
+func measure(ctx context.Context, conn *natsio.Conn, t events.Thread,
+	read func(r threads.Reader, head threads.Head) error) (out Reading, err error) {
 	cl := client.New(conn)
 	began := time.Now()
 	head, err := cl.Thread(ctx, t)

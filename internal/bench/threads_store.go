@@ -82,7 +82,8 @@ type StoreReport struct {
 
 // Missed says what is not as bounded as it must be, whatever the machine.
 func (r *StoreReport) Missed() (list []string) {
-	for what, packs := range map[string]int64{"tail": r.Tail.Packs, "tail_after": r.TailAfter.Packs, "chain_tail_after": r.ChainTailAfter.Packs} {
+	for what, packs := range map[string]int64{"tail": r.Tail.Packs, "tail_after": r.TailAfter.Packs,
+		"chain_tail_after": r.ChainTailAfter.Packs} {
 		if packs > 3 {
 			list = append(list, fmt.Sprintf("%s reads %d packs, want at most 3", what, packs))
 		}
@@ -105,8 +106,10 @@ func (r *StoreReport) Write(w io.Writer) error {
 	ms := func(s float64) string { return fmt.Sprintf("%.1f ms", 1e3*s) }
 	sec := func(s float64) string { return fmt.Sprintf("%.1f s", s) }
 	row("build", sec(r.BuildSeconds), "%d nodes of %d entries in %d packs, %.0f nodes/s", r.Nodes, r.Entries, r.Packs, r.NodesPerSecond)
-	row("stored", mib(r.PackBytes), "%s of nodes, %.0f bytes a node; records %s", mib(r.RawBytes), float64(r.PackBytes)/float64(r.Nodes), mib(r.RecordBytes))
-	row("server's heap", mib(r.ServerHeapAfter), "before: %s; RSS %s, before: %s", mib(r.ServerHeapBefore), mib(r.ServerRSSAfter), mib(r.ServerRSSBefore))
+	row("stored", mib(r.PackBytes), "%s of nodes, %.0f bytes a node; records %s", mib(r.RawBytes),
+		float64(r.PackBytes)/float64(r.Nodes), mib(r.RecordBytes))
+	row("server's heap", mib(r.ServerHeapAfter), "before: %s; RSS %s, before: %s", mib(r.ServerHeapBefore),
+		mib(r.ServerRSSAfter), mib(r.ServerRSSBefore))
 	reading := func(what, note string, r Reading) {
 		row(what, ms(r.Seconds), "%s, %d packs, %s of heap at most", note, r.Packs, mib(r.Heap))
 	}
@@ -120,8 +123,10 @@ func (r *StoreReport) Write(w io.Writer) error {
 	reading("tail of the deepest", fmt.Sprintf("last %d entries", tailEntries), r.ChainTail)
 	reading("read it all", fmt.Sprintf("%d states", 2*r.ChainDepth+1), r.ChainWalk)
 	reading("verify it", fmt.Sprintf("%d states", 2*r.ChainDepth+1), r.ChainVerify)
-	row("forks of one", sec(r.ForkSeconds), "%d; each %.0f bytes of packs, %.0f of records, %.2f nodes; listed in %s", r.Forks, r.ForkBytes, r.ForkRecords, r.ForkNodes, ms(r.ListSeconds))
-	row("gc and repack", sec(r.GCSeconds), "%d threads removed; %d packs into %d, %s left", r.RemovedThreads, r.RepackedPacks, r.IntoPacks, mib(r.BytesAfter))
+	row("forks of one", sec(r.ForkSeconds), "%d; each %.0f bytes of packs, %.0f of records, %.2f nodes; listed in %s", r.Forks,
+		r.ForkBytes, r.ForkRecords, r.ForkNodes, ms(r.ListSeconds))
+	row("gc and repack", sec(r.GCSeconds), "%d threads removed; %d packs into %d, %s left", r.RemovedThreads, r.RepackedPacks,
+		r.IntoPacks, mib(r.BytesAfter))
 	reading("tail after it", fmt.Sprintf("last %d entries", tailEntries), r.TailAfter)
 	reading("tail of the deepest after it", fmt.Sprintf("last %d entries", tailEntries), r.ChainTailAfter)
 	return t.Flush()

@@ -58,7 +58,8 @@ func TestStore(t *testing.T) {
 	if missed := rep.Missed(); len(missed) > 0 {
 		t.Errorf("missed: %v", missed)
 	}
-	if rep.Nodes < 4_000 || rep.Entries != 2_000 || rep.RemovedThreads != sessions || rep.RepackedPacks == 0 || rep.BytesAfter >= rep.PackBytes {
+	if rep.Nodes < 4_000 || rep.Entries != 2_000 || rep.RemovedThreads != sessions || rep.RepackedPacks == 0 ||
+		rep.BytesAfter >= rep.PackBytes {
 		t.Errorf("report = %+v", rep)
 	}
 	for what, r := range map[string]Reading{

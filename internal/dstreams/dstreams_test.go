@@ -349,7 +349,8 @@ func TestBranches(t *testing.T) {
 	r.want(201, "PUT", "f", `[1]`, hdrForked, "/v1/stream/s")
 	r.want(204, "POST", "f", `[2]`, ct, "application/json")
 	r.holds("f", "["+strings.Join([]string{all[0], all[3], all[4], "1,2"}, ",")+"]")
-	if a := r.want(200, "GET", "f?offset="+dstreams.At(2, 0).String(), ""); a.body != "["+strings.Join([]string{all[3], all[4], "1,2"}, ",")+"]" {
+	if a := r.want(200, "GET", "f?offset="+dstreams.At(2, 0).String(), ""); a.body != "["+
+		strings.Join([]string{all[3], all[4], "1,2"}, ",")+"]" {
 		t.Errorf("fork behind 2: %s", a.body)
 	}
 }

@@ -68,7 +68,8 @@ func TestOffsets(t *testing.T) {
 	if o, err := parseOffset("-1"); o != (offset{}) || err != nil {
 		t.Errorf(`parseOffset("-1") = %v, %v`, o, err)
 	}
-	for _, s := range []string{"", "0", "now", "+000000000000000_0000000000000000", "0000000000000000-0000000000000000", "0000000000000000_00000000000000x0", " " + order[0].String()} {
+	for _, s := range []string{"", "0", "now", "+000000000000000_0000000000000000", "0000000000000000-0000000000000000",
+		"0000000000000000_00000000000000x0", " " + order[0].String()} {
 		if o, err := parseOffset(s); err == nil {
 			t.Errorf("parseOffset(%q) = %v, want an error", s, o)
 		}

@@ -57,7 +57,8 @@ func (cfg Config) encrypt(opts *server.Options) error {
 	case begun && bytes.Equal(mark, want):
 		return nil
 	case begun:
-		return fmt.Errorf("%s is encrypted with another secret or cipher (%s) than %s: give those that it was begun with", cfg.Dir, bytes.TrimSpace(mark), cfg.KeyFile)
+		return fmt.Errorf("%s is encrypted with another secret or cipher (%s) than %s: give those that it was begun with",
+			cfg.Dir, bytes.TrimSpace(mark), cfg.KeyFile)
 	}
 	if _, err := os.Stat(opts.StoreDir); err == nil {
 		return fmt.Errorf("%s holds data that is not encrypted: copy it with spool backup, and restore it into a new directory that is", cfg.Dir)

@@ -64,7 +64,8 @@ type Ledger struct {
 // NewLedger makes a ledger of which nothing is published yet.
 func NewLedger(w Workload) *Ledger {
 	w.Name = cmp.Or(w.Name, "ledger")
-	w.Sessions, w.ThreadsEach, w.ProducersEach, w.Batch = max(w.Sessions, 1), max(w.ThreadsEach, 1), max(w.ProducersEach, 1), cmp.Or(w.Batch, 10)
+	w.Sessions, w.ThreadsEach, w.ProducersEach, w.Batch = max(w.Sessions, 1), max(w.ThreadsEach, 1), max(w.ProducersEach, 1),
+		cmp.Or(w.Batch, 10)
 	if w.Entry == nil {
 		w.Entry = func(r *rand.Rand) int { return 60 + r.IntN(340) }
 	}

@@ -84,12 +84,16 @@ func TestLedgerFinds(t *testing.T) {
 		want string
 	}{
 		{"lost", func(_ *faulttest.Ledger, w faulttest.Forger) { w.Lose(1) }, "entry 21 of NAME was acked and is not there"},
-		{"lost-in-the-middle", func(_ *faulttest.Ledger, w faulttest.Forger) { w.Lose(2); w.Add(22) }, "entry 21 of NAME was acked and is not there"},
-		{"lost-with-what-follows", func(_ *faulttest.Ledger, w faulttest.Forger) { w.Forget(2); w.Add(22) }, "entry 21 of NAME is not there, and one that was published with it"},
+		{"lost-in-the-middle", func(_ *faulttest.Ledger, w faulttest.Forger) { w.Lose(2); w.Add(22) },
+			"entry 21 of NAME was acked and is not there"},
+		{"lost-with-what-follows", func(_ *faulttest.Ledger, w faulttest.Forger) { w.Forget(2); w.Add(22) },
+			"entry 21 of NAME is not there, and one that was published with it"},
 		{"doubled", func(_ *faulttest.Ledger, w faulttest.Forger) { w.Add(20) }, "entry 20 of NAME is there twice"},
 		{"doubled-later", func(_ *faulttest.Ledger, w faulttest.Forger) { w.Add(3) }, "entry 20 of NAME stands before its entry 3"},
-		{"swapped", func(_ *faulttest.Ledger, w faulttest.Forger) { w.Lose(2); w.Add(22); w.Add(21) }, "entry 22 of NAME stands before its entry 21"},
-		{"foreign", func(_ *faulttest.Ledger, w faulttest.Forger) { w.Raw(`{"content":[{"type":"text","text":"hello"}]}`) }, "nobody of the ledger published it"},
+		{"swapped", func(_ *faulttest.Ledger, w faulttest.Forger) { w.Lose(2); w.Add(22); w.Add(21) },
+			"entry 22 of NAME stands before its entry 21"},
+		{"foreign", func(_ *faulttest.Ledger, w faulttest.Forger) { w.Raw(`{"content":[{"type":"text","text":"hello"}]}`) },
+			"nobody of the ledger published it"},
 		{"unpublished", func(_ *faulttest.Ledger, w faulttest.Forger) { w.Add(21) }, "nobody of the ledger published it"},
 		{"other-bytes", func(_ *faulttest.Ledger, w faulttest.Forger) {
 			w.Raw(strings.Replace(w.Body(20), `"}]}`, `!"}]}`, 1))

@@ -194,7 +194,8 @@ func TestIngestMatrix(t *testing.T) {
 		to := events.Thread{Session: name, Name: events.MainThread}
 		return job{
 			run: func(ctx context.Context, conn *natsio.Conn) error {
-				sum, err := ingest.Lines(ctx, bytes.NewReader(text.Bytes()), conn.Events(), ingest.Config{Thread: to, Dialect: "item", Producer: "pipe", Inbox: conn.Inbox()})
+				sum, err := ingest.Lines(ctx, bytes.NewReader(text.Bytes()), conn.Events(),
+					ingest.Config{Thread: to, Dialect: "item", Producer: "pipe", Inbox: conn.Inbox()})
 				if err == nil && (sum.Stored != 61 || sum.Refused != 0) {
 					err = fmt.Errorf("summary = %+v, want 61 lines stored", sum)
 				}
@@ -369,7 +370,8 @@ func waste(w *world, name string, l *faulttest.Ledger) {
 	for i := range 5 {
 		image := fmt.Appendf(nil, `{"type":"message","id":"i%d","timestamp":"2026-11-20T10:00:00.000Z","message":{"role":"user","content":[{"type":"image","mimeType":"image/png","data":%q}]}}`,
 			i, strings.Repeat(fmt.Sprintf("%c%c%cA", 'A'+i, 'a'+len(name), name[len(name)-1]), 600))
-		must.Do(w.t, errors.Join(pub.Publish(ctx, client.Entry{Thread: gone, Dialect: "omp", Body: image, Seq: uint64(i + 1)}), l.Publish(ctx, w.Client, 3)))
+		must.Do(w.t, errors.Join(pub.Publish(ctx, client.Entry{Thread: gone, Dialect: "omp", Body: image, Seq: uint64(i + 1)}),
+			l.Publish(ctx, w.Client, 3)))
 		w.await(gone, "p", 0, uint64(i+1))
 	}
 	must.Get(w.DeleteSession(ctx, gone.Session, client.Deletion{Force: true}))(w.t)

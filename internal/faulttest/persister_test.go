@@ -104,7 +104,8 @@ func takeOver(t *testing.T, conn *natsio.Conn) {
 	for p := range events.Partitions {
 		// Asked this, the server forgets what it was asked for by those who are gone, and pins none of them.
 		must.Get(s.Consumer(t.Context(), events.PartitionConsumer(p)))(t)
-		if err := s.UnpinConsumer(t.Context(), events.PartitionConsumer(p), events.PersisterGroup); err != nil && !errors.Is(err, jetstream.ErrConsumerNotFound) {
+		if err := s.UnpinConsumer(t.Context(), events.PartitionConsumer(p), events.PersisterGroup); err != nil &&
+			!errors.Is(err, jetstream.ErrConsumerNotFound) {
 			t.Fatal(err)
 		}
 	}
@@ -230,7 +231,8 @@ func persisterTry(t *testing.T, server natstest.Running, conn *natsio.Conn, name
 	if !reached(t, wire, func(ctx context.Context) error { return faulttest.Settle(ctx, conn) }) {
 		err := p.Stop()
 		_, sent, answered := wire.Sent()
-		if err == nil && tries == 0 && sent[f.Class] > 0 && answered[f.Class] == 0 && (f.Mode == faulttest.Refuse || f.Mode == faulttest.Lose || f.Mode == faulttest.Drop) {
+		if err == nil && tries == 0 && sent[f.Class] > 0 && answered[f.Class] == 0 &&
+			(f.Mode == faulttest.Refuse || f.Mode == faulttest.Lose || f.Mode == faulttest.Drop) {
 			t.Logf("%s: the answer was that of another message of its commit in every run: the row of that one covers it", f)
 			return
 		}

@@ -110,8 +110,10 @@ func TestRepeatedAndReordered(t *testing.T) {
 func TestTruncatedEnvelopes(t *testing.T) {
 	w := newWorld(t)
 	to := events.Thread{Session: "cut", Name: events.MainThread}
-	large := events.Event{Producer: "p", Seq: 3, Kind: events.KindEntry, Dialect: "item", Thread: to, Ref: &events.BodyRef{Object: "nothing", Size: 7, Sum: sha256.Sum256(nil)}}
-	group := events.Event{Producer: "p", Seq: 4, Kind: events.KindEntry, Dialect: "item", Thread: to, Body: []byte(said("x")), More: []events.Entry{{Seq: 5, Body: []byte(said("y"))}}}
+	large := events.Event{Producer: "p", Seq: 3, Kind: events.KindEntry, Dialect: "item", Thread: to,
+		Ref: &events.BodyRef{Object: "nothing", Size: 7, Sum: sha256.Sum256(nil)}}
+	group := events.Event{Producer: "p", Seq: 4, Kind: events.KindEntry, Dialect: "item", Thread: to, Body: []byte(said("x")),
+		More: []events.Entry{{Seq: 5, Body: []byte(said("y"))}}}
 	sent := 0
 	w.raw(to, events.KindEntry, nil, envelope(to, "p", 1, 0, said("before")))
 	want := map[string]bool{}
@@ -142,7 +144,8 @@ func TestOversizedMessages(t *testing.T) {
 		t.Errorf("Publish of %d bytes = %v, want ErrMaxPayload", len(huge), err)
 	}
 	header := func(size int) nats.Header { return nats.Header{"X-Large": {strings.Repeat("h", size)}} }
-	m := &nats.Msg{Subject: events.EventSubject(to, events.KindEntry), Header: header(64 << 10), Data: envelope(to, "p", 1, 0, said("refused"))}
+	m := &nats.Msg{Subject: events.EventSubject(to, events.KindEntry), Header: header(64 << 10),
+		Data: envelope(to, "p", 1, 0, said("refused"))}
 	if _, err := js.PublishMsg(t.Context(), m); err == nil {
 		t.Error("a header of more than 64 KiB was taken")
 	}
@@ -175,7 +178,8 @@ func TestRecordsFromTheFuture(t *testing.T) {
 			pub := w.Publisher(client.PublisherConfig{Producer: "p"})
 			say := func(t events.Thread, seq uint64) {
 				w.t.Helper()
-				must.Do(w.t, pub.Publish(within(w.t), client.Entry{Thread: t, Dialect: "item", Body: []byte(said(fmt.Sprint("entry ", seq))), Seq: seq}))
+				must.Do(w.t, pub.Publish(within(w.t), client.Entry{Thread: t, Dialect: "item",
+					Body: []byte(said(fmt.Sprint("entry ", seq))), Seq: seq}))
 			}
 			say(to, 1)
 			w.await(to, "p", 0, 1)
@@ -266,7 +270,8 @@ func TestPanicOverAnEvent(t *testing.T) {
 		must.Do(t, pub.Publish(within(t), client.Entry{Thread: to, Dialect: "item", Body: []byte(said(text)), Seq: uint64(i + 1)}))
 	}
 	checkExport(w, to, []byte(said("one")+"\n"+said("two")+"\n"), 3, "p")
-	if d := w.letters(to.Session, 1); len(d) == 1 && (!strings.Contains(d[0].Reason, "index out of range") || !bytes.Contains(d[0].Data, []byte("panic now"))) {
+	if d := w.letters(to.Session, 1); len(d) == 1 && (!strings.Contains(d[0].Reason, "index out of range") ||
+		!bytes.Contains(d[0].Data, []byte("panic now"))) {
 		t.Errorf("dead letter = %q, want the panic as its reason and the event", d[0].Reason)
 	}
 }
@@ -296,7 +301,8 @@ func TestHalfAnObject(t *testing.T) {
 	}
 	to := events.Thread{Session: "half", Name: events.MainThread}
 	for i, object := range []string{"half-0", ref.Hex() + ".half"} {
-		claim := events.Event{Producer: "p", Seq: uint64(i + 1), Kind: events.KindEntry, Dialect: "raw", Thread: to, Ref: &events.BodyRef{Object: object, Size: int64(len(data)), Sum: sum}}
+		claim := events.Event{Producer: "p", Seq: uint64(i + 1), Kind: events.KindEntry, Dialect: "raw", Thread: to,
+			Ref: &events.BodyRef{Object: object, Size: int64(len(data)), Sum: sum}}
 		w.raw(to, events.KindEntry, nil, claim.Encode())
 	}
 	w.await(to, "p", 0, 2) // this one is whole

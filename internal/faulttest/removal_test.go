@@ -37,13 +37,15 @@ func TestEraseMatrix(t *testing.T) {
 		pub := w.Publisher(client.PublisherConfig{Producer: "p"})
 		for i := range 3 {
 			body := fmt.Appendf(nil, `{"content":[{"type":"text","text":"%s%s"}]}`, strings.Repeat("Nothing to see here. ", 20), secret)
-			err := errors.Join(pub.Publish(ctx, client.Entry{Thread: gone, Dialect: "item", Body: body, Seq: uint64(i + 1)}), l.Publish(ctx, w.Client, 3))
+			err := errors.Join(pub.Publish(ctx, client.Entry{Thread: gone, Dialect: "item", Body: body, Seq: uint64(i + 1)}),
+				l.Publish(ctx, w.Client, 3))
 			if err != nil {
 				w.t.Fatal(err)
 			}
 			w.await(gone, "p", 0, uint64(i+1))
 		}
-		_, err := w.PutArtifact(ctx, client.NewArtifact{Record: artifacts.Record{Session: gone.Session}}, strings.NewReader("output with "+secret))
+		_, err := w.PutArtifact(ctx, client.NewArtifact{Record: artifacts.Record{Session: gone.Session}},
+			strings.NewReader("output with "+secret))
 		if err = errors.Join(err, faulttest.Settle(ctx, w.conn)); err != nil {
 			w.t.Fatal(err)
 		}

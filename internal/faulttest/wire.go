@@ -139,7 +139,8 @@ func Class(subject string) string {
 		return map[string]string{"C": "chunk ", "M": "meta "}[at(2)] + strings.TrimPrefix(at(1), "spool_")
 	case at(0) == "$JS" && at(1) == "ACK":
 		return "ack"
-	case at(0) == "$JS" && at(1) == "API" && (at(3) == "PURGE" || at(3) == "CREATE" || at(3) == "UPDATE" || at(4) == "DELETE" || at(3) == "DELETE"):
+	case at(0) == "$JS" && at(1) == "API" && (at(3) == "PURGE" || at(3) == "CREATE" || at(3) == "UPDATE" ||
+		at(4) == "DELETE" || at(3) == "DELETE"):
 		if at(2) == "CONSUMER" {
 			return ""
 		}

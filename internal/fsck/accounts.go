@@ -18,8 +18,8 @@ import (
 	"spool/pkg/threads"
 )
 
-// Ledger is what accounting reads. Letters gives the EVENTS sequence, the subject and the bytes of every dead letter; without bytes it is of
-// all that the message held: they are elsewhere, or an operator removed it.
+// Ledger is what accounting reads. Letters gives the EVENTS sequence, the subject and the bytes of every dead letter;
+// without bytes it is of all that the message held: they are elsewhere, or an operator removed it.
 type Ledger interface {
 	Records(ctx context.Context, keys ...string) ([]record.Record, error)
 	Messages(ctx context.Context, stream string, from uint64, f func(seq uint64, subject string, data []byte) error) error
@@ -46,7 +46,8 @@ type Accounts struct {
 	// Unaccounted are the events of which nothing of all this is true. All together are Events, but for those that wait.
 	Unaccounted int64 `json:"unaccounted"`
 
-	Findings []Finding `json:"findings"` // one for each that is unaccounted for, or one for an output, or for a thread that cannot be read whole
+	// one for each that is unaccounted for, or one for an output, or for a thread that cannot be read whole
+	Findings []Finding `json:"findings"`
 }
 
 // Unaccounted is the kind of finding of an event that was acked and is nowhere.

@@ -177,9 +177,9 @@ func (w *world) gaps(a events.Thread) {
 	must.Do(w, w.cl.Await(w.Context(), a, "p", 0, 3+2*threads.GapsOfProducer))
 }
 
-// What comes behind a later event of its producer, in a gap that is forgotten, is a dead letter: an operation, and an entry whose body waits
-// beside its event, too. Where SPOOL_EVENTS tells no more that it is new, it is taken for a repeat, and fsck must not say that its thread had
-// it.
+// What comes behind a later event of its producer, in a gap that is forgotten, is a dead letter: an operation, and an
+// entry whose body waits beside its event, too. Where SPOOL_EVENTS tells no more that it is new, it is taken for a repeat,
+// and fsck must not say that its thread had it.
 func TestAccountOfWhatComesInAForgottenGap(t *testing.T) {
 	a := events.Thread{Session: "s", Name: "a"}
 	op := events.Control{Op: events.OpEnd, End: &events.End{Summary: "done"}}

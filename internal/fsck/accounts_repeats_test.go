@@ -8,7 +8,8 @@ import (
 	"spool/pkg/events"
 )
 
-// TestAccountOfRepeats: what a producer sends again is a repeat, whatever became of the names of its threads and of its dead letters meanwhile.
+// TestAccountOfRepeats: what a producer sends again is a repeat, whatever became of the names of its threads and of its
+// dead letters meanwhile.
 func TestAccountOfRepeats(t *testing.T) {
 	id, other := events.Thread{Session: "s", Name: "main"}, events.Thread{Session: "s", Name: "o"}
 	event := func(t events.Thread, seq uint64, text string) events.Event {

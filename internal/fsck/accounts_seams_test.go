@@ -282,7 +282,8 @@ func TestAccountNamesNothingElse(t *testing.T) {
 				entryOf(thA, "q", 1, 0, "continue"),
 			}, 0,
 		},
-		"a late tail":                   {[]any{entryOf(thA, "p", 1, 0, "one"), opOf(thA, "p", 3, 0, tail("ab")), opOf(thA, "p", 2, 0, tail("a"))}, 0},
+		"a late tail": {[]any{entryOf(thA, "p", 1, 0, "one"), opOf(thA, "p", 3, 0, tail("ab")),
+			opOf(thA, "p", 2, 0, tail("a"))}, 0},
 		"an operation worded otherwise": {[]any{entryOf(thA, "p", 1, 0, "one"), title, worded}, 0},
 		"repeats behind renames, under each name": {
 			[]any{
@@ -545,7 +546,8 @@ func TestAccountReplayOfALetterThatCameBack(t *testing.T) {
 // Replays of operations, kept, twice.
 func TestAccountReplayOfOperations(t *testing.T) {
 	t.Parallel()
-	for _, op := range []events.Control{endOp(), {Op: events.OpRename, Rename: &events.Rename{To: "b"}}, {Op: events.OpRemove, Remove: &events.Remove{}}} {
+	for _, op := range []events.Control{endOp(), {Op: events.OpRename, Rename: &events.Rename{To: "b"}},
+		{Op: events.OpRemove, Remove: &events.Remove{}}} {
 		w := newWorld(t)
 		w.raw(entryOf(thA, "p", 1, 0, "one"))
 		w.raw(entryOf(thA, "p", 3, 0, "three"))

@@ -67,7 +67,8 @@ func (c *checker) begunAnew(ctx context.Context, h *head) error {
 		detail = text.Sprintf("%s holds %d acked events of it that it lacks, the first of them: %s",
 			events.EventsStream, n, acc.Findings[0].Detail)
 	case items:
-		detail = fmt.Sprintf("%s held its items up to %d, of states that it does not have, and nothing says that it was removed", events.ItemsStream, it.old.last)
+		detail = fmt.Sprintf("%s held its items up to %d, of states that it does not have, and nothing says that it was removed",
+			events.ItemsStream, it.old.last)
 	default:
 		return nil
 	}

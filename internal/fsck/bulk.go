@@ -233,7 +233,8 @@ func (c *checker) checkBlobs(ctx context.Context) error {
 		}
 		b.good = good && bytes.Equal(sum.Sum(nil), want[:])
 		if good && !b.good {
-			if err := c.find(ctx, b.seq, Finding{Kind: Corrupt, Record: key, Detail: fmt.Sprintf("its bytes have the SHA-256 %x", sum.Sum(nil))}); err != nil {
+			if err := c.find(ctx, b.seq, Finding{Kind: Corrupt, Record: key,
+				Detail: fmt.Sprintf("its bytes have the SHA-256 %x", sum.Sum(nil))}); err != nil {
 				return err
 			}
 		}
@@ -378,7 +379,8 @@ func (c *checker) checkArtifacts(ctx context.Context) error {
 			return err
 		}
 		if a.Size != artifacts.UnknownSize && a.Size != o.Size {
-			if err := c.find(ctx, a.seq, Finding{Kind: Inconsistent, Record: a.key, Detail: fmt.Sprintf("it says %d bytes, the object has %d", a.Size, o.Size)}); err != nil {
+			if err := c.find(ctx, a.seq, Finding{Kind: Inconsistent, Record: a.key,
+				Detail: fmt.Sprintf("it says %d bytes, the object has %d", a.Size, o.Size)}); err != nil {
 				return err
 			}
 		}

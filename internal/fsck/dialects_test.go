@@ -23,15 +23,18 @@ func TestDialectOfANote(t *testing.T) {
 		t.Helper()
 		for _, line := range lines {
 			n++
-			must.Do(t, w.cl.Publisher(client.PublisherConfig{Producer: "p"}).Publish(ctx, client.Entry{Thread: to, Dialect: dialect, Body: []byte(line), Seq: n}))
+			must.Do(t, w.cl.Publisher(client.PublisherConfig{Producer: "p"}).Publish(ctx,
+				client.Entry{Thread: to, Dialect: dialect, Body: []byte(line), Seq: n}))
 			must.Do(t, w.cl.Await(ctx, to, "p", 0, n))
 		}
 	}
 	entry := func(id, parent string) string {
-		return `{"type":"message","id":"` + id + `","parentId":` + parent + `,"timestamp":"2026-11-20T10:00:00.000Z","message":{"role":"user","content":"` + id + `"}}`
+		return `{"type":"message","id":"` + id + `","parentId":` + parent +
+			`,"timestamp":"2026-11-20T10:00:00.000Z","message":{"role":"user","content":"` + id + `"}}`
 	}
 	const note = `{"content":[{"type":"text","text":"a note"}]}`
-	say(main, "omp", `{"type":"session","version":3,"id":"s","timestamp":"2026-11-20T10:00:00.000Z","cwd":"/w"}`, entry("a", "null"), entry("b", `"a"`))
+	say(main, "omp", `{"type":"session","version":3,"id":"s","timestamp":"2026-11-20T10:00:00.000Z","cwd":"/w"}`,
+		entry("a", "null"), entry("b", `"a"`))
 	say(main, "item", note)
 	say(notes, "item", note, note)
 	w.steps(events.Thread{Session: "flow", Name: "main"}, 1, 4)

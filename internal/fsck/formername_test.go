@@ -20,15 +20,17 @@ func asks(t events.Thread, seq uint64) events.Event {
 	return e
 }
 
-// An answer that comes under a name that its thread had, or of a prompt that was asked under one, is a dead letter or a repeat; where the dead
-// letters were purged, with the notes of those that were removed, those that had one are named, and no others.
+// An answer that comes under a name that its thread had, or of a prompt that was asked under one, is a dead letter or a
+// repeat; where the dead letters were purged, with the notes of those that were removed, those that had one are named, and no others.
 func TestAccountOfAnswersUnderAFormerName(t *testing.T) {
 	for name, c := range map[string][]any{
-		"late":          {asks(thA, 1), opOf(thA, "m", 1, 0, answerOp("yes")), renames(thA, "b"), opOf(thA, "n", 1, 0, answerOp("no"))},
-		"again":         {asks(thA, 1), opOf(thA, "m", 1, 0, answerOp("yes")), renames(thA, "b"), opOf(thA, "m", 1, 0, answerOp("yes"))},
-		"now":           {asks(thA, 1), opOf(thA, "m", 1, 0, answerOp("yes")), renames(thA, "b"), opOf(thB, "n", 1, 0, answerOp("no"))},
-		"in a new life": {asks(thA, 1), opOf(thA, "m", 1, 0, answerOp("yes")), renames(thA, "b"), says(thA, "q", 1, 1), opOf(thA, "n", 1, 0, answerOp("no"))},
-		"removed":       {asks(thA, 1), opOf(thA, "m", 1, 0, answerOp("yes")), renames(thA, "b"), removes(thB), opOf(thA, "n", 1, 0, answerOp("no"))},
+		"late":  {asks(thA, 1), opOf(thA, "m", 1, 0, answerOp("yes")), renames(thA, "b"), opOf(thA, "n", 1, 0, answerOp("no"))},
+		"again": {asks(thA, 1), opOf(thA, "m", 1, 0, answerOp("yes")), renames(thA, "b"), opOf(thA, "m", 1, 0, answerOp("yes"))},
+		"now":   {asks(thA, 1), opOf(thA, "m", 1, 0, answerOp("yes")), renames(thA, "b"), opOf(thB, "n", 1, 0, answerOp("no"))},
+		"in a new life": {asks(thA, 1), opOf(thA, "m", 1, 0, answerOp("yes")), renames(thA, "b"), says(thA, "q", 1, 1),
+			opOf(thA, "n", 1, 0, answerOp("no"))},
+		"removed": {asks(thA, 1), opOf(thA, "m", 1, 0, answerOp("yes")), renames(thA, "b"), removes(thB),
+			opOf(thA, "n", 1, 0, answerOp("no"))},
 	} {
 		for _, purged := range []bool{false, true} {
 			t.Run(name, func(t *testing.T) {

@@ -68,21 +68,23 @@ func (f Finding) String() string { return f.Kind + "\t" + f.Record + "\t" + f.De
 
 // Report is what was looked at, and what differs.
 type Report struct {
-	Threads   int       `json:"threads"`
-	Sessions  int       `json:"sessions"`
-	Packs     int       `json:"packs"`
-	Nodes     int64     `json:"nodes"`
-	States    int64     `json:"states"`
-	Blobs     int       `json:"blobs"`
-	Artifacts int       `json:"artifacts"`
-	Records   int       `json:"records"`
-	Items     int       `json:"items"`
-	Bytes     int64     `json:"bytes"`          // of packs, blobs and artifacts
-	Returned  int       `json:"returned"`       // records of packs and blobs that were collected or moved, brought back by a server that was killed: gc removes them
-	Changed   int       `json:"changed"`        // records that were written meanwhile, and so not judged
-	Gone      []Finding `json:"gone,omitempty"` // registered files that this machine has no more, or not as they were: they are their tool's, and no findings
-	Findings  []Finding `json:"findings"`
-	Repairs   []Repair  `json:"repairs,omitempty"`
+	Threads   int   `json:"threads"`
+	Sessions  int   `json:"sessions"`
+	Packs     int   `json:"packs"`
+	Nodes     int64 `json:"nodes"`
+	States    int64 `json:"states"`
+	Blobs     int   `json:"blobs"`
+	Artifacts int   `json:"artifacts"`
+	Records   int   `json:"records"`
+	Items     int   `json:"items"`
+	Bytes     int64 `json:"bytes"` // of packs, blobs and artifacts
+	// records of packs and blobs that were collected or moved, brought back by a server that was killed: gc removes them
+	Returned int `json:"returned"`
+	Changed  int `json:"changed"` // records that were written meanwhile, and so not judged
+	// registered files that this machine has no more, or not as they were: they are their tool's, and no findings
+	Gone     []Finding `json:"gone,omitempty"`
+	Findings []Finding `json:"findings"`
+	Repairs  []Repair  `json:"repairs,omitempty"`
 
 	Files []artifacts.Record `json:"-"` // that are registered where they are, on any machine
 }
@@ -203,7 +205,8 @@ type checker struct {
 func newChecker(s Store, cfg Config) *checker {
 	return &checker{
 		s: s, cfg: cfg, report: &Report{Findings: []Finding{}}, at: map[casstore.PackID]int{}, moved: map[casstore.PackID]casstore.PackID{},
-		blobs: map[[32]byte]*blob{}, bad: map[nodeIn]*cause{}, unread: map[casstore.Ref]int{}, users: map[casstore.PackID]uint64{}, absent: map[casstore.Ref]casstore.PackID{}, starts: map[casstore.Ref]int{},
+		blobs: map[[32]byte]*blob{}, bad: map[nodeIn]*cause{}, unread: map[casstore.Ref]int{},
+		users: map[casstore.PackID]uint64{}, absent: map[casstore.Ref]casstore.PackID{}, starts: map[casstore.Ref]int{},
 		states: map[casstore.Ref]*state{}, equal: map[nodeIn]*state{}, sessions: map[string]bool{}, newest: map[string]artifact{},
 		sought: map[casstore.Located]bool{}, wantBlobs: map[[32]byte]bool{}, pointers: map[artifacts.ID]threads.Artifact{},
 	}

@@ -30,7 +30,8 @@ import (
 )
 
 func TestMain(m *testing.M) {
-	goleak.VerifyTestMain(m, goleak.IgnoreTopFunction("time.Sleep"), goleak.IgnoreAnyFunction("github.com/nats-io/nats-server/v2/server.(*Server).Start"))
+	goleak.VerifyTestMain(m, goleak.IgnoreTopFunction("time.Sleep"),
+		goleak.IgnoreAnyFunction("github.com/nats-io/nats-server/v2/server.(*Server).Start"))
 }
 
 // world is a system with threads in it.
@@ -82,12 +83,14 @@ func (w *world) fill() (id, fork events.Thread) {
 	must.Do(w, err)
 	with := events.Thread{Session: "other", Name: "main"}
 	p := w.cl.Publisher(client.PublisherConfig{Producer: "q"})
-	must.Do(w, p.Publish(ctx, client.Entry{Thread: with, Dialect: "step", Body: fmt.Appendf(nil, `{"id":"b","role":"coder","content":"c","refs":[%q]}`, blob), Seq: 1}))
+	must.Do(w, p.Publish(ctx, client.Entry{Thread: with, Dialect: "step",
+		Body: fmt.Appendf(nil, `{"id":"b","role":"coder","content":"c","refs":[%q]}`, blob), Seq: 1}))
 	must.Do(w, w.cl.Await(ctx, with, "q", 0, 1))
 	must.Do(w, w.cl.Branch(ctx, id, "main12"))
 	w.steps(id, 15, 17)
 	must.Do(w, w.cl.Rename(ctx, with, "renamed"))
-	_, err = w.cl.PutArtifact(ctx, client.NewArtifact{Record: artifacts.Record{Session: "s", Filename: "report.txt"}}, strings.NewReader(strings.Repeat("report ", 50)))
+	_, err = w.cl.PutArtifact(ctx, client.NewArtifact{Record: artifacts.Record{Session: "s", Filename: "report.txt"}},
+		strings.NewReader(strings.Repeat("report ", 50)))
 	must.Do(w, err)
 	return id, fork
 }
@@ -343,12 +346,14 @@ func TestNewestStatesAreMadeAgain(t *testing.T) {
 	for _, l := range want.Recent[:3] { // the packs of the last three entries are lost
 		w.lose(events.PackKey(l.Pack.String()))
 	}
-	if done, ok := w.fix(id, fsck.Config{}); !ok || done.To != want.Head().Ref.String() || done.Lost != 0 || done.Replayed != 0 || done.Remade < 3 {
+	if done, ok := w.fix(id, fsck.Config{}); !ok || done.To != want.Head().Ref.String() || done.Lost != 0 ||
+		done.Replayed != 0 || done.Remade < 3 {
 		t.Fatalf("repair = %+v, %v, want 3 states made again", done, ok)
 	}
 	got := must.Get(w.cl.Thread(t.Context(), id))(w)
 	if got.Head() != want.Head() || got.N != want.N || got.Entries != want.Entries {
-		t.Errorf("head %s, %d entries, %d items, want it as it was: %s, %d, %d", got.Head(), got.Entries, got.N, want.Head(), want.Entries, want.N)
+		t.Errorf("head %s, %d entries, %d items, want it as it was: %s, %d, %d", got.Head(), got.Entries, got.N, want.Head(),
+			want.Entries, want.N)
 	}
 	w.wantClean()
 	w.start()
@@ -409,7 +414,8 @@ func TestRepairWithoutEvents(t *testing.T) {
 		return rep
 	}
 	rep := fix()
-	if len(rep.Repairs) != 1 || rep.Repairs[0].To == "" || rep.Repairs[0].Lost != 11 || !strings.Contains(rep.Repairs[0].Detail, "last 11 entries") {
+	if len(rep.Repairs) != 1 || rep.Repairs[0].To == "" || rep.Repairs[0].Lost != 11 ||
+		!strings.Contains(rep.Repairs[0].Detail, "last 11 entries") {
 		t.Fatalf("repairs = %+v, want a way back over 11 entries", rep.Repairs)
 	}
 	got := must.Get(w.cl.Thread(t.Context(), id))(w)
@@ -439,7 +445,8 @@ func (w *world) interleave(entries int) (a, b events.Thread) {
 	say := func(i int, ts ...events.Thread) {
 		var es []client.Entry
 		for _, t := range ts {
-			es = append(es, client.Entry{Thread: t, Dialect: "step", Body: fmt.Appendf(nil, `{"id":"%s%d","role":"coder","content":"step %d","timestamp":%d}`, t.Name, i, i, 1795176000000+int64(i))})
+			es = append(es, client.Entry{Thread: t, Dialect: "step",
+				Body: fmt.Appendf(nil, `{"id":"%s%d","role":"coder","content":"step %d","timestamp":%d}`, t.Name, i, i, 1795176000000+int64(i))})
 		}
 		must.Do(w, p.Publish(w.Context(), es...))
 		for _, t := range ts {
@@ -574,7 +581,8 @@ func TestGapWithoutEvents(t *testing.T) {
 	}
 	before := must.Get(w.cl.Thread(t.Context(), id))(w)
 	done, ok := w.fix(id, fsck.Config{})
-	if !ok || done.To != "" || done.Remade != 0 || !strings.Contains(done.Detail, "entries 18 to 20") || !strings.Contains(done.Detail, "--cut") {
+	if !ok || done.To != "" || done.Remade != 0 || !strings.Contains(done.Detail, "entries 18 to 20") ||
+		!strings.Contains(done.Detail, "--cut") {
 		t.Fatalf("repair = %+v, %v, want it to say what is lost", done, ok)
 	}
 	after := must.Get(w.cl.Thread(t.Context(), id))(w)

@@ -45,13 +45,14 @@ func (c *checker) checkHeads(ctx context.Context) error {
 	return nil
 }
 
-// checkAway names what is wrong with packs that a thread needs: those that are away, those that refer to newer ones. What refers to them otherwise is garbage: a server that was killed
-// brought it back as well, or no cycle of gc has come to it.
+// checkAway names what is wrong with packs that a thread needs: those that are away, those that refer to newer ones. What
+// refers to them otherwise is garbage: a server that was killed brought it back as well, or no cycle of gc has come to it.
 func (c *checker) checkAway(ctx context.Context) error {
 	needed := c.needed()
 	for i, p := range c.packs {
 		if needed[i] && !p.newer.IsZero() {
-			if err := c.find(ctx, p.seq, Finding{Kind: Inconsistent, Record: p.key(), Detail: fmt.Sprintf("it refers to %s, whose pack is newer", p.newer)}); err != nil {
+			if err := c.find(ctx, p.seq, Finding{Kind: Inconsistent, Record: p.key(),
+				Detail: fmt.Sprintf("it refers to %s, whose pack is newer", p.newer)}); err != nil {
 				return err
 			}
 		}
@@ -62,7 +63,8 @@ func (c *checker) checkAway(ctx context.Context) error {
 			c.report.Returned++
 			continue
 		}
-		if err := c.find(ctx, p.seq, Finding{Kind: Missing, Record: p.key(), Detail: fmt.Sprintf("nothing of its %d bytes is there", p.rec.Object.Size)}); err != nil {
+		if err := c.find(ctx, p.seq, Finding{Kind: Missing, Record: p.key(),
+			Detail: fmt.Sprintf("nothing of its %d bytes is there", p.rec.Object.Size)}); err != nil {
 			return err
 		}
 	}

@@ -196,7 +196,8 @@ func (c *checker) itemsOf(ctx context.Context, h *head, it *held) (wrong int, er
 	return itemsGood, nil
 }
 
-// goneAt is up to where in SPOOL_EVENTS what came for a name was taken from it, by the records of its removal and of its session's deletion;
+// goneAt is up to where in SPOOL_EVENTS what came for a name was taken from it, by the records of its removal and of its
+// session's deletion;
 // 0: neither is there. What comes behind a rename is no thread's.
 func goneAt(left, deleted record.Record) (seq uint64) {
 	if deleted.Exists() {
@@ -446,7 +447,8 @@ func (c *checker) lostHead(ctx context.Context, t events.Thread) (rev uint64, lo
 		took, err := c.tookName(ctx, l)
 		return rev, took, err
 	}
-	acc, missing, err := c.account(ctx, t) // what came may be a repeat alone, also of what was refused, and no thread begins with what is superseded
+	// what came may be a repeat alone, also of what was refused, and no thread begins with what is superseded
+	acc, missing, err := c.account(ctx, t)
 	return rev, len(missing) > 0 || gone == 0 && acc.Superseded == 0 && l != nil && l.last() > 0, err
 }
 

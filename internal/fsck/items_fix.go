@@ -90,7 +90,8 @@ func (f *fixer) publishItems(ctx context.Context, h *head, from int64) (Repair, 
 	}
 	for item, err := range project.ItemsFrom(ctx, f.r, h.id, h.Head, from) {
 		if err != nil {
-			done.Detail = fmt.Sprintf("its items from %d on are not in %s, and cannot be made: %v", from+int64(done.Items+len(some)), events.ItemsStream, err)
+			done.Detail = fmt.Sprintf("its items from %d on are not in %s, and cannot be made: %v", from+int64(done.Items+len(some)),
+				events.ItemsStream, err)
 			return done, errors.Join(ctx.Err(), flush())
 		}
 		if some = append(some, item); len(some) == itemsAtATime {
@@ -122,14 +123,16 @@ func (f *fixer) replay(ctx context.Context, h *head) (Repair, error) {
 		switch {
 		case h.Duplicate(e.Producer, e.Epoch, e.Event.Seq):
 		case e.Kind == events.KindChunk || e.Ref != nil:
-			done.Detail = fmt.Sprintf("%s has not got all that its events behind %d were made of: publish them again", events.EventsStream, h.Applied)
+			done.Detail = fmt.Sprintf("%s has not got all that its events behind %d were made of: publish them again",
+				events.EventsStream, h.Applied)
 			return done, nil
 		default:
 			again = append(again, e.again())
 		}
 	}
 	if len(again) == 0 {
-		done.Detail = fmt.Sprintf("%s has not got the events any more that it lost: publish its entries behind the %dth again", events.EventsStream, h.Entries)
+		done.Detail = fmt.Sprintf("%s has not got the events any more that it lost: publish its entries behind the %dth again",
+			events.EventsStream, h.Entries)
 		return done, nil
 	}
 	f.publish(again)
@@ -191,8 +194,9 @@ func (f *fixer) recover(ctx context.Context, t events.Thread) (Repair, error) {
 	return done, nil
 }
 
-// newest is what SPOOL_ITEMS holds of a thread that leads to a state of it, under whichever of its names; nil: nothing does. Where events of
-// the thread are known, the state is what became of one of them: the items of those that had its names before are others'.
+// newest is what SPOOL_ITEMS holds of a thread that leads to a state of it, under whichever of its names; nil: nothing
+// does. Where events of the thread are known, the state is what became of one of them: the items of those that had its
+// names before are others'.
 func (f *fixer) newest(ctx context.Context, t events.Thread, l *life, stored []replayed) (best *held, err error) {
 	at := -1
 	for _, name := range l.under(t.Name) {

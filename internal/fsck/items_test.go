@@ -160,7 +160,8 @@ func TestLostHead(t *testing.T) {
 			must.Do(w, faulttest.Settle(t.Context(), w.conn))
 			got := must.Get(client.New(w.conn).Thread(t.Context(), id))(w)
 			if got.Entries != want.Entries+2 || got.N != want.N+2 || got.Recent[2].Ref != want.Head().Ref {
-				t.Errorf("head: %d entries, %d items, two before it %s, want %d, %d, %s", got.Entries, got.N, got.Recent[2].Ref, want.Entries+2, want.N+2, want.Head().Ref)
+				t.Errorf("head: %d entries, %d items, two before it %s, want %d, %d, %s", got.Entries, got.N, got.Recent[2].Ref,
+					want.Entries+2, want.N+2, want.Head().Ref)
 			}
 			w.stop()
 			w.wantClean()
@@ -333,7 +334,8 @@ func TestItemsOfAThreadThatComesBack(t *testing.T) {
 	w.stop()
 	w.wantClean()
 	w.dropItems(other, func(n int64) bool { return n == 2 })
-	if f := w.found(events.HeadKey(id)); len(f) != 1 || f[0].Kind != fsck.Missing || !strings.Contains(f[0].Detail, "but for 1 of them, the first 5") {
+	if f := w.found(events.HeadKey(id)); len(f) != 1 || f[0].Kind != fsck.Missing ||
+		!strings.Contains(f[0].Detail, "but for 1 of them, the first 5") {
 		t.Errorf("findings = %v, want that 5 is missing", f)
 	}
 }

@@ -136,7 +136,8 @@ func (b *book) note(p *posting, first bool) {
 // of their session.
 func (b *book) forgot() bool { return b.a.oldest > b.w.deleted+1 }
 
-// doneBefore reports whether what takes a thread or a session away was done, or refused, when it came first, and SPOOL_EVENTS has forgotten that.
+// doneBefore reports whether what takes a thread or a session away was done, or refused, when it came first, and
+// SPOOL_EVENTS has forgotten that.
 func (b *book) doneBefore(p *posting) bool {
 	takes := p.op == events.OpRemove || p.op == events.OpRename || p.op == events.OpDelete
 	return takes && b.w.gone != nil && b.forgot() && b.w.gone.Duplicate(p.producer, p.epoch, p.seq)

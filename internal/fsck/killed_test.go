@@ -76,7 +76,8 @@ func masking(t *testing.T) *world {
 func (w *world) laterLife(id events.Thread) {
 	w.Helper()
 	p := w.cl.Publisher(client.PublisherConfig{Producer: "former"})
-	must.Do(w, p.Publish(w.Context(), client.Entry{Thread: id, Dialect: "step", Body: []byte(`{"id":"f","role":"coder","content":"f"}`), Seq: 1}))
+	must.Do(w, p.Publish(w.Context(), client.Entry{Thread: id, Dialect: "step",
+		Body: []byte(`{"id":"f","role":"coder","content":"f"}`), Seq: 1}))
 	must.Do(w, w.cl.Await(w.Context(), id, "former", 0, 1))
 	must.Do(w, w.cl.ForceRemove(w.Context(), id))
 }
@@ -86,7 +87,8 @@ func (w *world) secrets(id events.Thread, n int) {
 	w.Helper()
 	p := w.cl.Publisher(client.PublisherConfig{Producer: "agent.main"})
 	for i := range n {
-		body := fmt.Appendf(nil, `{"id":"main%d","role":"coder","content":"step %d: %s","timestamp":%d}`, i+1, i+1, leaked, 1795176000000+int64(i))
+		body := fmt.Appendf(nil, `{"id":"main%d","role":"coder","content":"step %d: %s","timestamp":%d}`, i+1, i+1, leaked,
+			1795176000000+int64(i))
 		must.Do(w, p.Publish(w.Context(), client.Entry{Thread: id, Dialect: "step", Body: body, Seq: uint64(i + 1)}))
 		must.Do(w, w.cl.Await(w.Context(), id, "agent.main", 0, uint64(i+1)))
 	}
@@ -175,12 +177,14 @@ func TestNothingIsMissingBehindARename(t *testing.T) {
 	}
 	for name, steps := range map[string][]any{
 		"operations": {
-			entryOf(thO, "p", 1, 0, "one"), title(thO, 2), title(thO, 3), title(thO, 4), title(thO, 5), renames(thO, "a"), entryOf(thA, "p", 6, 0, "six"),
+			entryOf(thO, "p", 1, 0, "one"), title(thO, 2), title(thO, 3), title(thO, 4), title(thO, 5), renames(thO, "a"),
+			entryOf(thA, "p", 6, 0, "six"),
 			title(thA, 2), title(thA, 3), title(thA, 4), title(thA, 5), entryOf(thA, "p", 6, 0, "six"), entryOf(thA, "p", 1, 0, "one"),
 			entryOf(thA, "p", 6, 0, "six"),
 		},
 		"operations, under a name of two lives": {
-			entryOf(thA, "z", 1, 0, "one"), removes(thA), entryOf(thO, "p", 1, 0, "one"), title(thO, 2), renames(thO, "a"), entryOf(thA, "p", 3, 0, "three"),
+			entryOf(thA, "z", 1, 0, "one"), removes(thA), entryOf(thO, "p", 1, 0, "one"), title(thO, 2), renames(thO, "a"),
+			entryOf(thA, "p", 3, 0, "three"),
 			title(thA, 2), entryOf(thA, "p", 3, 0, "three"),
 		},
 		"a dead letter": {bad(thO), renames(thO, "a"), bad(thA)},

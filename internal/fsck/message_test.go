@@ -16,7 +16,8 @@ func TestReusedBehindALateOneOfItsMessage(t *testing.T) {
 		"alone":           {entryOf(thA, "p", 3, 0, "one"), entryOf(thA, "p", 2, 0, "two"), entryOf(thA, "p", 3, 0, "three")},
 		"in one message":  {entryOf(thA, "p", 3, 0, "one"), settles, withEntry(entryOf(thA, "p", 2, 0, "two"), 3, "three")},
 		"behind a rename": {entryOf(thB, "p", 3, 0, "one"), renames(thB, "a"), withEntry(entryOf(thA, "p", 2, 0, "two"), 3, "three")},
-		"of a left out":   {entryOf(thA, "p", 1, 0, "zero"), entryOf(thA, "p", 3, 0, "one"), settles, withEntry(entryOf(thA, "p", 2, 0, "two"), 3, "three")},
+		"of a left out": {entryOf(thA, "p", 1, 0, "zero"), entryOf(thA, "p", 3, 0, "one"), settles,
+			withEntry(entryOf(thA, "p", 2, 0, "two"), 3, "three")},
 	} {
 		t.Run(name, func(t *testing.T) {
 			w := newWorld(t)

@@ -284,7 +284,8 @@ func (f *fixer) adopt(ctx context.Context, ref casstore.Ref) error {
 	if err != nil {
 		return err
 	}
-	info := sessions.Info{ID: t.Session, Created: now.Created, Answered: true, Title: text.Sprintf("found by fsck, %d entries", step.Entry.Index)}
+	info := sessions.Info{ID: t.Session, Created: now.Created, Answered: true,
+		Title: text.Sprintf("found by fsck, %d entries", step.Entry.Index)}
 	if err := f.putHead(ctx, t, &now, &info); err != nil {
 		return err
 	}

@@ -12,8 +12,8 @@ import (
 )
 
 // What SPOOL_EVENTS says of the names of a session: which thread has each, of which events, and what took those before it from theirs. Who
-// looks for what is lost, and who makes it again, asks here: so nothing comes back that left its name since, and no thread gets what another
-// one said.
+// looks for what is lost, and who makes it again, asks here: so nothing comes back that left its name since, and no thread
+// gets what another one said.
 
 // name is one name of a session.
 type naming struct {

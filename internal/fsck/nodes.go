@@ -148,7 +148,8 @@ func (c *checker) state(r *resolver, i, node int, n casstore.Node) error {
 		return nil
 	}
 	s := &state{
-		pack: i, node: node, before: r.packOf(st.Parent), start: st.Start, parent: st.Parent, index: st.Entry.Index, first: st.Entry.First, count: st.Entry.Count, end: st.Role == threads.RoleEnd,
+		pack: i, node: node, before: r.packOf(st.Parent), start: st.Start, parent: st.Parent, index: st.Entry.Index,
+		first: st.Entry.First, count: st.Entry.Count, end: st.Role == threads.RoleEnd,
 		result: isResult(&st), dialect: c.dialects.number(st.Entry.Dialect),
 	}
 	if c.cfg.Lost != "" {

@@ -191,8 +191,8 @@ type fixer struct {
 	nodes map[events.Thread]map[int64]casstore.Ref // of itemNodes
 }
 
-// publish has events published again at the end of the repair: a persister that applies one sooner makes a record of its session, if that is
-// lost, of no more than that.
+// publish has events published again at the end of the repair: a persister that applies one sooner makes a record of its
+// session, if that is lost, of no more than that.
 func (f *fixer) publish(evs []*events.Event) { f.again = append(f.again, evs) }
 
 func (f *fixer) publishAgain(ctx context.Context) error {
@@ -346,7 +346,8 @@ func textOf(ctx context.Context, step threads.Step) ([]byte, error) {
 // says what must be published again when they are not there for certain.
 func (f *fixer) lostEvents(ctx context.Context, h *head, step threads.Step, lost int64) (evs []replayed, why string, err error) {
 	byHand := func(format string, args ...any) ([]replayed, string, error) {
-		return nil, text.Sprintf("publish the last %d entries again, from after entry %d on, as a producer of another name: ", lost, step.Entry.Index) + fmt.Sprintf(format, args...), nil
+		return nil, text.Sprintf("publish the last %d entries again, from after entry %d on, as a producer of another name: ",
+			lost, step.Entry.Index) + fmt.Sprintf(format, args...), nil
 	}
 	if lost <= 0 {
 		return nil, "", nil

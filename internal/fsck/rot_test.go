@@ -53,7 +53,8 @@ func TestRotOnDisk(t *testing.T) {
 		w.fill()
 		want = exports(t, w.cl)
 		w.stop()
-		for stream, filter := range map[string]string{"OBJ_spool_nodes": events.PackKey("*"), "OBJ_spool_blobs": events.BlobKey("*"), "KV_spool": ">"} {
+		for stream, filter := range map[string]string{"OBJ_spool_nodes": events.PackKey("*"),
+			"OBJ_spool_blobs": events.BlobKey("*"), "KV_spool": ">"} {
 			rs := must.Get(w.conn.Records().List(t.Context(), filter))(w)
 			for _, r := range rs {
 				if stream == "KV_spool" {
@@ -61,7 +62,8 @@ func TestRotOnDisk(t *testing.T) {
 					continue
 				}
 				o := w.object(r)
-				must.Do(w, w.conn.Objects().ReadChunks(t.Context(), o, 0, func(b []byte) error { stored[stream] = append(stored[stream], bytes.Clone(b)); return nil }))
+				must.Do(w, w.conn.Objects().ReadChunks(t.Context(), o, 0,
+					func(b []byte) error { stored[stream] = append(stored[stream], bytes.Clone(b)); return nil }))
 			}
 		}
 	})
@@ -169,7 +171,8 @@ func TestHostileWriter(t *testing.T) {
 			rs := must.Get(w.conn.Records().Records(t.Context(), key))(w)
 			p := must.Get(record.DecodePack(rs[0].Value))(w)
 			var chunks [][]byte
-			must.Do(w, w.conn.Objects().ReadChunks(t.Context(), p.Object, 0, func(b []byte) error { chunks = append(chunks, bytes.Clone(b)); return nil }))
+			must.Do(w, w.conn.Objects().ReadChunks(t.Context(), p.Object, 0,
+				func(b []byte) error { chunks = append(chunks, bytes.Clone(b)); return nil }))
 			attack(w, w.conn.JetStream(), p.Object, chunks)
 
 			fresh := client.New(w.conn)

@@ -12,8 +12,8 @@ import (
 	"spool/pkg/events"
 )
 
-// Wherever SPOOL_EVENTS begins by now, before, in or behind the beginning of a name's life, fsck finds nothing in a healthy system, and what is
-// lost of the life that goes on.
+// Wherever SPOOL_EVENTS begins by now, before, in or behind the beginning of a name's life, fsck finds nothing in a
+// healthy system, and what is lost of the life that goes on.
 func TestAccountOfTrimmedLives(t *testing.T) {
 	for name, c := range map[string]struct {
 		steps []any
@@ -22,14 +22,17 @@ func TestAccountOfTrimmedLives(t *testing.T) {
 		"removed": {[]any{says(thA, "p", 1, 3), removes(thA), says(thA, "p", 1, 2), says(thA, "q", 1, 2)}, thA},
 		"removed, linked": {[]any{entryOf(thA, "p", 1, 0, "a"), entryOf(thA, "p", 2, 1, "b"), removes(thA),
 			entryOf(thA, "p", 3, 2, "behind"), entryOf(thA, "p", 4, 3, "it"), entryOf(thA, "q", 1, 0, "q")}, thA},
-		"deleted":            {[]any{says(thA, "p", 1, 3), deletesSession, says(thA, "p", 1, 2), says(thA, "q", 1, 2)}, thA},
-		"renamed":            {[]any{says(thA, "p", 1, 3), renames(thA, "b"), says(thA, "p", 1, 2), says(thA, "q", 1, 2), says(thB, "p", 4, 5)}, thA},
-		"renamed, and goes":  {[]any{says(thA, "p", 1, 3), renames(thA, "b"), says(thB, "p", 4, 5), says(thB, "q", 1, 2)}, thB},
-		"replaced":           {[]any{says(thA, "p", 1, 2), removes(thA), says(thO, "q", 1, 2), renames(thO, "a"), says(thA, "q", 3, 4)}, thA},
-		"there and back":     {[]any{says(thA, "p", 1, 2), renames(thA, "b"), says(thB, "p", 3, 3), renames(thB, "a"), says(thA, "p", 4, 4)}, thA},
-		"forked":             {[]any{says(thA, "p", 1, 3), forks(thB, thA, 0), says(thA, "p", 4, 4), removes(thA), says(thB, "q", 1, 2)}, thB},
-		"of a forked one":    {[]any{says(thO, "p", 1, 3), forks(thA, thO, 2), removes(thA), forks(thA, thO, 3), says(thA, "q", 1, 2)}, thA},
-		"refused, and begun": {[]any{opOf(thA, "x", 1, 0, endOp()), says(thA, "p", 1, 2), removes(thA), opOf(thA, "x", 2, 0, endOp()), says(thA, "p", 1, 2)}, thA},
+		"deleted": {[]any{says(thA, "p", 1, 3), deletesSession, says(thA, "p", 1, 2), says(thA, "q", 1, 2)}, thA},
+		"renamed": {[]any{says(thA, "p", 1, 3), renames(thA, "b"), says(thA, "p", 1, 2), says(thA, "q", 1, 2),
+			says(thB, "p", 4, 5)}, thA},
+		"renamed, and goes": {[]any{says(thA, "p", 1, 3), renames(thA, "b"), says(thB, "p", 4, 5), says(thB, "q", 1, 2)}, thB},
+		"replaced":          {[]any{says(thA, "p", 1, 2), removes(thA), says(thO, "q", 1, 2), renames(thO, "a"), says(thA, "q", 3, 4)}, thA},
+		"there and back": {[]any{says(thA, "p", 1, 2), renames(thA, "b"), says(thB, "p", 3, 3), renames(thB, "a"),
+			says(thA, "p", 4, 4)}, thA},
+		"forked":          {[]any{says(thA, "p", 1, 3), forks(thB, thA, 0), says(thA, "p", 4, 4), removes(thA), says(thB, "q", 1, 2)}, thB},
+		"of a forked one": {[]any{says(thO, "p", 1, 3), forks(thA, thO, 2), removes(thA), forks(thA, thO, 3), says(thA, "q", 1, 2)}, thA},
+		"refused, and begun": {[]any{opOf(thA, "x", 1, 0, endOp()), says(thA, "p", 1, 2), removes(thA),
+			opOf(thA, "x", 2, 0, endOp()), says(thA, "p", 1, 2)}, thA},
 		"sent again": {[]any{says(thA, "p", 1, 3), removes(thA), says(thA, "q", 1, 1), entryOf(thA, "p", 2, 0, "p2"),
 			entryOf(thA, "q", 1, 0, "q1")}, thA},
 	} {

@@ -52,7 +52,8 @@ func TestBuriedNode(t *testing.T) {
 	if _, err := r.collector(cfg, nil).Plan(t.Context()); err != nil { // the record of its pack is older than this cycle
 		t.Fatal(err)
 	}
-	if e, err := r.collector(cfg, nil).Explain(t.Context(), dead.Ref.String()); err != nil || e.State != "garbage" || !strings.Contains(e.Why, "it is buried") {
+	if e, err := r.collector(cfg, nil).Explain(t.Context(), dead.Ref.String()); err != nil || e.State != "garbage" ||
+		!strings.Contains(e.Why, "it is buried") {
 		t.Errorf("Explain(%s) = %+v, %v, want it buried garbage", dead.Ref, e, err)
 	}
 	bad := r.step(dead.String())

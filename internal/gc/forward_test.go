@@ -15,7 +15,8 @@ import (
 func TestRepackKeepsWhatItDoesNotKnow(t *testing.T) {
 	r := newRig(t)
 	r.persister(0)
-	later := casstore.Node{Type: "later", Payload: casstore.AppendText(nil, []byte("of another year")), Extra: []byte("\xa3new\x92\x01\xa3two")}
+	later := casstore.Node{Type: "later", Payload: casstore.AppendText(nil, []byte("of another year")),
+		Extra: []byte("\xa3new\x92\x01\xa3two")}
 	b := casstore.NewPackBuilder()
 	at := casstore.Located{Ref: b.AddNode(&later), Pack: casstore.PackID{1, 2, 3}}
 	header, body := must.Two(b.Finish())(t)

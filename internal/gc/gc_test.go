@@ -278,7 +278,8 @@ func (r *rig) mixed() {
 	r.t.Helper()
 	stop := r.persister(0)
 	for i := 0; i < 6 || !r.sharePack(th("drop"), th("keep")); i++ {
-		r.publish(said{th("drop"), append(talk(3, fmt.Sprint("drop", i)), image(fmt.Sprint("i", i), byte(i)))}, said{th("keep"), talk(1, fmt.Sprint("keep", i))})
+		r.publish(said{th("drop"), append(talk(3, fmt.Sprint("drop", i)), image(fmt.Sprint("i", i), byte(i)))},
+			said{th("keep"), talk(1, fmt.Sprint("keep", i))})
 		r.await(th("keep"))
 	}
 	r.say(th("drop"), entry("last", "last"))
@@ -379,7 +380,8 @@ func TestInbox(t *testing.T) {
 	r.publish(said{th("waits"), [][]byte{entry("big", strings.Repeat("y", 2<<20))}})
 	must.Get(r.conn.Inbox().CheckIn(t.Context(), strings.NewReader("nobody claims this")))(t)
 	big := bytes.Repeat([]byte("x"), 2<<20)
-	must.Do(t, r.conn.DeadLetters().Dead(t.Context(), []events.Dead{{Thread: th("d"), Kind: "entry", Subject: "s", Seq: 1, Data: big, Reason: "too bad"}}))
+	must.Do(t, r.conn.DeadLetters().Dead(t.Context(),
+		[]events.Dead{{Thread: th("d"), Kind: "entry", Subject: "s", Seq: 1, Data: big, Reason: "too bad"}}))
 	safe := gc.Safe()
 	if p, _ := r.collect(safe); len(p.Reclaim) != 0 {
 		t.Errorf("plan of the safe collector reclaims %+v, want nothing: the body is young", p.Reclaim)
@@ -409,7 +411,8 @@ func TestMentionedBlob(t *testing.T) {
 	cfg := brave()
 	cfg.Allow = append(cfg.Allow, gc.BrakeRoots)
 	ref := must.Get(r.conn.Store(0).PutBlob(t.Context(), bytes.Repeat([]byte("image"), 300)))(t)
-	r.publish(said{th("keep"), [][]byte{fmt.Appendf(nil, `{"type":"message","id":"m","message":{"role":"user","content":[{"type":"image","mimeType":"image/png","data":%q}]}}`, ref)}})
+	r.publish(said{th("keep"), [][]byte{fmt.Appendf(nil,
+		`{"type":"message","id":"m","message":{"role":"user","content":[{"type":"image","mimeType":"image/png","data":%q}]}}`, ref)}})
 	if p, _ := r.collect(cfg); len(p.Condemn) != 0 {
 		t.Errorf("plan condemns %+v, want nothing", p.Condemn)
 	}
@@ -486,11 +489,13 @@ func TestExplain(t *testing.T) {
 	}
 	h := must.Get(r.Thread(t.Context(), th("keep")))(t)
 	for _, name := range []string{h.Head().Ref.String(), h.Head().Pack.String()} {
-		if e, err := r.collector(brave(), nil).Explain(t.Context(), name); err != nil || e.State != "live" || !slices.Contains(e.Chain, h.Head().String()) {
+		if e, err := r.collector(brave(), nil).Explain(t.Context(), name); err != nil || e.State != "live" ||
+			!slices.Contains(e.Chain, h.Head().String()) {
 			t.Errorf("Explain(%s) = %+v, %v, want live", name, e, err)
 		}
 	}
-	if e, err := r.collector(brave(), nil).Explain(t.Context(), dropped.Ref.String()); err != nil || e.State != "tombstone" && e.State != "garbage" {
+	if e, err := r.collector(brave(), nil).Explain(t.Context(), dropped.Ref.String()); err != nil || e.State != "tombstone" &&
+		e.State != "garbage" {
 		t.Errorf("Explain(collected) = %+v, %v, want it in quarantine, or garbage in a pack that stays", e, err)
 	}
 	if e, err := r.collector(brave(), nil).Explain(t.Context(), casstore.SumNode(nil).String()); err != nil || e.State != "missing" {

@@ -289,7 +289,8 @@ func ownArtifact(w *world, name string) bool {
 		return true
 	}
 	parts := strings.Split(name, "/")
-	return len(parts) == 3 && events.CheckToken("", parts[0]) == nil && strings.HasPrefix(parts[1], artifacts.IDPrefix) && !w.names[w.hash(name)]
+	return len(parts) == 3 && events.CheckToken("", parts[0]) == nil && strings.HasPrefix(parts[1], artifacts.IDPrefix) &&
+		!w.names[w.hash(name)]
 }
 
 // key of a pack's record without its class.

@@ -141,7 +141,8 @@ func TestCollectProperty(t *testing.T) {
 				g.put(name, nil)
 				delete(g.heads, name)
 			}
-			cfg := Config{Allow: []Brake{BrakeShare}, Small: rapid.SampledFrom([]int64{1, 60, 1 << 20}).Draw(rt, "small"), Target: 1 << 20, Merge: rapid.IntRange(2, 4).Draw(rt, "merge")}
+			cfg := Config{Allow: []Brake{BrakeShare}, Small: rapid.SampledFrom([]int64{1, 60, 1 << 20}).Draw(rt, "small"),
+				Target: 1 << 20, Merge: rapid.IntRange(2, 4).Draw(rt, "merge")}
 			c := g.collector(cfg)
 			p, err := c.Plan(t.Context())
 			if err == nil {

@@ -47,7 +47,8 @@ func TestSpare(t *testing.T) {
 	top, bottom, blob := chain(f)
 	c := f.collector(Config{Allow: []Brake{BrakeShare}})
 	p := must.Get(c.Plan(t.Context()))(t)
-	if len(p.Condemn) != 3 || p.Condemn[0].Key != packKey(top.Pack) || p.Condemn[1].Key != packKey(bottom.Pack) || p.Condemn[2].Key != blobKey(blob.Sum()) {
+	if len(p.Condemn) != 3 || p.Condemn[0].Key != packKey(top.Pack) || p.Condemn[1].Key != packKey(bottom.Pack) ||
+		p.Condemn[2].Key != blobKey(blob.Sum()) {
 		t.Fatalf("plan condemns %+v, want the referrers before what they refer to", p.Condemn)
 	}
 	touched := f.recs[packKey(top.Pack)]
@@ -196,7 +197,8 @@ func TestNobodyAsksTheTime(t *testing.T) {
 		f := must.Get(parser.ParseFile(token.NewFileSet(), name, nil, parser.SkipObjectResolution))(t)
 		ast.Inspect(f, func(n ast.Node) bool {
 			if sel, ok := n.(*ast.SelectorExpr); ok {
-				if id, ok := sel.X.(*ast.Ident); ok && id.Name == "time" && (sel.Sel.Name == "Now" || sel.Sel.Name == "Since" || sel.Sel.Name == "Until") {
+				if id, ok := sel.X.(*ast.Ident); ok && id.Name == "time" &&
+					(sel.Sel.Name == "Now" || sel.Sel.Name == "Since" || sel.Sel.Name == "Until") {
 					t.Errorf("%s uses time.%s", name, sel.Sel.Name)
 				}
 			}
@@ -262,7 +264,8 @@ func TestLossIsConfirmed(t *testing.T) {
 	f.put(packKey(bottom.Pack), p.Encode())
 	must.Get(f.collector(Config{}).Plan(t.Context()))(t)
 	c := must.Get(New(Deps{Records: torn{f}, Bulk: f, Streams: f, Packs: f, Queue: f, Memory: f, MaxPayload: f.MaxPayload}, Config{}))(t)
-	if _, err := c.Plan(t.Context()); !errors.Is(err, record.ErrBusy) || errors.Is(err, ErrUnsafe) || !strings.Contains(err.Error(), to.String()) {
+	if _, err := c.Plan(t.Context()); !errors.Is(err, record.ErrBusy) || errors.Is(err, ErrUnsafe) ||
+		!strings.Contains(err.Error(), to.String()) {
 		t.Errorf("Plan of a reading without moved records = %v, want %v, and where the pack is", err, record.ErrBusy)
 	}
 	c.Records = unsaid{torn{f}}

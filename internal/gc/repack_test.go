@@ -166,7 +166,8 @@ func TestRepackAlone(t *testing.T) {
 	r.verify(th("keep"))
 	r.verify(th("one"))
 	after, err := r.collector(cfg, nil).Plan(t.Context())
-	if err != nil || after.Stock.Packs >= before.Stock.Packs || after.Stock.Blobs != before.Stock.Blobs || len(after.Condemn) != len(before.Condemn) {
+	if err != nil || after.Stock.Packs >= before.Stock.Packs || after.Stock.Blobs != before.Stock.Blobs ||
+		len(after.Condemn) != len(before.Condemn) {
 		t.Errorf("after a repack %+v, %v, want fewer packs, and the garbage of %+v", after.Stock, err, before.Stock)
 	}
 }

@@ -44,15 +44,16 @@ type Kept struct {
 // Report is what a cycle found and did: all that a person or a monitor is told of it.
 type Report struct {
 	Stock
-	Cycle     string   `json:"cycle"`
-	Applied   bool     `json:"applied"` // it was begun at least
-	Seconds   float64  `json:"seconds"`
-	Kept      Kept     `json:"kept"`
-	Planned   Planned  `json:"planned"`
-	Done      Done     `json:"done"`
-	Trimmed   uint64   `json:"trimmed_events,omitempty"` // SPOOL_EVENTS was trimmed up to this sequence
-	Dangling  int      `json:"dangling"`                 // refs of threads to what is missing; a cycle ends at the first one unless that is allowed
-	Anomalies []string `json:"anomalies,omitempty"`      // what looks wrong
+	Cycle   string  `json:"cycle"`
+	Applied bool    `json:"applied"` // it was begun at least
+	Seconds float64 `json:"seconds"`
+	Kept    Kept    `json:"kept"`
+	Planned Planned `json:"planned"`
+	Done    Done    `json:"done"`
+	Trimmed uint64  `json:"trimmed_events,omitempty"` // SPOOL_EVENTS was trimmed up to this sequence
+	// refs of threads to what is missing; a cycle ends at the first one unless that is allowed
+	Dangling  int      `json:"dangling"`
+	Anomalies []string `json:"anomalies,omitempty"` // what looks wrong
 	Brakes    []Braked `json:"brakes,omitempty"`
 
 	Unreadable []string `json:"unreadable,omitempty"` // artifacts whose records cannot be read, and what to do about each
@@ -111,7 +112,8 @@ func (p *Plan) Sum(quarantine time.Duration) (s Planned) {
 
 // Report is what a plan finds, and what this collector would do.
 func (c *Collector) Report(p *Plan) Report {
-	r := Report{Stock: p.Stock, Cycle: p.Cycle, Kept: p.Kept, Planned: p.Sum(c.cfg.Quarantine), Brakes: p.Brakes, Dangling: p.Dangling, Unreadable: p.Unreadable}
+	r := Report{Stock: p.Stock, Cycle: p.Cycle, Kept: p.Kept, Planned: p.Sum(c.cfg.Quarantine), Brakes: p.Brakes,
+		Dangling: p.Dangling, Unreadable: p.Unreadable}
 	for _, b := range p.Brakes {
 		r.Anomalies = append(r.Anomalies, b.Why)
 	}

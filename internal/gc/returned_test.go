@@ -112,8 +112,8 @@ func TestRecordsThatAServerBringsBack(t *testing.T) {
 	must.Same(t, check(), 0, "fsck sees %d records that are back after gc, want %d")
 }
 
-// Records come back after everything about them was forgotten, in any mixture: of a pack that was moved and whose moved record is gone, and of
-// packs with bytes that refer to it. Nobody needs them: fsck counts them, gc explains and removes them.
+// Records come back after everything about them was forgotten, in any mixture: of a pack that was moved and whose moved
+// record is gone, and of packs with bytes that refer to it. Nobody needs them: fsck counts them, gc explains and removes them.
 func TestRecordsThatComeBackAlone(t *testing.T) {
 	r := newRig(t)
 	stop := r.persister(0)

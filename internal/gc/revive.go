@@ -68,7 +68,8 @@ func (u *undeletion) seq(key string) uint64 {
 	return u.w.blobs[[32]byte(sum)].seq
 }
 
-func (u *undeletion) writeSome(ctx context.Context, keys []string, seqs map[string]uint64, back map[casstore.PackID]casstore.Bits, done *Undeleted) error {
+func (u *undeletion) writeSome(ctx context.Context, keys []string, seqs map[string]uint64,
+	back map[casstore.PackID]casstore.Bits, done *Undeleted) error {
 	var rs []record.Record
 	err := retry.Do(ctx, nil, func() (err error) { rs, err = u.c.Records.Records(ctx, keys...); return err })
 	if err != nil {

@@ -93,7 +93,8 @@ func (s *soak) persisters(ctx context.Context, r *rand.Rand) {
 		var stops []func()
 		for part := range events.Partitions {
 			stop, err := s.conn.Events().Consume(ctx, part, nil, func(d natsio.Delivery) {
-				p.Deliver(ctx, persist.Message{Subject: d.Subject, Data: d.Data, Seq: d.Seq, Partition: part, Term: d.Term, Ack: d.Ack, Working: d.Working})
+				p.Deliver(ctx, persist.Message{Subject: d.Subject, Data: d.Data, Seq: d.Seq, Partition: part, Term: d.Term, Ack: d.Ack,
+					Working: d.Working})
 			})
 			if err != nil {
 				if ctx.Err() == nil {
@@ -246,7 +247,8 @@ func (s *soak) tried() bool {
 
 func (s *soak) finish() {
 	s.t.Logf("%d cycles, %d killed, %d refused; %d condemned, %d spared, %d buried in, %d repacked; %d persisters died; %d forks, %d removals, %d refs by hash, %d to what was gone",
-		s.cycles.Load(), s.kills.Load(), s.refused.Load(), s.condemned.Load(), s.spared.Load(), s.buried.Load(), s.repacked.Load(), s.deaths.Load(),
+		s.cycles.Load(), s.kills.Load(), s.refused.Load(), s.condemned.Load(), s.spared.Load(), s.buried.Load(),
+		s.repacked.Load(), s.deaths.Load(),
 		s.forks.Load(), s.removals.Load(), s.refs.Load(), s.missing.Load())
 	if !s.tried() {
 		s.t.Error("the soak did not try what it is for")

@@ -90,7 +90,8 @@ func newWorld() *world {
 	return &world{
 		packs: map[casstore.PackID]pack{}, back: map[casstore.PackID]pack{}, moved: map[casstore.PackID]move{},
 		blobs: map[[32]byte]blob{}, heads: map[string]head{},
-		bytes: map[uint64]string{}, names: map[uint64]bool{}, deleted: map[string]counts{}, sessions: map[uint64]bool{}, seen: map[uint64]bool{}, seed: maphash.MakeSeed(),
+		bytes: map[uint64]string{}, names: map[uint64]bool{}, deleted: map[string]counts{}, sessions: map[uint64]bool{},
+		seen: map[uint64]bool{}, seed: maphash.MakeSeed(),
 		unknown: record.Unknown{}, unreadable: map[string]error{},
 	}
 }

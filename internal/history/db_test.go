@@ -129,7 +129,8 @@ func TestFilters(t *testing.T) {
 	}
 	found, err = db.Recent(t.Context(), history.Filter{Session: "b"}, 2)
 	found = found[min(1, len(found)):]
-	want := history.Prompt{Thread: events.Thread{Session: "b", Name: "sub"}, N: 1, Time: 3, Text: "prefix", Cwd: "/home/b", Host: "h2", Harness: "omp"}
+	want := history.Prompt{Thread: events.Thread{Session: "b", Name: "sub"}, N: 1, Time: 3, Text: "prefix", Cwd: "/home/b",
+		Host: "h2", Harness: "omp"}
 	if err != nil || len(found) != 1 || found[0] != want {
 		t.Errorf("Recent(b) = %+v, %v, want %+v", found, err, want)
 	}
@@ -215,7 +216,8 @@ func TestBegunByTwo(t *testing.T) {
 	db := open(t, filepath.Join(t.TempDir(), "history.db"))
 	was := must.Get(db.Position(t.Context()))(t)
 	must.Do(t, db.Begin(t.Context(), was, "s1"))
-	must.Do(t, db.Apply(t.Context(), history.Batch{From: history.Position{Stream: "s1"}, To: 10, Posts: []history.Post{post("a/main", 1, 1, "one")}}))
+	must.Do(t, db.Apply(t.Context(), history.Batch{From: history.Position{Stream: "s1"}, To: 10,
+		Posts: []history.Post{post("a/main", 1, 1, "one")}}))
 	must.Is(t, db.Begin(t.Context(), was, "s1"), history.ErrMoved, "Begin of the second")
 	if n, err := db.Count(t.Context()); err != nil || n != 1 {
 		t.Errorf("Count = %d, %v, want 1", n, err)

@@ -13,8 +13,8 @@
 // adds nothing, and the order in which posts arrive does not matter. Any number of processes may read and feed one database.
 //
 // The index of all items is a database of the same form in a file beside it, fed by a follower of its own (NewItemsFollower): what was
-// said and printed, asked by Find and Stats. What is said here of posts holds for its items, but that none is left out: subagents' tasks are in
-// it, and equal ones too.
+// said and printed, asked by Find and Stats. What is said here of posts holds for its items, but that none is left out:
+// subagents' tasks are in it, and equal ones too.
 //
 // The directory, machine and harness of a prompt are its session's, as its record says now: when a session is moved its prompts
 // are found in the new directory. Neither items nor threads say where an agent stood when it was asked, so a directory that was

@@ -245,8 +245,8 @@ func (f *Follower) read(ctx context.Context, at Position, until uint64) error {
 	return errAgain
 }
 
-// isAgent tells whether a post is a subagent's task, which a history leaves out: its thread is one that the harness has named, or a file of Claude
-// Code's subagents. Of a thread that is gone nobody knows.
+// isAgent tells whether a post is a subagent's task, which a history leaves out: its thread is one that the harness has
+// named, or a file of Claude Code's subagents. Of a thread that is gone nobody knows.
 func (f *Follower) isAgent(ctx context.Context, p Post) (bool, error) {
 	if f.all || p.Thread.Name == events.MainThread {
 		return false, nil

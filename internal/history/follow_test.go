@@ -56,8 +56,9 @@ func (s *spool) say(thread string, seconds int, lines ...string) {
 	for i, line := range lines {
 		role, text, _ := bytes.Cut([]byte(line), []byte(":"))
 		body, err := json.Marshal(map[string]any{
-			"type": "message", "id": fmt.Sprintf("e%s%d-%d", t.Name, seconds, i), "timestamp": time.Unix(int64(seconds+i), 0).UTC().Format(time.RFC3339),
-			"message": map[string]any{"role": string(role), "content": []any{map[string]any{"type": "text", "text": string(text)}}}})
+			"type": "message", "id": fmt.Sprintf("e%s%d-%d", t.Name, seconds, i),
+			"timestamp": time.Unix(int64(seconds+i), 0).UTC().Format(time.RFC3339),
+			"message":   map[string]any{"role": string(role), "content": []any{map[string]any{"type": "text", "text": string(text)}}}})
 		if err != nil {
 			s.t.Fatal(err)
 		}
@@ -141,7 +142,8 @@ func TestForgottenItems(t *testing.T) {
 	must.Do(t, s.Reset(t.Context(), whole))
 	s.say("three", 360, "user:anew")
 	s.say("two", 400, "user:elsewhere")
-	want := []string{"two/main 1 elsewhere", "three/main 7 anew", "three/main 6 with all of it", "one/fork 5 instead", "one/main 5 third", "one/main 3 second", "one/main 1 first"}
+	want := []string{"two/main 1 elsewhere", "three/main 7 anew", "three/main 6 with all of it", "one/fork 5 instead",
+		"one/main 5 third", "one/main 3 second", "one/main 1 first"}
 
 	items := must.Get(s.conn.JetStream().Stream(t.Context(), events.ItemsStream))(t)
 	must.Do(t, items.Purge(t.Context(), jetstream.WithPurgeKeep(1)))

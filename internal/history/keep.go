@@ -61,7 +61,8 @@ func tend(ctx context.Context, path string, conn *natsio.Conn, log *slog.Logger,
 }
 
 // keep follows until something fails.
-func keep(ctx context.Context, path string, conn *natsio.Conn, log *slog.Logger, follower func(*DB, *natsio.Conn, *slog.Logger) *Follower) error {
+func keep(ctx context.Context, path string, conn *natsio.Conn, log *slog.Logger,
+	follower func(*DB, *natsio.Conn, *slog.Logger) *Follower) error {
 	return WithSound(path, log, func(db *DB) error {
 		if err := db.Check(ctx); err != nil {
 			return err

@@ -75,8 +75,8 @@ var groupings = map[string]string{
 // CanDivideBy tells whether Stats can divide figures by that.
 func CanDivideBy(by string) bool { return groupings[by] != "" }
 
-// Stats adds up the items that a filter chooses, by project (the directory of a session), model or day. The model is that which the session's
-// record says now, so all tokens of a session are of one. With prices it says costs. It asks an index of all items.
+// Stats adds up the items that a filter chooses, by project (the directory of a session), model or day. The model is that
+// which the session's record says now, so all tokens of a session are of one. With prices it says costs. It asks an index of all items.
 func (db *DB) Stats(ctx context.Context, f ItemFilter, by string, prices Prices) (r Report, err error) {
 	key := groupings[by]
 	if key == "" {
@@ -125,7 +125,8 @@ func (db *DB) figures(ctx context.Context, f ItemFilter, key string, prices Pric
 	for rows.Next() {
 		var g Group
 		var model string
-		if err := rows.Scan(&g.Name, &model, &g.Sessions, &g.Turns, &g.TokensIn, &g.TokensCached, &g.TokensOut, &g.Calls, &g.Failures); err != nil {
+		if err := rows.Scan(&g.Name, &model, &g.Sessions, &g.Turns, &g.TokensIn, &g.TokensCached, &g.TokensOut, &g.Calls,
+			&g.Failures); err != nil {
 			return nil, wrap("add up items", err)
 		}
 		if prices != nil {

@@ -12,8 +12,8 @@ import (
 	"spool/pkg/events"
 )
 
-// What is added up: turns and tokens of all threads, once where a source was rewritten, tools with the failures of their results, divided, and
-// what it cost.
+// What is added up: turns and tokens of all threads, once where a source was rewritten, tools with the failures of their
+// results, divided, and what it cost.
 func TestStats(t *testing.T) {
 	db := open(t, filepath.Join(t.TempDir(), "items.db"))
 	const day = 86_400_000
@@ -37,7 +37,8 @@ func TestStats(t *testing.T) {
 		tool(one, 5, 3*day, "", "c2", false), tool(one, 6, 3*day, "read", "c3", false), tool(one, 7, 3*day, "", "c9", true),
 		turn(two, 1, 3*day, 0, 2000, 10), turn(two, 2, 3*day, 0, 2000, 10), turn(three, 1, 0, 0, 7, 7),
 	}
-	about := []history.Session{{Name: "one", Cwd: "/a", Model: "opus-4"}, {Name: "two", Cwd: "/b", Model: "sonnet"}, {Name: "three", Cwd: "/a"}}
+	about := []history.Session{{Name: "one", Cwd: "/a", Model: "opus-4"}, {Name: "two", Cwd: "/b", Model: "sonnet"},
+		{Name: "three", Cwd: "/a"}}
 	apply(t, db, history.Batch{Posts: posts, Sessions: about})
 	ofOne := history.Figures{Sessions: 1, Turns: 1, TokensIn: 1000, TokensCached: 500, TokensOut: 100, Calls: 3, Failures: 2}
 	ofTwo := history.Figures{Sessions: 1, Turns: 2, TokensIn: 4000, TokensCached: 2000, TokensOut: 20}
@@ -50,8 +51,10 @@ func TestStats(t *testing.T) {
 		"project": {{Name: "/b", Figures: ofTwo}, {Name: "/a", Figures: a}},
 		"model":   {{Name: "sonnet", Figures: ofTwo}, {Name: "opus-4", Figures: ofOne}, {Name: "", Figures: ofThree}},
 		"day": {
-			{Name: "1970-01-04", Figures: history.Figures{Sessions: 2, Turns: 2, TokensIn: 4000, TokensCached: 2000, TokensOut: 20, Calls: 2, Failures: 1}},
-			{Name: "1970-01-03", Figures: history.Figures{Sessions: 1, Turns: 1, TokensIn: 1000, TokensCached: 500, TokensOut: 100, Calls: 1, Failures: 1}},
+			{Name: "1970-01-04", Figures: history.Figures{Sessions: 2, Turns: 2, TokensIn: 4000, TokensCached: 2000, TokensOut: 20,
+				Calls: 2, Failures: 1}},
+			{Name: "1970-01-03", Figures: history.Figures{Sessions: 1, Turns: 1, TokensIn: 1000, TokensCached: 500, TokensOut: 100,
+				Calls: 1, Failures: 1}},
 			{Name: "", Figures: ofThree},
 		},
 	} {

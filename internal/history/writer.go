@@ -166,7 +166,8 @@ func (w *writer) retireIn(table string, session int64, f Former) error {
 	at := []any{session, base, life.Int64, f.N}
 	there := strings.ReplaceAll(` AND NOT EXISTS (SELECT 1 FROM @ f
 		WHERE f.session = @.session AND f.thread = ? AND f.thread <> f.base AND f.n = @.n)`, "@", table)
-	if err := w.exec("UPDATE "+table+" SET thread = ?"+its+there, slices.Concat([]any{f.Thread.Name}, at, []any{f.Thread.Name})...); err != nil {
+	if err := w.exec("UPDATE "+table+" SET thread = ?"+its+there,
+		slices.Concat([]any{f.Thread.Name}, at, []any{f.Thread.Name})...); err != nil {
 		return err
 	}
 	for _, statement := range deletion(its) { // what was read from the former thread before

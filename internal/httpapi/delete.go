@@ -24,7 +24,8 @@ var removals = []route{
 	},
 	{
 		method: "DELETE", path: "/v1/artifacts/{id}", need: access.Admin, in: storing,
-		about: "Delete an artifact: its record, and its bytes unless a fork has them too.", gives: object("deleted"), also: []int{503}, do: (*api).deleteArtifact,
+		about: "Delete an artifact: its record, and its bytes unless a fork has them too.", gives: object("deleted"),
+		also: []int{503}, do: (*api).deleteArtifact,
 	},
 }
 

@@ -45,7 +45,8 @@ func TestDelete(t *testing.T) {
 	must.Do(t, errors.Join(run.End(ctx, artifacts.RunCompleted, ""), run.Wait(ctx)))
 	status, body := remove("/v1/sessions/s?by=mira")
 	var receipt client.Receipt
-	if err := json.Unmarshal([]byte(body), &receipt); status != 200 || err != nil || !receipt.Deleted || receipt.By != "mira" || receipt.Gone.Threads != 1 {
+	if err := json.Unmarshal([]byte(body), &receipt); status != 200 || err != nil || !receipt.Deleted ||
+		receipt.By != "mira" || receipt.Gone.Threads != 1 {
 		t.Errorf("DELETE of a session = %d %s, %v", status, body, err)
 	}
 	for path, want := range map[string]int{"/v1/sessions/s": 404, "/v1/sessions/no.name": 400} {

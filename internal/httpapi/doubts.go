@@ -17,9 +17,9 @@ import (
 )
 
 // doubts knows of which threads and sessions an entry must look before it is taken: threads that have ended or left
-// their names, those with heads that cannot be read (api.lookBehind), and sessions that come near a limit. It follows the records that say so: an entry for any other
-// waits for no read. It forgets no name, and holds a few for others: that costs a look. What it has not heard of
-// yet is taken, and the persister judges.
+// their names, those with heads that cannot be read (api.lookBehind), and sessions that come near a limit. It follows the
+// records that say so: an entry for any other waits for no read. It forgets no name, and holds a few for others: that
+// costs a look. What it has not heard of yet is taken, and the persister judges.
 type doubts struct {
 	records *natsio.Records
 	limits  apply.Limits

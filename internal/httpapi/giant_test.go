@@ -27,7 +27,8 @@ func TestGiantEntries(t *testing.T) {
 	if status, _, body := do(t, server.URL, request{path: entriesPath, kind: "application/json", body: tooLong}); status != 413 {
 		t.Errorf("one that is too long = %d %.200s, want 413", status, body)
 	}
-	status, _, body := do(t, server.URL, request{path: entriesPath, kind: "application/x-ndjson", body: "{}\n" + giant + "\n" + tooLong + "\n{}\n"})
+	status, _, body := do(t, server.URL, request{path: entriesPath, kind: "application/x-ndjson", body: "{}\n" + giant + "\n" +
+		tooLong + "\n{}\n"})
 	if status != 200 || strings.Count(body, `"ok":true`) != 3 || !strings.Contains(body, "too large") {
 		t.Errorf("stream = %d %.500s, want three stored and one refused", status, body)
 	}

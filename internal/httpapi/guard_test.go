@@ -33,7 +33,8 @@ const (
 
 func tokens(t testing.TB) *access.Tokens {
 	t.Helper()
-	all, err := access.Parse("reader read " + reader + "\nwriter write " + writer + "\nchief admin " + chief + "\nnarrow read,write " + narrow + " session=ci-")
+	all, err := access.Parse("reader read " + reader + "\nwriter write " + writer + "\nchief admin " + chief +
+		"\nnarrow read,write " + narrow + " session=ci-")
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -89,7 +90,8 @@ func TestScopes(t *testing.T) {
 		if strings.HasSuffix(q.path, "/events") {
 			kind = "application/x-ndjson"
 		}
-		status, _, body := do(t, url, request{method: q.method, path: q.path, kind: kind, body: "1", header: map[string]string{"Authorization": "Bearer " + q.token}})
+		status, _, body := do(t, url, request{method: q.method, path: q.path, kind: kind, body: "1",
+			header: map[string]string{"Authorization": "Bearer " + q.token}})
 		if status != q.status || !strings.Contains(body, q.want) {
 			t.Errorf("%.6s %s %s = %d %.300s, want %d with %s", q.token, q.method, q.path, status, body, q.status, q.want)
 		}
@@ -127,12 +129,14 @@ func TestNarrowToken(t *testing.T) {
 	art := must.Get(cl.PutArtifact(ctx, client.NewArtifact{Record: artifacts.Record{Session: "prod"}}, strings.NewReader("secret")))(t)
 	head := must.Get(cl.Thread(ctx, prod))(t)
 	auth := "Bearer " + narrow
-	for path, want := range map[string]int{"/v1/artifacts/" + string(art.ID): 403, "/v1/nodes/" + head.Head().Ref.Hex(): 404, "/v1/nodes/" + head.Head().Ref.Hex() + "?session=ci-1": 404} {
+	for path, want := range map[string]int{"/v1/artifacts/" + string(art.ID): 403, "/v1/nodes/" + head.Head().Ref.Hex(): 404,
+		"/v1/nodes/" + head.Head().Ref.Hex() + "?session=ci-1": 404} {
 		if status, _, body := get(t, url, path, "Authorization", auth); status != want || strings.Contains(body, "secret") {
 			t.Errorf("%s = %d %s, want %d", path, status, body, want)
 		}
 	}
-	status, _, body := do(t, url, request{path: "/v1/sessions/ci-1/threads/main/fork", kind: "application/json", body: `{"to":"prod/stolen"}`, header: map[string]string{"Authorization": auth}})
+	status, _, body := do(t, url, request{path: "/v1/sessions/ci-1/threads/main/fork", kind: "application/json",
+		body: `{"to":"prod/stolen"}`, header: map[string]string{"Authorization": auth}})
 	if status != 403 {
 		t.Errorf("fork into prod = %d %s, want 403", status, body)
 	}
@@ -171,7 +175,8 @@ func TestOrigins(t *testing.T) {
 		}
 	}
 	other := start(t, httpapi.Config{Publisher: &sink{}})
-	if _, h, _ := do(t, other, request{method: "GET", path: "/healthz", header: map[string]string{"Origin": page}}); h.Get("Access-Control-Allow-Origin") != "" {
+	if _, h, _ := do(t, other, request{method: "GET", path: "/healthz",
+		header: map[string]string{"Origin": page}}); h.Get("Access-Control-Allow-Origin") != "" {
 		t.Error("an origin is allowed that nobody named")
 	}
 }
@@ -184,13 +189,19 @@ func TestHostileRequests(t *testing.T) {
 	th := events.Thread{Session: "s", Name: "main"}
 	say(ctx, t, cl, th, script, "\u2028 \x00 \" \\ ")
 	for _, path := range []string{
-		"/v1/sessions/..%2F..%2Fetc%2Fpasswd", "/v1/sessions/%3Cscript%3E", "/v1/sessions/a.b", "/v1/sessions/%2A", "/v1/sessions/%3E/threads", "/v1/sessions/a%20b/graph",
-		"/v1/sessions/s/threads/%2A/items", "/v1/sessions/s/threads/a%0D%0AX-Evil:1/items", "/v1/sessions/" + strings.Repeat("x", 200), "/v1/nodes/%2A", "/v1/blobs/..", "/v1/blobs/" + strings.Repeat("A", 64),
-		"/v1/sessions/s/threads/main/items?last=-1", "/v1/sessions/s/threads/main/items?from=1&last=2", "/v1/sessions/s/threads/main/items/0", "/v1/sessions/s/threads/main/search",
-		"/v1/sessions?after=%00", "/v1/sessions?limit=x", "/v1/live?sesion=s", "/v1/blobs/0000000000000000000000000000000000000000000000000000000000000000?x=1", "/v1/sessions/s/threads/main/items/99999999999999999999",
+		"/v1/sessions/..%2F..%2Fetc%2Fpasswd", "/v1/sessions/%3Cscript%3E", "/v1/sessions/a.b", "/v1/sessions/%2A",
+		"/v1/sessions/%3E/threads", "/v1/sessions/a%20b/graph",
+		"/v1/sessions/s/threads/%2A/items", "/v1/sessions/s/threads/a%0D%0AX-Evil:1/items", "/v1/sessions/" +
+			strings.Repeat("x", 200), "/v1/nodes/%2A", "/v1/blobs/..", "/v1/blobs/" + strings.Repeat("A", 64),
+		"/v1/sessions/s/threads/main/items?last=-1", "/v1/sessions/s/threads/main/items?from=1&last=2",
+		"/v1/sessions/s/threads/main/items/0", "/v1/sessions/s/threads/main/search",
+		"/v1/sessions?after=%00", "/v1/sessions?limit=x", "/v1/live?sesion=s",
+		"/v1/blobs/0000000000000000000000000000000000000000000000000000000000000000?x=1",
+		"/v1/sessions/s/threads/main/items/99999999999999999999",
 	} {
 		status, h, body := get(t, url, path)
-		if status != 400 && status != 404 || one(h, "Content-Type") != "application/json" || one(h, "X-Evil") != "" || one(h, "X-Content-Type-Options") != "nosniff" {
+		if status != 400 && status != 404 || one(h, "Content-Type") != "application/json" || one(h, "X-Evil") != "" ||
+			one(h, "X-Content-Type-Options") != "nosniff" {
 			t.Errorf("%s = %d %v %.200s, want 400 or 404", path, status, h, body)
 		}
 	}
@@ -204,11 +215,13 @@ func TestHostileRequests(t *testing.T) {
 	for hash, want := range map[string]string{page.Hex(): "application/octet-stream", image.Hex(): "image/png"} {
 		status, h, _ := get(t, url, "/v1/blobs/"+hash)
 		if status != 200 || one(h, "Content-Type") != want || !strings.HasPrefix(one(h, "Content-Disposition"), "attachment") ||
-			one(h, "Etag") != `"sha256-`+hash+`"` || one(h, "Cache-Control") != "private, no-cache" || !strings.Contains(one(h, "Content-Security-Policy"), "default-src 'none'") {
+			one(h, "Etag") != `"sha256-`+hash+`"` || one(h, "Cache-Control") != "private, no-cache" ||
+			!strings.Contains(one(h, "Content-Security-Policy"), "default-src 'none'") {
 			t.Errorf("blob = %d %v, want %s, to be saved", status, h, want)
 		}
 	}
-	if status, h, body := get(t, url, "/v1/blobs/"+image.Hex(), "Range", "bytes=1-3"); status != 206 || body != "PNG" || one(h, "Content-Type") != "image/png" {
+	if status, h, body := get(t, url, "/v1/blobs/"+image.Hex(), "Range", "bytes=1-3"); status != 206 || body != "PNG" ||
+		one(h, "Content-Type") != "image/png" {
 		t.Errorf("range = %d %v %q", status, h, body)
 	}
 	if status, _, body := get(t, url, "/v1/blobs/"+image.Hex(), "If-None-Match", `"sha256-`+image.Hex()+`"`); status != 304 || body != "" {
@@ -275,7 +288,8 @@ func TestPutOutput(t *testing.T) {
 	_, ctx, cl, url := worldOn(t, httpapi.Config{})
 	th := events.Thread{Session: "s", Name: "main"}
 	r, w := io.Pipe()
-	req, err := http.NewRequestWithContext(ctx, "POST", url+"/v1/sessions/s/threads/main/outputs?tool=make&id=o&invocation_id=call-1&input=%7B%22command%22%3A%22make%22%7D", r)
+	req, err := http.NewRequestWithContext(ctx, "POST", url+
+		"/v1/sessions/s/threads/main/outputs?tool=make&id=o&invocation_id=call-1&input=%7B%22command%22%3A%22make%22%7D", r)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -310,14 +324,16 @@ func TestPutOutput(t *testing.T) {
 	req.Trailer.Set("Spool-Exit-Code", "2")
 	_ = w.Close()
 	a := <-answered
-	if a.err != nil || a.status != 201 || !strings.Contains(a.body, `"n":2`) || !strings.Contains(a.body, `"output":"o"`) || !strings.Contains(a.body, `"bytes":17`) {
+	if a.err != nil || a.status != 201 || !strings.Contains(a.body, `"n":2`) || !strings.Contains(a.body, `"output":"o"`) ||
+		!strings.Contains(a.body, `"bytes":17`) {
 		t.Fatalf("POST = %+v", a)
 	}
 	items, err := faulttest.ItemsOf(ctx, cl, th, 1, 2)
 	if err != nil || len(items) != 2 {
 		t.Fatalf("ItemsOf = %d items, %v", len(items), err)
 	}
-	if got := string(items[1].Metadata); !strings.Contains(got, `"is_error":true`) || !strings.Contains(got, "compiling\\nfailed") || !strings.Contains(got, `"call-1"`) {
+	if got := string(items[1].Metadata); !strings.Contains(got, `"is_error":true`) ||
+		!strings.Contains(got, "compiling\\nfailed") || !strings.Contains(got, `"call-1"`) {
 		t.Errorf("result = %s", got)
 	}
 	for query, want := range map[string]int{"id=a.b": 400, "head=x": 400, "input=%7B": 400} {

@@ -193,7 +193,8 @@ func (a *api) shared(w http.ResponseWriter, r *http.Request) (done bool) {
 		}
 		h.Set("Access-Control-Allow-Methods", "GET, HEAD, POST, PUT, DELETE")
 		h.Set("Access-Control-Allow-Headers",
-			strings.Join([]string{"Authorization", "Content-Type", "Last-Event-ID", "Range", "If-None-Match", "Mcp-Protocol-Version", "Mcp-Method", "Mcp-Name",
+			strings.Join([]string{"Authorization", "Content-Type", "Last-Event-ID", "Range", "If-None-Match", "Mcp-Protocol-Version",
+				"Mcp-Method", "Mcp-Name",
 				headerProducer, headerEpoch, headerSeq}, ", "))
 		h.Set("Access-Control-Max-Age", "600")
 		w.WriteHeader(http.StatusNoContent)
@@ -229,7 +230,8 @@ func (a *api) admit(w http.ResponseWriter, r *http.Request, need access.Scope) (
 	}
 	for _, session := range []string{r.PathValue("session"), r.URL.Query().Get("session")} {
 		if session != "" && !grant.Session(session) {
-			refuse(w, http.StatusForbidden, "the token "+grant.Name+" is not for this session: it is for those that begin with "+strings.Join(grant.Sessions, ", "))
+			refuse(w, http.StatusForbidden, "the token "+grant.Name+" is not for this session: it is for those that begin with "+
+				strings.Join(grant.Sessions, ", "))
 			return r, false
 		}
 	}
@@ -367,7 +369,8 @@ func verdict(err error) (status, after int) {
 		return http.StatusConflict, 0
 	case is(errForbidden, record.ErrDenied):
 		return http.StatusForbidden, 0
-	case is(ErrRequest, ingest.ErrEntry, artifacts.ErrURL, artifacts.ErrRecord, events.ErrToken, events.ErrControl, threads.ErrNoPoint, client.ErrFilter):
+	case is(ErrRequest, ingest.ErrEntry, artifacts.ErrURL, artifacts.ErrRecord, events.ErrToken, events.ErrControl,
+		threads.ErrNoPoint, client.ErrFilter):
 		return http.StatusBadRequest, 0
 	case is(errMedia):
 		return http.StatusUnsupportedMediaType, 0

@@ -94,7 +94,8 @@ func answers() []answerCase {
 		{"one of any lines", request{path: entriesPath, kind: js + "; charset=utf-8", body: "{\n}\n\n"}, nil, 202, `{"ok":true`},
 		{"identified", request{path: entriesPath, kind: js, body: `1`, header: named("Spool-Seq", "7", "Spool-Epoch", "2")}, nil, 202, `"seq":7`},
 		{"stream", request{path: entriesPath, kind: nd, body: "1\nbad\n\n2\n"}, nil, 200, `{"line":4,"ok":true,"seq":4}`},
-		{"envelopes", request{path: "/v1/events", kind: nd, body: `{"session":"s","dialect":"raw","body":"x"}`}, nil, 200, `{"line":1,"ok":true,"seq":1}`},
+		{"envelopes", request{path: "/v1/events", kind: nd, body: `{"session":"s","dialect":"raw","body":"x"}`}, nil, 200,
+			`{"line":1,"ok":true,"seq":1}`},
 		{"nothing", request{path: entriesPath, kind: nd}, nil, 200, ""},
 		{"no JSON", request{path: entriesPath, kind: js, body: "{"}, nil, 400, "invalid JSON"},
 		{"no body", request{path: entriesPath, kind: js}, nil, 400, "invalid JSON"},
@@ -102,10 +103,13 @@ func answers() []answerCase {
 		{"bad name, stream", request{path: "/v1/sessions/a.b/threads/main/entries?dialect=raw", kind: nd, body: "1"}, nil, 400, "a.b"},
 		{"no dialect", request{path: "/v1/sessions/s/threads/main/entries", kind: js, body: "1"}, nil, 400, "no dialect"},
 		{"producer without seq", request{path: entriesPath, kind: js, body: "1", header: named()}, nil, 400, "Spool-Seq"},
-		{"bad epoch", request{path: entriesPath, kind: js, body: "1", header: named("Spool-Epoch", "x", "Spool-Seq", "1")}, nil, 400, "Spool-Epoch"},
-		{"seq without producer", request{path: entriesPath, kind: js, body: "1", header: map[string]string{"Spool-Seq": "1"}}, nil, 400, "Spool-Producer"},
+		{"bad epoch", request{path: entriesPath, kind: js, body: "1", header: named("Spool-Epoch", "x", "Spool-Seq", "1")}, nil,
+			400, "Spool-Epoch"},
+		{"seq without producer", request{path: entriesPath, kind: js, body: "1", header: map[string]string{"Spool-Seq": "1"}},
+			nil, 400, "Spool-Producer"},
 		{"too large", request{path: entriesPath, kind: js, body: `"` + strings.Repeat("x", 1<<10) + `"`}, nil, 413, "error"},
-		{"large line", request{path: entriesPath, kind: nd, body: "1\n" + strings.Repeat("x", 2<<10) + "\n2\n"}, nil, 200, "more than 1024 bytes"},
+		{"large line", request{path: entriesPath, kind: nd, body: "1\n" + strings.Repeat("x", 2<<10) + "\n2\n"}, nil, 200,
+			"more than 1024 bytes"},
 		{"wrong type", request{path: entriesPath, kind: "text/plain", body: "1"}, nil, 415, "application/x-ndjson"},
 		{"no type", request{path: "/v1/events", body: "1"}, nil, 415, "application/x-ndjson"},
 		{"busy", request{path: entriesPath, kind: js, body: "1"}, record.ErrBusy, 429, "busy"},
@@ -117,8 +121,10 @@ func answers() []answerCase {
 		{"elsewhere", request{method: "GET", path: "/v2"}, nil, 404, "/v1/events"},
 		{"live", request{method: "GET", path: "/healthz"}, nil, 200, "true"},
 		{"ready", request{method: "GET", path: "/readyz"}, nil, 200, "true"},
-		{"web page", request{path: entriesPath, kind: js, body: "1", header: map[string]string{"Origin": "https://evil.example", "Sec-Fetch-Site": "cross-site"}}, nil, 403, "origin"},
-		{"foreign name", request{path: entriesPath, kind: js, body: "1", header: map[string]string{"Host": "evil.example:7717"}}, nil, 403, "localhost"},
+		{"web page", request{path: entriesPath, kind: js, body: "1",
+			header: map[string]string{"Origin": "https://evil.example", "Sec-Fetch-Site": "cross-site"}}, nil, 403, "origin"},
+		{"foreign name", request{path: entriesPath, kind: js, body: "1", header: map[string]string{"Host": "evil.example:7717"}},
+			nil, 403, "localhost"},
 	}
 }
 
@@ -184,12 +190,14 @@ func TestIdentitiesAreLent(t *testing.T) {
 }
 
 func TestToken(t *testing.T) {
-	url := start(t, httpapi.Config{Publisher: &sink{}, Tokens: access.One("0123456789abcdef"), Ready: func(context.Context) error { return errors.New("no stream") }})
+	url := start(t, httpapi.Config{Publisher: &sink{}, Tokens: access.One("0123456789abcdef"),
+		Ready: func(context.Context) error { return errors.New("no stream") }})
 	for auth, want := range map[string]int{
 		"": 401, "Bearer": 401, "Bearer 0123456789abcdeF": 401, "Basic 0123456789abcdef": 401,
 		"Bearer 0123456789abcdef": 202, "bearer 0123456789abcdef": 202,
 	} {
-		q := request{path: entriesPath, kind: "application/json", body: "1", header: map[string]string{"Authorization": auth, "Host": "spool.example"}}
+		q := request{path: entriesPath, kind: "application/json", body: "1",
+			header: map[string]string{"Authorization": auth, "Host": "spool.example"}}
 		if status, _, body := do(t, url, q); status != want {
 			t.Errorf("Authorization %q: %d %s, want %d", auth, status, body, want)
 		}

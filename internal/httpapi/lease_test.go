@@ -20,7 +20,8 @@ func TestLeases(t *testing.T) {
 		if status != 400 || !strings.Contains(body, "lease_ms") || !strings.Contains(body, "604800000") {
 			t.Errorf("a run with a lease of %d ms = %d %s, want 400 with the bound of lease_ms", ms, status, body)
 		}
-		status, _, body = do(t, url, request{path: fmt.Sprintf("%soutputs?tool=t&id=o%d&lease_ms=%d", at, ms, ms), kind: "text/plain", body: "abc"})
+		status, _, body = do(t, url, request{path: fmt.Sprintf("%soutputs?tool=t&id=o%d&lease_ms=%d", at, ms, ms),
+			kind: "text/plain", body: "abc"})
 		if status != 400 || !strings.Contains(body, "lease_ms") || ms > 0 && !strings.Contains(body, "604800000") {
 			t.Errorf("an output with a lease of %d ms = %d %s, want 400 with the bound of lease_ms", ms, status, body)
 		}

@@ -124,7 +124,8 @@ func say(ctx context.Context, t testing.TB, cl *client.Client, th events.Thread,
 	t.Helper()
 	pub := cl.Publisher(client.PublisherConfig{})
 	for i, text := range texts {
-		body, _ := json.Marshal(map[string]any{"content": []any{map[string]string{"type": "text", "text": text}}, "metadata": map[string]any{"type": "text"}})
+		body, _ := json.Marshal(map[string]any{"content": []any{map[string]string{"type": "text", "text": text}},
+			"metadata": map[string]any{"type": "text"}})
 		must.Do(t, pub.Publish(ctx, client.Entry{Thread: th, Dialect: "item", Body: body, Time: int64(1_700_000_000_000 + i)}))
 	}
 	must.Do(t, cl.Await(ctx, th, pub.Producer(), 0, uint64(len(texts))))
@@ -247,7 +248,8 @@ func TestCutEverywhere(t *testing.T) {
 			t.Errorf("%s: %d bytes, want %d", id, got.text[id].Len(), text.Len())
 		}
 		n := got.ends[id].Item
-		if n < 1 || n > items || !strings.Contains(got.items[n-1], `"tool_result"`) || !strings.Contains(got.items[n-1], `"invocation_id":"`+id+`"`) {
+		if n < 1 || n > items || !strings.Contains(got.items[n-1], `"tool_result"`) ||
+			!strings.Contains(got.items[n-1], `"invocation_id":"`+id+`"`) {
 			t.Errorf("%s is superseded by item %d", id, n)
 		}
 	}
@@ -288,7 +290,8 @@ func TestJoinInTheMiddle(t *testing.T) {
 	}
 	first := late.next()
 	o := decode[opened](t, first)
-	if first.name != "open" || len(o.Outputs) != 1 || o.Outputs[0].Invocation != "call-1" || o.Outputs[0].Bytes != int64(all.Len()) || o.Outputs[0].Offset == 0 {
+	if first.name != "open" || len(o.Outputs) != 1 || o.Outputs[0].Invocation != "call-1" ||
+		o.Outputs[0].Bytes != int64(all.Len()) || o.Outputs[0].Offset == 0 {
 		t.Fatalf("first event = %+v, want what is open, from where it is at hand", first)
 	}
 	if from := o.Outputs[0].Offset; !utf8.RuneStart(all.String()[from]) {
@@ -466,7 +469,8 @@ func TestStreamOfWhatGoes(t *testing.T) {
 	if _, e := s.until("reset"); !strings.Contains(e.data, `"reason":"renamed","session":"s","thread":"b"`) {
 		t.Errorf("reset = %s, want the new name", e.data)
 	}
-	if e := follow(t, ctx, url+"/v1/sessions/s/threads/a/live", first.id).next(); !strings.Contains(e.data, `"reason":"renamed","session":"s","thread":"b"`) {
+	if e := follow(t, ctx, url+"/v1/sessions/s/threads/a/live", first.id).next(); !strings.Contains(e.data,
+		`"reason":"renamed","session":"s","thread":"b"`) {
 		t.Errorf("event of a reader that comes back = %+v, want the new name", e)
 	}
 	s = follow(t, ctx, url+"/v1/sessions/s/threads/b/live", first.id)
@@ -575,8 +579,8 @@ func TestItemsOfAThreadThatComesBack(t *testing.T) {
 	}
 }
 
-// TestResumeBehindARename: a reader of a thread that was renamed goes on at its new name, and at its old one when the thread has that again,
-// with the id that it had, also where the names were used before.
+// TestResumeBehindARename: a reader of a thread that was renamed goes on at its new name, and at its old one when the
+// thread has that again, with the id that it had, also where the names were used before.
 func TestResumeBehindARename(t *testing.T) {
 	_, ctx, cl, url := worldOn(t, httpapi.Config{})
 	ctx, cancel := context.WithTimeout(ctx, time.Minute)
@@ -678,7 +682,8 @@ func TestStreamsOverARestore(t *testing.T) {
 		s.stop()
 		s = follow(t, ctx, url+path, last[path])
 		say(ctx, t, cl, th, "last")
-		if before, e := s.until("item"); !strings.Contains(e.data, `"last"`) || slices.ContainsFunc(before, func(e event) bool { return e.name == "reset" }) {
+		if before, e := s.until("item"); !strings.Contains(e.data, `"last"`) ||
+			slices.ContainsFunc(before, func(e event) bool { return e.name == "reset" }) {
 			t.Errorf("%s: %s behind %+v, want the last one alone", path, e.data, before)
 		}
 		s.stop()
@@ -716,7 +721,8 @@ func TestItemStreams(t *testing.T) {
 		path, last string
 		want       []string
 	}{
-		{"/v1/live?since=all", "", []string{"a.main.text 1 @1", "b.main.text 1 @2", "b.main.tool_result.ok 2 @3", "b.main.tool_result.error 3 @4"}},
+		{"/v1/live?since=all", "", []string{"a.main.text 1 @1", "b.main.text 1 @2", "b.main.tool_result.ok 2 @3",
+			"b.main.tool_result.error 3 @4"}},
 		{"/v1/live", "2", []string{"b.main.tool_result.ok 2 @3", "b.main.tool_result.error 3 @4"}},
 		{"/v1/live?session=a&since=1h", "", []string{"a.main.text 1 @1"}},
 		{"/v1/live?type=tool_result&since=all", "", []string{"b.main.tool_result.ok 2 @3", "b.main.tool_result.error 3 @4"}},
@@ -746,14 +752,16 @@ func TestItemStreams(t *testing.T) {
 		t.Errorf("current head = %+v, want a's", e)
 	}
 	for path, status := range map[string]int{
-		"/v1/live?session=a.b": 400, "/v1/live?type=a%20b": 400, "/v1/live?type=tool_reslt&since=all": 400, "/v1/live?since=soon": 400, "/v1/heads?session=%3E": 400,
+		"/v1/live?session=a.b": 400, "/v1/live?type=a%20b": 400, "/v1/live?type=tool_reslt&since=all": 400,
+		"/v1/live?since=soon": 400, "/v1/heads?session=%3E": 400,
 		"/v1/sessions/a/threads/none/live": 404, "/v1/sessions/a/threads/main/live?from=x": 400,
 	} {
 		if got, _, body := get(t, url, path); got != status {
 			t.Errorf("%s = %d %s, want %d", path, got, body, status)
 		}
 	}
-	for path, last := range map[string]string{"/v1/live": "x", "/v1/live?session=a": "1;a.b:1", "/v1/live?type=text": "1;main:1", "/v1/heads": "-1", "/v1/sessions/a/threads/main/live": "1;a.b:2"} {
+	for path, last := range map[string]string{"/v1/live": "x", "/v1/live?session=a": "1;a.b:1",
+		"/v1/live?type=text": "1;main:1", "/v1/heads": "-1", "/v1/sessions/a/threads/main/live": "1;a.b:2"} {
 		if got, _, body := get(t, url, path, "Last-Event-ID", last); got != 400 {
 			t.Errorf("%s behind %q = %d %s, want 400", path, last, got, body)
 		}

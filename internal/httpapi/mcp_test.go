@@ -75,16 +75,19 @@ func TestMCP(t *testing.T) {
 	for _, session := range []string{"ci-1", "prod"} {
 		th := events.Thread{Session: session, Name: "main"}
 		pub := cl.Publisher(client.PublisherConfig{User: "mira"})
-		must.Do(t, pub.Publish(ctx, client.Entry{Thread: th, Dialect: "item", Body: []byte(`{"content":[{"type":"text","text":"hello from ` + session + `"}]}`)}))
+		must.Do(t, pub.Publish(ctx, client.Entry{Thread: th, Dialect: "item",
+			Body: []byte(`{"content":[{"type":"text","text":"hello from ` + session + `"}]}`)}))
 		must.Do(t, cl.Await(ctx, th, pub.Producer(), 0, 1))
-		art[session] = must.Get(cl.PutArtifact(ctx, client.NewArtifact{Record: artifacts.Record{Session: session}}, strings.NewReader("log of "+session)))(t)
+		art[session] = must.Get(cl.PutArtifact(ctx, client.NewArtifact{Record: artifacts.Record{Session: session}},
+			strings.NewReader("log of "+session)))(t)
 		go func() { _, _ = cl.Ask(ctx, th, events.Prompt{ID: "p", Kind: events.PromptText, Text: "Which?"}) }()
 		for waiting := 0; waiting == 0; {
 			waiting = len(must.Get(cl.Prompts(ctx, session))(t))
 		}
 	}
 	must.Do(t, history.With(file, func(db *history.DB) error { return history.NewFollower(db, conn, nil).CatchUp(ctx) }))
-	must.Do(t, history.With(history.ItemsFile(file), func(db *history.DB) error { return history.NewItemsFollower(db, conn, nil).CatchUp(ctx) }))
+	must.Do(t, history.With(history.ItemsFile(file),
+		func(db *history.DB) error { return history.NewItemsFollower(db, conn, nil).CatchUp(ctx) }))
 	of := func(session string) map[string]map[string]any {
 		return map[string]map[string]any{
 			"read_thread": {"session": session}, "read_item": {"session": session, "n": 1}, "list_artifacts": {"session": session},
@@ -123,7 +126,8 @@ func TestMCP(t *testing.T) {
 		id := string(art["prod"].ID)
 		for tool, all := range map[string][]map[string]any{
 			"read_artifact": {{"session": "ci-1", "artifact": id}, {"session": "ci-1", "artifact": "artifact://" + id},
-				{"session": "ci-1", "artifact": "prod/threads/main/logs/thread.log"}, {"session": "ci-1", "artifact": "/prod/threads/main/logs/thread.log"}},
+				{"session": "ci-1", "artifact": "prod/threads/main/logs/thread.log"},
+				{"session": "ci-1", "artifact": "/prod/threads/main/logs/thread.log"}},
 			"read_thread":    {{"session": "p"}, {"session": "PROD"}, {"session": "pro"}},
 			"search_history": {{"session": "p"}, {"session": "pro", "query": "hello"}},
 			"search":         {{"session": "p", "query": "from"}, {"session": "prod", "query": "from"}},
@@ -221,7 +225,8 @@ func TestMCPGuards(t *testing.T) {
 		{"a session", local, "POST", list(1), []string{"Mcp-Session-Id", "another"}, 200, "read_thread"},
 		{"an event stream", local, "GET", "", nil, 405, "POST"},
 		{"the end of a session", local, "DELETE", "", nil, 405, "POST"},
-		{"too much", local, "POST", `{"jsonrpc":"2.0","id":1,"method":"tools/list","params":{"x":"` + strings.Repeat("x", 64<<10) + `"}}`, nil, 413, "too large"},
+		{"too much", local, "POST", `{"jsonrpc":"2.0","id":1,"method":"tools/list","params":{"x":"` +
+			strings.Repeat("x", 64<<10) + `"}}`, nil, 413, "too large"},
 		{"a batch", local, "POST", batch(16), nil, 200, `"id":15`},
 		{"a large batch", local, "POST", batch(17), nil, 400, "16"},
 		{"a batch of nothing", local, "POST", "[" + strings.Repeat("0,", 30_000) + "0]", nil, 400, "16"},

@@ -151,7 +151,8 @@ func TestOutputOfAThreadThatLeaves(t *testing.T) {
 }
 
 // sendsOutput begins an output, named as its thread, of which something has arrived. status is the answer, once tool is closed.
-func sendsOutput(ctx context.Context, t *testing.T, cl *client.Client, url string, th events.Thread) (tool *io.PipeWriter, status <-chan int) {
+func sendsOutput(ctx context.Context, t *testing.T, cl *client.Client, url string, th events.Thread) (tool *io.PipeWriter,
+	status <-chan int) {
 	t.Helper()
 	body, tool := io.Pipe()
 	path := url + "/v1/sessions/" + th.Session + "/threads/" + th.Name + "/outputs?tool=make&lease_ms=1000&id=" + th.Name

@@ -33,7 +33,8 @@ func (a *api) pace(r *http.Request, cfg *ingest.Config) {
 	cfg.Admit = func(ctx context.Context, evs []*events.Event) (back func(), err error) {
 		uses := make([]quota.Use, len(evs))
 		for i, e := range evs {
-			uses[i] = quota.Use{Session: e.Thread.Session, User: cmp.Or(events.UserFrom(ctx), e.User), Token: token, Entries: 1, Bytes: int64(len(e.Body))}
+			uses[i] = quota.Use{Session: e.Thread.Session, User: cmp.Or(events.UserFrom(ctx), e.User), Token: token, Entries: 1,
+				Bytes: int64(len(e.Body))}
 			if e.Ref != nil {
 				uses[i].Bytes = e.Ref.Size
 			}
@@ -89,7 +90,8 @@ func (a *api) charge(r *http.Request, session string, byItself bool) error {
 			return err
 		}
 	}
-	use := quota.Use{Session: session, User: cmp.Or(events.UserFrom(r.Context()), r.URL.Query().Get("user")), Token: access.From(r.Context()).Name}
+	use := quota.Use{Session: session, User: cmp.Or(events.UserFrom(r.Context()), r.URL.Query().Get("user")),
+		Token: access.From(r.Context()).Name}
 	if !byItself {
 		use.Entries = 1
 	}

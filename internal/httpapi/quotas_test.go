@@ -208,9 +208,11 @@ func TestQuotaOfAnotherSession(t *testing.T) {
 // A token that floods many sessions gets what a token may have; another one's entries are stored meanwhile.
 func TestQuotaOfAToken(t *testing.T) {
 	out := &sink{}
-	url := start(t, httpapi.Config{Publisher: out, Tokens: tokens(t), Quotas: quota.New(quota.Rates{Token: quota.Rate{Entries: 20, Bytes: 1 << 20}})})
+	url := start(t, httpapi.Config{Publisher: out, Tokens: tokens(t),
+		Quotas: quota.New(quota.Rates{Token: quota.Rate{Entries: 20, Bytes: 1 << 20}})})
 	post := func(token, session string) int {
-		status, _, _ := do(t, url, request{path: "/v1/sessions/" + session + "/threads/main/entries?dialect=raw", kind: "application/json", body: "1",
+		status, _, _ := do(t, url, request{path: "/v1/sessions/" + session + "/threads/main/entries?dialect=raw",
+			kind: "application/json", body: "1",
 			header: map[string]string{"Authorization": "Bearer " + token}})
 		return status
 	}
@@ -293,7 +295,8 @@ func TestQuotaOfThreads(t *testing.T) {
 	main := events.Thread{Session: "s", Name: "main"}
 	say(ctx, t, cl, main, "hello")
 	fork := func(to string) (int, string) {
-		status, _, body := do(t, url, request{path: "/v1/sessions/s/threads/main/fork", kind: "application/json", body: `{"whole":true,"to":"` + to + `"}`})
+		status, _, body := do(t, url, request{path: "/v1/sessions/s/threads/main/fork", kind: "application/json",
+			body: `{"whole":true,"to":"` + to + `"}`})
 		return status, body
 	}
 	if status, body := fork("b"); status != 201 {
@@ -371,7 +374,8 @@ func TestQuotaOfSessions(t *testing.T) {
 	_, ctx, cl, url := worldOn(t, httpapi.Config{Tokens: tokens(t), Quotas: quota.New(quota.Rates{Sessions: 2})})
 	say(ctx, t, cl, events.Thread{Session: "a", Name: "main"}, "hello")
 	post := func(token, path, body string) (int, http.Header, string) {
-		return do(t, url, request{path: "/v1/sessions/" + path, kind: "application/json", body: body, header: map[string]string{"Authorization": "Bearer " + token}})
+		return do(t, url, request{path: "/v1/sessions/" + path, kind: "application/json", body: body,
+			header: map[string]string{"Authorization": "Bearer " + token}})
 	}
 	for _, q := range []struct {
 		token, path, body string

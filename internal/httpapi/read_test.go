@@ -68,7 +68,8 @@ func TestReadArtifact(t *testing.T) {
 	ctx, cl, url := world(t)
 	must.Do(t, cl.NewSession(ctx, "s", "/w", ""))
 	text := strings.Repeat("line\n", 300_000)
-	r, err := cl.PutArtifact(ctx, client.NewArtifact{Tool: "bash", Record: artifacts.Record{Session: "s", MIME: "text/html", Filename: `a "b".html`}}, strings.NewReader(text))
+	r, err := cl.PutArtifact(ctx, client.NewArtifact{Tool: "bash",
+		Record: artifacts.Record{Session: "s", MIME: "text/html", Filename: `a "b".html`}}, strings.NewReader(text))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -77,7 +78,8 @@ func TestReadArtifact(t *testing.T) {
 	if status != 200 || body != text {
 		t.Fatalf("GET = %d, %d bytes", status, len(body))
 	}
-	if d := one(h, "Content-Disposition"); !strings.HasPrefix(d, "attachment; filename=") || one(h, "X-Content-Type-Options") != "nosniff" || one(h, "Content-Security-Policy") == "" {
+	if d := one(h, "Content-Disposition"); !strings.HasPrefix(d, "attachment; filename=") ||
+		one(h, "X-Content-Type-Options") != "nosniff" || one(h, "Content-Security-Policy") == "" {
 		t.Errorf("headers = %v", h)
 	}
 	etag := one(h, "Etag")
@@ -104,12 +106,15 @@ func TestReadArtifact(t *testing.T) {
 		ID   string `json:"artifact_id"`
 		Size int64
 	}
-	if err := json.Unmarshal([]byte(body), &listed); status != 200 || err != nil || listed.ID != string(r.ID) || listed.Size != int64(len(text)) {
+	if err := json.Unmarshal([]byte(body), &listed); status != 200 || err != nil || listed.ID != string(r.ID) ||
+		listed.Size != int64(len(text)) {
 		t.Errorf("list = %d %s", status, body)
 	}
 
-	status, _, body = do(t, url, request{path: "/v1/sessions/s/artifacts?tool=curl&category=debug&summary=what", kind: "text/plain", body: "posted"})
-	if err := json.Unmarshal([]byte(body), &listed); status != 201 || err != nil || listed.Size != 6 || !strings.Contains(body, `"filename":"1.curl.log"`) {
+	status, _, body = do(t, url, request{path: "/v1/sessions/s/artifacts?tool=curl&category=debug&summary=what",
+		kind: "text/plain", body: "posted"})
+	if err := json.Unmarshal([]byte(body), &listed); status != 201 || err != nil || listed.Size != 6 ||
+		!strings.Contains(body, `"filename":"1.curl.log"`) {
 		t.Errorf("POST = %d %s", status, body)
 	}
 	if status, _, body := get(t, url, "/v1/artifacts/"+listed.ID); status != 200 || body != "posted" {
@@ -158,7 +163,8 @@ func TestReadAddress(t *testing.T) {
 	if err != nil || id != "0-Review" {
 		t.Fatalf("AgentID = %q, %v", id, err)
 	}
-	must.Get(cl.PutArtifact(ctx, client.NewArtifact{Record: artifacts.Record{Session: "s", Writer: artifacts.FromAgent, Agent: id}}, strings.NewReader(`{"findings":["x"]}`)))(t)
+	must.Get(cl.PutArtifact(ctx, client.NewArtifact{Record: artifacts.Record{Session: "s", Writer: artifacts.FromAgent,
+		Agent: id}}, strings.NewReader(`{"findings":["x"]}`)))(t)
 	for query, want := range map[string]string{
 		"url=artifact://0&session=s":                         "a\nb\nc\n",
 		"url=artifact://0&session=s&offset=2&limit=1":        "b\n",
@@ -169,7 +175,8 @@ func TestReadAddress(t *testing.T) {
 			t.Errorf("%s = %d %q, want %q", query, status, body, want)
 		}
 	}
-	if status, _, body := get(t, url, "/v1/read?session=s&url=artifact://7"); status != 404 || !strings.Contains(body, "Artifact 7 not found. Available: 0") {
+	if status, _, body := get(t, url, "/v1/read?session=s&url=artifact://7"); status != 404 ||
+		!strings.Contains(body, "Artifact 7 not found. Available: 0") {
 		t.Errorf("artifact 7 = %d %s", status, body)
 	}
 }
@@ -181,7 +188,8 @@ func TestReadLog(t *testing.T) {
 	long := strings.Repeat("x", 700_000) // over the entry's limit and the item's
 	pub := cl.Publisher(client.PublisherConfig{User: "u"})
 	for i, text := range []string{"short", long, "last"} {
-		body, _ := json.Marshal(map[string]any{"content": []any{map[string]string{"type": "text", "text": text}}, "metadata": map[string]any{"type": "text"}})
+		body, _ := json.Marshal(map[string]any{"content": []any{map[string]string{"type": "text", "text": text}},
+			"metadata": map[string]any{"type": "text"}})
 		must.Do(t, pub.Publish(ctx, client.Entry{Thread: th, Dialect: "item", Body: body, Time: int64(i + 1)}))
 	}
 	must.Do(t, cl.Await(ctx, th, pub.Producer(), 0, 3))
@@ -203,7 +211,8 @@ func TestReadLog(t *testing.T) {
 	}
 	for i, want := range []string{"short", long, "last"} {
 		var it client.Item
-		if err := json.Unmarshal([]byte(items[i]), &it); err != nil || it.N != int64(i+1) || it.Text() != want || it.User != "u" || it.Node != posted[i].Node {
+		if err := json.Unmarshal([]byte(items[i]), &it); err != nil || it.N != int64(i+1) || it.Text() != want ||
+			it.User != "u" || it.Node != posted[i].Node {
 			t.Errorf("item %d = %.200s, %v", i+1, items[i], err)
 		}
 	}
@@ -267,7 +276,8 @@ func TestReadGuarded(t *testing.T) {
 	conn := natstest.Conn(t)
 	srv := httptest.NewServer(httpapi.For(conn, httpapi.Config{Tokens: access.One("0123456789abcdef")}))
 	t.Cleanup(srv.Close)
-	for _, path := range []string{"/v1/prompts", "/v1/artifacts/x", "/v1/sessions/s/artifacts", "/v1/read?url=blob:x", "/v1/sessions/s/threads/t/logs/thread.log", "/v1/sessions/s/threads/t/prompts/p"} {
+	for _, path := range []string{"/v1/prompts", "/v1/artifacts/x", "/v1/sessions/s/artifacts", "/v1/read?url=blob:x",
+		"/v1/sessions/s/threads/t/logs/thread.log", "/v1/sessions/s/threads/t/prompts/p"} {
 		if status, _, _ := get(t, srv.URL, path); status != 401 {
 			t.Errorf("%s without a token = %d, want 401", path, status)
 		}

@@ -89,7 +89,8 @@ func (h *held) Take(ctx context.Context, n int) error {
 		select {
 		case <-freed:
 		case <-late:
-			return fmt.Errorf("%w: no room for what is sent: requests hold %d bytes, of at most %d: send it again", record.ErrBusy, h.room.usage(), h.room.most)
+			return fmt.Errorf("%w: no room for what is sent: requests hold %d bytes, of at most %d: send it again", record.ErrBusy,
+				h.room.usage(), h.room.most)
 		case <-ctx.Done():
 			return context.Cause(ctx)
 		}

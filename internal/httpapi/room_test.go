@@ -41,7 +41,8 @@ func TestIdleClients(t *testing.T) {
 		idle = append(idle, dial(t, url, linesPath, "application/x-ndjson", narrow, ""), dial(t, url, linesPath, "application/json", narrow, "{"))
 	}
 	store := func(token string) (int, string) {
-		status, _, body := do(t, url, request{path: linesPath, kind: "application/json", body: "{}", header: map[string]string{"Authorization": "Bearer " + token}})
+		status, _, body := do(t, url, request{path: linesPath, kind: "application/json", body: "{}",
+			header: map[string]string{"Authorization": "Bearer " + token}})
 		return status, body
 	}
 	for {
@@ -94,7 +95,8 @@ func TestMemoryOfUnfinishedLines(t *testing.T) {
 	}
 	// All of it was given back.
 	for range 3 {
-		got, _, text := do(t, url, request{path: "/v1/events", kind: "application/x-ndjson", body: `{"session":"s","dialect":"raw","body":"` + strings.Repeat("y", 7<<20) + `"}`})
+		got, _, text := do(t, url, request{path: "/v1/events", kind: "application/x-ndjson",
+			body: `{"session":"s","dialect":"raw","body":"` + strings.Repeat("y", 7<<20) + `"}`})
 		if got != 200 || !strings.Contains(text, `"ok":true`) {
 			t.Fatalf("alone = %d %.200s", got, text)
 		}
@@ -132,9 +134,11 @@ func TestWriteOnlyLearnsNothing(t *testing.T) {
 		{"/rename", `{"to":"other"}`, 200},
 	} {
 		status, _, body := do(t, url, request{
-			path: "/v1/sessions/s/threads/main" + q.path, kind: "application/json", body: q.body, header: map[string]string{"Authorization": "Bearer " + writer},
+			path: "/v1/sessions/s/threads/main" + q.path, kind: "application/json", body: q.body,
+			header: map[string]string{"Authorization": "Bearer " + writer},
 		})
-		if status != q.status || status < 300 && strings.TrimSpace(body) != `{"ok":true}` || strings.Contains(body, "available") || strings.Contains(body, "secret") {
+		if status != q.status || status < 300 && strings.TrimSpace(body) != `{"ok":true}` ||
+			strings.Contains(body, "available") || strings.Contains(body, "secret") {
 			t.Errorf("%s %s = %d %s", q.path, q.body, status, body)
 		}
 	}
@@ -144,7 +148,8 @@ func TestWriteOnlyLearnsNothing(t *testing.T) {
 func TestBodiesThatAreNotWhatTheySeem(t *testing.T) {
 	out := &sink{}
 	url := start(t, httpapi.Config{Publisher: out})
-	status, _, body := do(t, url, request{path: linesPath, kind: "application/json", body: "\x1f\x8b", header: map[string]string{"Content-Encoding": "gzip"}})
+	status, _, body := do(t, url, request{path: linesPath, kind: "application/json", body: "\x1f\x8b",
+		header: map[string]string{"Content-Encoding": "gzip"}})
 	if status != 415 || !strings.Contains(body, "gzip") || len(out.evs) != 0 {
 		t.Errorf("gzip = %d %s, %d stored", status, body, len(out.evs))
 	}

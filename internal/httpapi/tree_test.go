@@ -50,7 +50,8 @@ func TestTwoWritersOverHTTP(t *testing.T) {
 	post("both", "/append", `{}`, 400)
 	post("both", "/label", `{"entry":"`+first+`","label":"kept"}`, 200)
 
-	_, _, text := do(t, url, request{method: "GET", path: thread + "/tree", header: map[string]string{"Authorization": "Bearer both-0123456789ab"}})
+	_, _, text := do(t, url, request{method: "GET", path: thread + "/tree",
+		header: map[string]string{"Authorization": "Bearer both-0123456789ab"}})
 	var tree struct {
 		Entries []struct {
 			ID, Parent, Label string
@@ -79,7 +80,8 @@ func TestTwoWritersOverHTTP(t *testing.T) {
 	post("both", "/fork", `{"to":"copy/main","path":true,"entry":"`+theirs+`","whole":true}`, 400)
 	post("both", "/fork", `{"to":"beside","path":true}`, 400)
 	post("both", "/fork", `{"to":"copy/main","path":true,"entry":"`+theirs+`"}`, 201)
-	_, _, text = do(t, url, request{method: "GET", path: "/v1/sessions/copy/threads/main/tree", header: map[string]string{"Authorization": "Bearer both-0123456789ab"}})
+	_, _, text = do(t, url, request{method: "GET", path: "/v1/sessions/copy/threads/main/tree",
+		header: map[string]string{"Authorization": "Bearer both-0123456789ab"}})
 	if !strings.Contains(text, `"label":"kept"`) || strings.Contains(text, ours) || !strings.Contains(text, theirs) {
 		t.Errorf("tree of the fork = %s, want the path to %s with the label", text, theirs)
 	}

@@ -57,7 +57,8 @@ func TestGiantLinesGoToTheInbox(t *testing.T) {
 	giant := func(n int) string { return `"` + strings.Repeat("x", room+n) + `"` }
 	longest := giant(3 << 20)
 	for name, end := range map[string]string{"newline at the end": "\n", "none": ""} {
-		for name2, wrap := range map[string]func(io.Reader) io.Reader{"at once": func(r io.Reader) io.Reader { return r }, "in halves": iotest.HalfReader} {
+		for name2, wrap := range map[string]func(io.Reader) io.Reader{"at once": func(r io.Reader) io.Reader { return r },
+			"in halves": iotest.HalfReader} {
 			t.Run(name+", "+name2, func(t *testing.T) {
 				in := []string{`{"a":1}`, giant(200_000), `{"b":2}`, giant(200_001) + "\r", "", longest, giant(3<<20 + 1), `{"c":3}`, giant(131_072)}
 				var out sink

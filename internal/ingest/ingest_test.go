@@ -64,7 +64,8 @@ func TestLinesAreEntriesAsTheyAre(t *testing.T) {
 	if err != nil || sum != (ingest.Summary{Stored: 2, Refused: 2, Next: 15}) {
 		t.Fatalf("Lines = %+v, %v, want 2 stored, 2 refused, next 15", sum, err)
 	}
-	if len(got) != 4 || got[0] != "1 true 10 " || got[3] != "5 true 14 " || !strings.HasPrefix(got[1], "3 false") || !strings.Contains(got[2], "more than 40 bytes") {
+	if len(got) != 4 || got[0] != "1 true 10 " || got[3] != "5 true 14 " || !strings.HasPrefix(got[1], "3 false") ||
+		!strings.Contains(got[2], "more than 40 bytes") {
 		t.Errorf("results = %q", got)
 	}
 	for i, want := range []struct {
@@ -82,7 +83,8 @@ func TestEnvelopes(t *testing.T) {
 	for _, c := range []struct{ in, want string }{
 		{`{"session":"s1","thread":"t","dialect":"claude","body":{"x": 1}}`, `s1/t claude 0 1 "" {"x": 1}`},
 		{`{"session":"s1","dialect":"raw","body":"two\nlines"}`, `s1/main raw 0 1 "" two` + "\n" + `lines`},
-		{`{"session":"s1","dialect":"codex","body":"{\"x\":1}","time":1767225600000,"user":"u","seq":7}`, `s1/main codex 1767225600000 7 "u" {"x":1}`},
+		{`{"session":"s1","dialect":"codex","body":"{\"x\":1}","time":1767225600000,"user":"u","seq":7}`,
+			`s1/main codex 1767225600000 7 "u" {"x":1}`},
 		{`{"session":"s1","dialect":"omp","body":[1],"time":"2026-01-01T00:00:00Z","thread":null}`, `s1/main omp 1767225600000 1 "" [1]`},
 		{`{"session":"s1","dialect":"omp","body":[1],"time":0}`, `s1/main omp 0 1 "" [1]`},
 		{`{"session":"s1","dialect":"omp","body":[1],"time":null,"seq":null,"user":null}`, `s1/main omp 0 1 "" [1]`},
@@ -237,7 +239,8 @@ func TestOne(t *testing.T) {
 	var out sink
 	cfg := config()
 	cfg.Start, cfg.MaxBody = 7, 10
-	if seq, err := ingest.One(t.Context(), strings.NewReader("{\n}\n"), &out, cfg); seq != 7 || err != nil || string(out.all()[0].Body) != "{\n}" {
+	if seq, err := ingest.One(t.Context(), strings.NewReader("{\n}\n"), &out, cfg); seq != 7 || err != nil ||
+		string(out.all()[0].Body) != "{\n}" {
 		t.Errorf("One = %d, %v, want 7", seq, err)
 	}
 	must.Is(t, must.Err(ingest.One(t.Context(), strings.NewReader("{"), &out, cfg)), ingest.ErrEntry, "One of no JSON")

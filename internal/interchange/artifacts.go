@@ -33,8 +33,8 @@ type Adopted struct {
 }
 
 // Artifacts registers what lies in the folder beside a session's file, under the names and numbers that it has there or in the
-// notes of an export (SPEC A1, A9). Files of threads are left to package transcript; the ids of their agents are taken. The same folder again adds nothing,
-// nor does what an export wrote there.
+// notes of an export (SPEC A1, A9). Files of threads are left to package transcript; the ids of their agents are taken.
+// The same folder again adds nothing, nor does what an export wrote there.
 func Artifacts(ctx context.Context, reg Registry, src transcript.Source, session string) (out Adopted, err error) {
 	dir := strings.TrimSuffix(src.Path, sessionExt)
 	if dir == src.Path {
@@ -160,7 +160,8 @@ func sameBytes(ctx context.Context, reg Registry, fsys fs.FS, name string, r art
 }
 
 // adoptFile registers one file. One that is registered and has another size now is an error: records are never changed.
-func adoptFile(ctx context.Context, reg Registry, fsys fs.FS, name string, r artifacts.Record) (got artifacts.Record, made bool, err error) {
+func adoptFile(ctx context.Context, reg Registry, fsys fs.FS, name string, r artifacts.Record) (got artifacts.Record,
+	made bool, err error) {
 	f, err := fsys.Open(name)
 	if err != nil {
 		return got, false, err

@@ -47,8 +47,8 @@ func TestImportsThatCollide(t *testing.T) {
 	must.Same(t, got.String(), text+codexSaid(3), "export %q, want %q")
 }
 
-// What is refused of a file for another reason is told as that, also where its bytes are in the inbox; and whoever could not learn which dead
-// letters there were before takes none for a new one.
+// What is refused of a file for another reason is told as that, also where its bytes are in the inbox; and whoever could
+// not learn which dead letters there were before takes none for a new one.
 func TestRefusedLineIsNoCollision(t *testing.T) {
 	conn, dir := system(t), t.TempDir()
 	write(t, filepath.Join(dir, "s.jsonl"), []byte(codexMeta(codexID, "")+codexSaid(1)))

@@ -98,7 +98,8 @@ func stored(t *testing.T, conn *natsio.Conn) map[string]string {
 			tips = append(tips, l.Ref.Hex()[:8])
 		}
 		slices.Sort(tips)
-		out[th.Thread.String()] = fmt.Sprintf("head %s start %s, %d entries, %d items, tips %v", th.Head.Head().Ref, th.Head.Start.Ref, th.Head.Entries, th.Head.N, tips)
+		out[th.Thread.String()] = fmt.Sprintf("head %s start %s, %d entries, %d items, tips %v", th.Head.Head().Ref,
+			th.Head.Start.Ref, th.Head.Entries, th.Head.N, tips)
 	}
 	for r, body := range artifactsOf(t, conn) {
 		out[r] = body
@@ -239,7 +240,8 @@ func image(n int) []byte { return bytes.Repeat([]byte{0x89, 'P', 'N', 'G', byte(
 func large(t *testing.T, id string) *sessions.Tree {
 	t.Helper()
 	now := time.Date(2026, 3, 4, 5, 6, 7, 0, time.UTC)
-	tree := sessions.NewTree(sessions.Header{Type: "session", Version: sessions.Version, ID: id, Timestamp: sessions.FormatTime(now), Cwd: "/home/mira/pi"})
+	tree := sessions.NewTree(sessions.Header{Type: "session", Version: sessions.Version, ID: id,
+		Timestamp: sessions.FormatTime(now), Cwd: "/home/mira/pi"})
 	add := func(d sessions.Draft) string {
 		t.Helper()
 		now = now.Add(time.Second)
@@ -249,9 +251,11 @@ func large(t *testing.T, id string) *sessions.Tree {
 	block := func(data string) string { return `{"type":"image","data":"` + data + `","mimeType":"image/png"}` }
 	std, bare := base64.StdEncoding.EncodeToString(image(1)), base64.RawStdEncoding.EncodeToString(image(2))
 	first := add(sessions.Message([]byte(`{"role":"user","content":[` + block(std) + `,` + block(bare) + `,{"type":"text","text":"look"}]}`)))
-	second := add(sessions.Message([]byte(`{"role":"assistant","provider":"p","model":"m","content":[{"type":"text","text":"` + strings.Repeat("long ", 120_000) + `"}],"stopReason":"stop"}`)))
+	second := add(sessions.Message([]byte(`{"role":"assistant","provider":"p","model":"m","content":[{"type":"text","text":"` +
+		strings.Repeat("long ", 120_000) + `"}],"stopReason":"stop"}`)))
 	add(sessions.Label(first, "begin"))
-	add(sessions.Message([]byte(`{"role":"toolResult","toolCallId":"c","toolName":"read","content":[{"type":"text","text":"` + strings.Repeat("x", 500_001) + `"},` + block(std) + `]}`)))
+	add(sessions.Message([]byte(`{"role":"toolResult","toolCallId":"c","toolName":"read","content":[{"type":"text","text":"` +
+		strings.Repeat("x", 500_001) + `"},` + block(std) + `]}`)))
 	must.Do(t, tree.Branch(second))
 	add(sessions.Message([]byte(`{"role":"user","content":"again"}`)))
 	add(sessions.Custom("state", []byte(`{"image_url":"data:image/gif;base64,R0lGODlh","partialJson":"gone"}`)))
@@ -283,7 +287,8 @@ func TestGeneratedSessions(t *testing.T) {
 	dir := t.TempDir()
 	write(t, filepath.Join(dir, "a.jsonl"), []byte(text(t, large(t, "large"))))
 	damaged := "\xef\xbb\xbf" + header("damaged", 3) + "\r\n\r\n" + message("a", "null", "one") + message("b", `"a"`, "two") + " \n" +
-		`{"type":"mess` + message("c", `"b"`, "three") + "\nrubbish\n{\n  \"type\": \"custom\",\n  \"id\": \"d\",\n  \"parentId\": \"c\"\n}\n" + `{"torn`
+		`{"type":"mess` + message("c", `"b"`, "three") +
+		"\nrubbish\n{\n  \"type\": \"custom\",\n  \"id\": \"d\",\n  \"parentId\": \"c\"\n}\n" + `{"torn`
 	write(t, filepath.Join(dir, "b.jsonl"), []byte(damaged))
 	write(t, filepath.Join(dir, "b", "0-Review.jsonl"), []byte(header("sub", 3)+"\n"+message("x", "null", "sub")+"\n"))
 	write(t, filepath.Join(dir, "b", "0-Review.1-Deep.jsonl"), []byte(header("deep", 3)+"\n"+message("y", "null", "deep")))
@@ -298,7 +303,8 @@ func TestGeneratedSessions(t *testing.T) {
 		case "2026-01-01T00-00-00-000Z_damaged.jsonl":
 			must.Same(t, body, damaged, "exported as\n%q\nwant\n%q")
 		case "2026-03-04T05-06-07-000Z_large.jsonl":
-			if strings.Contains(body, "iVBOR") || len(body) > 1_050_000 || !strings.Contains(body, "blob:sha256:") || !strings.Contains(body, "truncated large content") {
+			if strings.Contains(body, "iVBOR") || len(body) > 1_050_000 || !strings.Contains(body, "blob:sha256:") ||
+				!strings.Contains(body, "truncated large content") {
 				t.Errorf("the session's file has %d bytes: images and long strings are still in line", len(body))
 			}
 			if f, err := sessions.Load([]byte(body)); err != nil || f.Migrated || len(f.Skipped) > 0 {
@@ -379,7 +385,8 @@ func TestMissingBlobs(t *testing.T) {
 	conn := system(t)
 	f := load(t, conn, dir).Files[0]
 	if f.Err != nil || f.Blobs != 1 || f.MissingBlobs != 2 || len(f.Warnings) != 2 ||
-		!strings.Contains(f.Warnings[0], "line 2") || !strings.Contains(f.Warnings[0], "another hash") || !strings.Contains(f.Warnings[1], gone.String()) {
+		!strings.Contains(f.Warnings[0], "line 2") || !strings.Contains(f.Warnings[0], "another hash") ||
+		!strings.Contains(f.Warnings[1], gone.String()) {
 		t.Errorf("import = %+v, want one blob and two warnings", f)
 	}
 	cl := client.New(conn)
@@ -401,7 +408,8 @@ func TestMissingBlobs(t *testing.T) {
 // A file whose header is none is an error that names file and line; the others are imported (SPEC S6).
 func TestBadHeader(t *testing.T) {
 	dir := t.TempDir()
-	write(t, filepath.Join(dir, "bad.jsonl"), []byte("\n"+`{"type":"session","version":3,"timestamp":"t","cwd":"/w"}`+"\n"+message("a", "null", "x")+"\n"))
+	write(t, filepath.Join(dir, "bad.jsonl"), []byte("\n"+`{"type":"session","version":3,"timestamp":"t","cwd":"/w"}`+"\n"+
+		message("a", "null", "x")+"\n"))
 	write(t, filepath.Join(dir, "none.jsonl"), []byte(message("a", "null", "x")+"\n"+header("late", 3)+"\n"))
 	write(t, filepath.Join(dir, "good.jsonl"), []byte(header("good", 3)+"\n"+message("a", "null", "x")+"\n"))
 	conn := system(t)

@@ -26,7 +26,8 @@ func TestLegacyFiles(t *testing.T) {
 	dir := t.TempDir()
 	for i, name := range from {
 		b := must.Get(os.ReadFile(name))(t)
-		write(t, filepath.Join(dir, filepath.Base(filepath.Dir(name))+".jsonl"), bytes.ReplaceAll(b, []byte(`"sess1"`), fmt.Appendf(nil, `"sess%d"`, i)))
+		write(t, filepath.Join(dir, filepath.Base(filepath.Dir(name))+".jsonl"),
+			bytes.ReplaceAll(b, []byte(`"sess1"`), fmt.Appendf(nil, `"sess%d"`, i)))
 	}
 	conn := system(t)
 	cl := client.New(conn)
@@ -95,8 +96,10 @@ func TestExportOfAFork(t *testing.T) {
 			continue
 		}
 		tree, err := client.New(second).Tree(t.Context(), fork)
-		if err != nil || f.Header.ParentSession != "source" || tree.Label("a") != "here" || tree.Leaf() != sessions.At("a") || len(tree.Entries()) != 3 {
-			t.Errorf("the fork came back as %v with %d entries, leaf %v, labels %v: %v", f.Header, len(tree.Entries()), tree.Leaf(), tree.Labels(), err)
+		if err != nil || f.Header.ParentSession != "source" || tree.Label("a") != "here" || tree.Leaf() != sessions.At("a") ||
+			len(tree.Entries()) != 3 {
+			t.Errorf("the fork came back as %v with %d entries, leaf %v, labels %v: %v", f.Header, len(tree.Entries()), tree.Leaf(),
+				tree.Labels(), err)
 		}
 	}
 }

@@ -62,7 +62,9 @@ func (m Materialized) Outcome() Outcome {
 // which are written file by file; the error names each, and wraps ErrThere.
 //
 //  1. Write all files under other names, those of the sessions that it needs behind its own.
-//  2. Give them their names, what others need first. A crash before leaves .part files; the next call makes new ones, and one after an hour removes them.
+//  2. Give them their names, what others need first. A crash before leaves .part files; the next call makes new ones, and
+//
+// one after an hour removes them.
 func (m *Materializer) Session(ctx context.Context, id string) (out Materialized, err error) {
 	out = Materialized{Session: id, Harness: m.Harness.Name}
 	if m.Harness.Name == ompDialect {
@@ -91,7 +93,8 @@ func (m *Materializer) Session(ctx context.Context, id string) (out Materialized
 
 // omp writes a session of oh-my-pi as an export does.
 func (m *Materializer) omp(ctx context.Context, id string, out *Materialized) error {
-	x := Exporter{Client: m.Client, Artifacts: m.Artifacts, Dir: m.Dir, Home: m.Home, Tmp: m.Tmp, Force: m.Force, Keep: m.Force, Ahead: m.Ahead}
+	x := Exporter{Client: m.Client, Artifacts: m.Artifacts, Dir: m.Dir, Home: m.Home, Tmp: m.Tmp, Force: m.Force,
+		Keep: m.Force, Ahead: m.Ahead}
 	done, err := x.Session(ctx, id)
 	out.File, out.Files = done.File, done.Files
 	for _, w := range done.Warnings {

@@ -94,7 +94,8 @@ func TestMaterialize(t *testing.T) {
 			agent: strings.Replace(claudeLine(3, `"agentId":"a1b2c3d4",`), `"isSidechain":false`, `"isSidechain":true`, 1),
 		},
 		"codex": {
-			"sessions/2026/11/20/rollout-2026-11-20T12-00-00-" + codexID + ".jsonl": codexMeta(codexID, "") + codexSaid(1) + strings.TrimSuffix(codexSaid(2), "\n"),
+			"sessions/2026/11/20/rollout-2026-11-20T12-00-00-" + codexID +
+				".jsonl": codexMeta(codexID, "") + codexSaid(1) + strings.TrimSuffix(codexSaid(2), "\n"),
 		},
 		"omp": {
 			"sessions/--w--/2026-01-01T00-00-00-000Z_s.jsonl": header("s", 3) + "\n" + message("a", "null", "one") + "\n",
@@ -176,7 +177,8 @@ func TestMaterializeKeepsWhatIsThere(t *testing.T) {
 	}
 }
 
-// A rollout of Codex that goes on from another one without having it brings that, and what it needs; of one that is there the beginning is enough.
+// A rollout of Codex that goes on from another one without having it brings that, and what it needs; of one that is there
+// the beginning is enough.
 func TestMaterializeAncestors(t *testing.T) {
 	parent := codexMeta(codexID, "") + codexSaid(1) + codexSaid(2)
 	needs := len(codexMeta(codexID, "") + codexSaid(1))
@@ -213,7 +215,8 @@ func TestMaterializeAncestors(t *testing.T) {
 // What lay beside a file and is not kept is named.
 func TestMaterializeSaysWhatIsLost(t *testing.T) {
 	r, here := newRig(t), t.TempDir()
-	text := strings.Replace(claudeLine(1, ""), "line 1", "Full output saved to: /home/dev/.claude/projects/x/"+claudeID+"/tool-results/toolu_1.txt", 1) +
+	text := strings.Replace(claudeLine(1, ""), "line 1", "Full output saved to: /home/dev/.claude/projects/x/"+claudeID+
+		"/tool-results/toolu_1.txt", 1) +
 		`{"type":"file-history-snapshot","messageId":"m","snapshot":{}}` + "\n"
 	write(t, filepath.Join(here, claudeID+".jsonl"), []byte(text))
 	load(t, r.conn, here)
@@ -225,11 +228,13 @@ func TestMaterializeSaysWhatIsLost(t *testing.T) {
 	}
 }
 
-// Whatever a session, a link or an index says, nothing is written outside of the harness's directory, nor where another home's index points.
+// Whatever a session, a link or an index says, nothing is written outside of the harness's directory, nor where another
+// home's index points.
 func TestMaterializeStaysInItsDirectory(t *testing.T) {
 	r, here, outside := newRig(t), t.TempDir(), t.TempDir()
 	write(t, filepath.Join(here, "s.jsonl"), []byte(codexMeta(codexID, "")+codexSaid(1)))
-	write(t, filepath.Join(here, "f.jsonl"), []byte(codexMeta(forkID, `"history_base":{"thread_id":"../../x","end_byte_offset":1},`)+codexSaid(1)))
+	write(t, filepath.Join(here, "f.jsonl"), []byte(codexMeta(forkID,
+		`"history_base":{"thread_id":"../../x","end_byte_offset":1},`)+codexSaid(1)))
 	load(t, r.conn, here)
 	if _, err := r.write(forkID); err == nil || !strings.Contains(err.Error(), "history_base") {
 		t.Errorf("a parent that is a path: %v, want an error", err)
@@ -240,7 +245,8 @@ func TestMaterializeStaysInItsDirectory(t *testing.T) {
 	if _, err := r.write(codexID); err == nil {
 		t.Error("through a link that leads out: no error")
 	}
-	for _, named := range []string{filepath.Join(outside, "rollout-x-"+codexID+".jsonl"), filepath.Join(outside, "up", "..", "..", "x.jsonl"), "/etc/passwd"} {
+	for _, named := range []string{filepath.Join(outside, "rollout-x-"+codexID+".jsonl"),
+		filepath.Join(outside, "up", "..", "..", "x.jsonl"), "/etc/passwd"} {
 		r.elsewhere()
 		index(t, r.Path, codexID, named)
 		if _, err := r.write(codexID); !errors.Is(err, interchange.ErrThere) || !strings.Contains(err.Error(), named) {
@@ -306,8 +312,9 @@ func TestMaterializeRefusesStoredNames(t *testing.T) {
 		"projects/x/y/" + claudeID + ".jsonl", "projects/x\n/" + claudeID + ".jsonl", "projects/x/" + codexID + ".jsonl", "",
 	} {
 		r := newRig(t)
-		e := &events.Event{Producer: "p", Seq: 1, Kind: events.KindEntry, Dialect: "claude", Thread: events.Thread{Session: claudeID, Name: events.MainThread},
-			File: "claude:" + name, Body: []byte(strings.TrimSpace(claudeLine(1, "")))}
+		e := &events.Event{Producer: "p", Seq: 1, Kind: events.KindEntry, Dialect: "claude",
+			Thread: events.Thread{Session: claudeID, Name: events.MainThread},
+			File:   "claude:" + name, Body: []byte(strings.TrimSpace(claudeLine(1, "")))}
 		must.Do(t, r.conn.Events().PublishEvents(t.Context(), []*events.Event{e}))
 		must.Do(t, r.Client.Await(t.Context(), e.Thread, e.Producer, 0, 1))
 		if _, err := r.write(claudeID); err == nil || !strings.Contains(err.Error(), "no place of a session's file") {
@@ -323,7 +330,8 @@ func TestMaterializeRemovesWhatWasStaged(t *testing.T) {
 	write(t, filepath.Join(from, "s.jsonl"), []byte(codexMeta(codexID, "")+codexSaid(1)))
 	load(t, r.conn, from)
 	folder, old := filepath.Join(r.Path, "sessions", "2026"), time.Now().Add(-2*time.Hour)
-	for name, goes := range map[string]bool{"a.jsonl.ABCDEFG2.part": true, "b.jsonl.ABCDEFG2.part": false, "notes.ABCDEFG2.part": false, "c.jsonl.part": false} {
+	for name, goes := range map[string]bool{"a.jsonl.ABCDEFG2.part": true, "b.jsonl.ABCDEFG2.part": false,
+		"notes.ABCDEFG2.part": false, "c.jsonl.part": false} {
 		path := filepath.Join(folder, name)
 		write(t, path, []byte("half"))
 		if name[0] != 'b' {

@@ -107,7 +107,8 @@ func TestArtifactsOfAnExport(t *testing.T) {
 		for _, r := range must.Get(reg.Records(t.Context(), "s", ""))(t) {
 			body, _ := must.Two(reg.Open(t.Context(), r))(t)
 			text := string(must.Get(io.ReadAll(body))(t))
-			out[text] = fmt.Sprintf("%s number %q %q %s %q %q %q", r.Filename, r.Seq, strings.Split(r.MIME, ";")[0], r.Category, r.Agent, r.ToolCall, r.Summary)
+			out[text] = fmt.Sprintf("%s number %q %q %s %q %q %q", r.Filename, r.Seq, strings.Split(r.MIME, ";")[0], r.Category,
+				r.Agent, r.ToolCall, r.Summary)
 			_ = body.Close()
 		}
 		return out
@@ -141,7 +142,8 @@ func TestArtifactsOfAnExport(t *testing.T) {
 	must.Same(t, look(conn)["x"], `shot.png number "" "" normal "" "" ""`, "%s, want %s")
 	must.Same(t, look(conn)["y"], `data.json number "1" "a/b" normal "" "" ""`, "%s, want %s")
 	// A number that the session has given meanwhile is not given twice.
-	must.Get(client.New(conn).PutArtifact(t.Context(), client.NewArtifact{Tool: "bash", Record: artifacts.Record{Session: "s"}}, strings.NewReader("z")))(t)
+	must.Get(client.New(conn).PutArtifact(t.Context(),
+		client.NewArtifact{Tool: "bash", Record: artifacts.Record{Session: "s"}}, strings.NewReader("z")))(t)
 	write(t, filepath.Join(dir, "s", "late.html"), []byte("l"))
 	write(t, filepath.Join(dir, "s.spool.json"), []byte(`{"v":1,"artifacts":[{"file":"late.html","number":"2","mime":"a/b"}]}`))
 	for _, f := range load(t, conn, filepath.Join(dir, "s.jsonl")).Files {

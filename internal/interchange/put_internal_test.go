@@ -68,7 +68,8 @@ func TestProjectKey(t *testing.T) {
 	for i := range long {
 		long[i] = 'a'
 	}
-	if key := projectKey(string(long)); len(key) <= maxKey || key[:maxKey+1] != string(long[:maxKey])+"-" || key == projectKey(string(long[1:])) {
+	if key := projectKey(string(long)); len(key) <= maxKey || key[:maxKey+1] != string(long[:maxKey])+"-" ||
+		key == projectKey(string(long[1:])) {
 		t.Errorf("projectKey of 300 letters = %q, want 200 of them and a hash", key)
 	}
 }

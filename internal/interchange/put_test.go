@@ -130,8 +130,8 @@ func publish(t *testing.T, conn *natsio.Conn, session string, lines ...string) {
 	must.Do(t, cl.Await(t.Context(), main, p.Producer(), 0, uint64(len(lines))))
 }
 
-// A session that Spool began goes on where its program wrote behind an export of it: what is in the file is in its thread once, whatever was
-// said of the session meanwhile (SPEC P6).
+// A session that Spool began goes on where its program wrote behind an export of it: what is in the file is in its thread
+// once, whatever was said of the session meanwhile (SPEC P6).
 func TestProgramGoesOnFromAnExport(t *testing.T) {
 	begins := map[string]func(conn *natsio.Conn, cl *client.Client){
 		"a fork": func(conn *natsio.Conn, cl *client.Client) {

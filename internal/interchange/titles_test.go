@@ -13,8 +13,8 @@ import (
 	"spool/pkg/sessions"
 )
 
-// Who changes the title in the header of an exported file names the session, however it began and whoever gave it its title before. The file
-// as it was exported changes nothing, nor does one that was exported before the session was named again.
+// Who changes the title in the header of an exported file names the session, however it began and whoever gave it its
+// title before. The file as it was exported changes nothing, nor does one that was exported before the session was named again.
 func TestTitleInAnExportedFile(t *testing.T) {
 	imported := func(lines string) func(*testing.T, *natsio.Conn, *client.Client) {
 		return func(t *testing.T, conn *natsio.Conn, _ *client.Client) {
@@ -33,7 +33,8 @@ func TestTitleInAnExportedFile(t *testing.T) {
 			publish(t, conn, "s", message("a", "null", "one"))
 		},
 		"retitled by its agent": func(t *testing.T, conn *natsio.Conn, _ *client.Client) {
-			publish(t, conn, "s", titled(`"title":"Old",`), message("a", "null", "one"), `{"type":"title_change","id":"b","parentId":"a","title":"Newer"}`)
+			publish(t, conn, "s", titled(`"title":"Old",`), message("a", "null", "one"),
+				`{"type":"title_change","id":"b","parentId":"a","title":"Newer"}`)
 		},
 		"fork": func(t *testing.T, conn *natsio.Conn, cl *client.Client) {
 			publish(t, conn, "of", header("of", 3), message("a", "null", "one"))

@@ -22,14 +22,16 @@ func TestValid(t *testing.T) {
 		}
 	}
 	bad := []string{
-		``, ` `, `nul`, `nulll`, `truex`, `01`, `-`, `+1`, `.5`, `1.`, `1e`, `1e+`, `--1`, `0x1`, `NaN`, `"`, `"a`, `"\`, `"\x"`, `"\u12"`, `"\u12g4"`,
+		``, ` `, `nul`, `nulll`, `truex`, `01`, `-`, `+1`, `.5`, `1.`, `1e`, `1e+`, `--1`, `0x1`, `NaN`, `"`, `"a`, `"\`, `"\x"`,
+		`"\u12"`, `"\u12g4"`,
 		"\"\n\"", "\"\x00\"", "\"abcdefghij\x1fk\"", `{`, `}`, `[`, `]`, `[}`, `{]`, `[1}`, `{"a":1]`, `[1,]`, `[,1]`, `[1 2]`, `{"a"}`, `{"a":}`,
 		`{"a":1,}`, `{,}`, `{a:1}`, `{1:1}`, `1 2`, `{} x`, "\ufeff{}", `'a'`, `[1]]`, `{"a":1}}`,
 	}
 	for _, s := range bad {
 		must.Is(t, jsonscan.Valid([]byte(s)), jsonscan.ErrSyntax, "Valid(%q)", s)
 	}
-	for _, deep := range []string{strings.Repeat("[", 257) + strings.Repeat("]", 257), strings.Repeat(`{"a":`, 257) + "1" + strings.Repeat("}", 257)} {
+	for _, deep := range []string{strings.Repeat("[", 257) + strings.Repeat("]", 257), strings.Repeat(`{"a":`, 257) + "1" +
+		strings.Repeat("}", 257)} {
 		must.Is(t, jsonscan.Valid([]byte(deep)), jsonscan.ErrDepth, "Valid(257 levels)")
 	}
 	if err := jsonscan.Valid([]byte(`{"a":x}`)); err == nil || !strings.Contains(err.Error(), "byte 5") {
@@ -70,7 +72,8 @@ func TestObjectAndArray(t *testing.T) {
 
 func TestGet(t *testing.T) {
 	raw := []byte(`{"a":{"b":1},"k\u0065y":" x ","a":{"c":[1]},"n":null}`)
-	for _, c := range []struct{ path, want string }{{"a/b", ""}, {"a/c", "[1]"}, {"key", `" x "`}, {"n", "null"}, {"n/x", ""}, {"zz", ""}, {"a/c/d", ""}} {
+	for _, c := range []struct{ path, want string }{{"a/b", ""}, {"a/c", "[1]"}, {"key", `" x "`}, {"n", "null"}, {"n/x", ""},
+		{"zz", ""}, {"a/c/d", ""}} {
 		must.Same(t, string(jsonscan.Get(raw, strings.Split(c.path, "/")...)), c.want, "Get(%s) = %q, want %q", c.path)
 	}
 	if got := jsonscan.Get(raw); len(got) != len(raw) {

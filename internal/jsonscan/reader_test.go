@@ -129,15 +129,18 @@ func sameAsValid(t *testing.T, raw []byte) {
 		if first == nil {
 			first = r
 		}
-		if err == nil && (r.out.String() != first.out.String() || r.Offset() != int64(len(raw)) || strings.Join(r.text, "|") != strings.Join(first.text, "|")) {
+		if err == nil && (r.out.String() != first.out.String() || r.Offset() != int64(len(raw)) ||
+			strings.Join(r.text, "|") != strings.Join(first.text, "|")) {
 			t.Fatalf("%s: read %.200q, otherwise %.200q", name, r.out.String(), first.out.String())
 		}
 	}
 }
 
 var readerSeeds = []string{
-	`{"a":[1.5e-3,"x\ud83c\udf4ay\ud83d\u0041\udf4a",{"":null}],"é🍊\/":-0} `, "\"\xf0\x9f\x8d\"", "\"\xf0\x9f\"", "\"\xf0A\xed\xa0\x80\xff\"", `"\ud83c\udf4`, `"\ud83c\n"`,
-	"\"🍊🍊\"", ` [ [ ] , { } , true , false , null , 0.10 ] `, `[1,]`, `{"a":1,}`, `{,}`, `[01]`, `[-]`, `1.`, `1e`, `nul`, `truth`, `"a`, "\"\n\"", "", " ", "\x00", "[1\x00]", `{"a" 1}`, `[1}`, `{}}`,
+	`{"a":[1.5e-3,"x\ud83c\udf4ay\ud83d\u0041\udf4a",{"":null}],"é🍊\/":-0} `, "\"\xf0\x9f\x8d\"", "\"\xf0\x9f\"",
+	"\"\xf0A\xed\xa0\x80\xff\"", `"\ud83c\udf4`, `"\ud83c\n"`,
+	"\"🍊🍊\"", ` [ [ ] , { } , true , false , null , 0.10 ] `, `[1,]`, `{"a":1,}`, `{,}`, `[01]`, `[-]`, `1.`, `1e`, `nul`,
+	`truth`, `"a`, "\"\n\"", "", " ", "\x00", "[1\x00]", `{"a" 1}`, `[1}`, `{}}`,
 }
 
 func TestReader(t *testing.T) {
@@ -145,7 +148,8 @@ func TestReader(t *testing.T) {
 		sameAsValid(t, []byte(s))
 	}
 	for depth := 255; depth < 259; depth++ {
-		sameAsValid(t, []byte(strings.Repeat(`[{"a":`, depth/2)+strings.Repeat("[", depth%2)+strings.Repeat("]", depth%2)+strings.Repeat(`1}]`, depth/2)))
+		sameAsValid(t, []byte(strings.Repeat(`[{"a":`, depth/2)+strings.Repeat("[", depth%2)+strings.Repeat("]",
+			depth%2)+strings.Repeat(`1}]`, depth/2)))
 		sameAsValid(t, []byte(strings.Repeat("[", depth)+strings.Repeat("]", depth)))
 	}
 	border := strings.Repeat("x", 64<<10-9)
@@ -158,7 +162,8 @@ func TestReader(t *testing.T) {
 
 func TestReaderParts(t *testing.T) {
 	r := jsonscan.NewTextReader([]byte(`ab\n\ud83c\udf4a\ud83d\u00E9é"`), 100)
-	for _, want := range []jsonscan.Part{{[]byte("ab"), -1}, {[]byte(`\n`), '\n'}, {[]byte(`\ud83c\udf4a`), '🍊'}, {[]byte(`\ud83d`), 0xD83D}, {[]byte(`\u00E9`), 'é'}, {[]byte("é"), -1}, {}} {
+	for _, want := range []jsonscan.Part{{[]byte("ab"), -1}, {[]byte(`\n`), '\n'}, {[]byte(`\ud83c\udf4a`), '🍊'},
+		{[]byte(`\ud83d`), 0xD83D}, {[]byte(`\u00E9`), 'é'}, {[]byte("é"), -1}, {}} {
 		if p, err := r.Part(); err != nil || string(p.Raw) != string(want.Raw) || p.Rune != want.Rune {
 			t.Errorf("Part() = %q %U, %v, want %q %U", p.Raw, p.Rune, err, want.Raw, want.Rune)
 		}

@@ -28,7 +28,8 @@ type Registry struct{ reg *prometheus.Registry }
 func New(role, version string) *Registry {
 	r := &Registry{prometheus.NewRegistry()}
 	r.reg.MustRegister(collectors.NewGoCollector(), collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}))
-	build := prometheus.NewGaugeVec(prometheus.GaugeOpts{Name: "spool_build_info", Help: "1, with what runs here."}, []string{"role", "version"})
+	build := prometheus.NewGaugeVec(prometheus.GaugeOpts{Name: "spool_build_info", Help: "1, with what runs here."},
+		[]string{"role", "version"})
 	build.WithLabelValues(role, version).Set(1)
 	r.reg.MustRegister(build)
 	return r
@@ -47,9 +48,11 @@ func (r *Registry) Persister(stats func() persist.Stats) func(persist.Committed)
 		name, help string
 		value      func(persist.Stats) int64
 	}{
-		{"spool_events_applied_total", "Events that are through, the repeated and the dead included.", func(s persist.Stats) int64 { return s.Applied }},
+		{"spool_events_applied_total", "Events that are through, the repeated and the dead included.",
+			func(s persist.Stats) int64 { return s.Applied }},
 		{"spool_events_repeated_total", "Events that had been applied before.", func(s persist.Stats) int64 { return s.Repeated }},
-		{"spool_events_superseded_total", "Events that are linked to one that was never stored: their producer was told.", func(s persist.Stats) int64 { return s.Superseded }},
+		{"spool_events_superseded_total", "Events that are linked to one that was never stored: their producer was told.",
+			func(s persist.Stats) int64 { return s.Superseded }},
 		{"spool_dead_letters_total", "Events that went to the dead letters.", func(s persist.Stats) int64 { return s.Dead }},
 		{"spool_entries_total", "Entries appended to threads.", func(s persist.Stats) int64 { return s.Entries }},
 		{"spool_entries_unknown_total", "Entries of a type that their dialect does not know.", func(s persist.Stats) int64 { return s.Unknown }},
@@ -59,11 +62,14 @@ func (r *Registry) Persister(stats func() persist.Stats) func(persist.Committed)
 			func(s persist.Stats) int64 { return s.ItemsTooLarge }},
 		{"spool_artifacts_not_inherited_total", "Artifacts that forks did not get: their records cannot be read.",
 			func(s persist.Stats) int64 { return s.RowsUnread }},
-		{"spool_items_refused_total", "Items that the store refuses for good: stubs have their numbers.", func(s persist.Stats) int64 { return s.ItemsRefused }},
-		{"spool_dead_letters_refused_total", "Dead letters that the store refuses for good: SPOOL_EVENTS alone has their events.", func(s persist.Stats) int64 { return s.LettersRefused }},
+		{"spool_items_refused_total", "Items that the store refuses for good: stubs have their numbers.",
+			func(s persist.Stats) int64 { return s.ItemsRefused }},
+		{"spool_dead_letters_refused_total", "Dead letters that the store refuses for good: SPOOL_EVENTS alone has their events.",
+			func(s persist.Stats) int64 { return s.LettersRefused }},
 		{"spool_nodes_total", "Nodes stored.", func(s persist.Stats) int64 { return s.Nodes }},
 		{"spool_commits_total", "Atomic batches of records.", func(s persist.Stats) int64 { return s.Commits }},
-		{"spool_commits_refused_total", "Commits that were prepared again, because a head or a fence had moved.", func(s persist.Stats) int64 { return s.Refused }},
+		{"spool_commits_refused_total", "Commits that were prepared again, because a head or a fence had moved.",
+			func(s persist.Stats) int64 { return s.Refused }},
 		{"spool_entries_truncated_total", "Entries that a size rule cut.", func(s persist.Stats) int64 { return s.Truncated }},
 		{"spool_values_externalized_total", "Values moved into blobs.", func(s persist.Stats) int64 { return s.Externalized }},
 		{"spool_entry_bytes_total", "Bytes of entries as they came.", func(s persist.Stats) int64 { return s.BytesIn }},
@@ -76,7 +82,8 @@ func (r *Registry) Persister(stats func() persist.Stats) func(persist.Committed)
 		{"spool_head_misses_total", "Threads of batches whose heads were read.", func(s persist.Stats) int64 { return s.HeadMisses }},
 		{"spool_heads_evicted_total", "Heads that left memory to make room for others.", func(s persist.Stats) int64 { return s.HeadsEvicted }},
 	} {
-		r.reg.MustRegister(prometheus.NewCounterFunc(prometheus.CounterOpts{Name: c.name, Help: c.help}, func() float64 { return float64(c.value(stats())) }))
+		r.reg.MustRegister(prometheus.NewCounterFunc(prometheus.CounterOpts{Name: c.name, Help: c.help},
+			func() float64 { return float64(c.value(stats())) }))
 	}
 	r.reg.MustRegister(prometheus.NewGaugeFunc(prometheus.GaugeOpts{
 		Name: "spool_head_bytes", Help: "Bytes that the heads in memory take, about.",
@@ -84,8 +91,10 @@ func (r *Registry) Persister(stats func() persist.Stats) func(persist.Committed)
 	r.refused("threads", func() int64 { return stats().OverThreads })
 	r.refused("producers", func() int64 { return stats().OverProducers })
 	r.refused("sessions", func() int64 { return stats().OverSessions })
-	batch := prometheus.NewHistogram(prometheus.HistogramOpts{Name: "spool_commit_events", Help: "Events in a commit.", Buckets: prometheus.ExponentialBuckets(1, 2, 11)})
-	took := prometheus.NewHistogram(prometheus.HistogramOpts{Name: "spool_commit_seconds", Help: "From the first upload of a commit to its answer, its repeats included.", Buckets: prometheus.ExponentialBuckets(0.001, 2, 14)})
+	batch := prometheus.NewHistogram(prometheus.HistogramOpts{Name: "spool_commit_events", Help: "Events in a commit.",
+		Buckets: prometheus.ExponentialBuckets(1, 2, 11)})
+	took := prometheus.NewHistogram(prometheus.HistogramOpts{Name: "spool_commit_seconds",
+		Help: "From the first upload of a commit to its answer, its repeats included.", Buckets: prometheus.ExponentialBuckets(0.001, 2, 14)})
 	r.reg.MustRegister(batch, took)
 	return func(c persist.Committed) {
 		batch.Observe(float64(c.Events))
@@ -115,9 +124,13 @@ func (r *Registry) refused(quota string, n func() int64) {
 // long as a client likes are not measured: their handler calls the method Untimed of the ResponseWriter, which is found by
 // Unwrap.
 func (r *Registry) HTTP(next http.Handler) http.Handler {
-	requests := prometheus.NewCounterVec(prometheus.CounterOpts{Name: "spool_http_requests_total", Help: "Requests answered."}, []string{"method", "code"})
-	open := prometheus.NewGauge(prometheus.GaugeOpts{Name: "spool_http_requests_open", Help: "Requests that are being answered, live readers included."})
-	took := prometheus.NewHistogram(prometheus.HistogramOpts{Name: "spool_http_request_seconds", Help: "Time to the end of an answer; event streams, long polls and streaming outputs are left out.", Buckets: prometheus.ExponentialBuckets(0.001, 4, 10)})
+	requests := prometheus.NewCounterVec(prometheus.CounterOpts{Name: "spool_http_requests_total", Help: "Requests answered."},
+		[]string{"method", "code"})
+	open := prometheus.NewGauge(prometheus.GaugeOpts{Name: "spool_http_requests_open",
+		Help: "Requests that are being answered, live readers included."})
+	took := prometheus.NewHistogram(prometheus.HistogramOpts{Name: "spool_http_request_seconds",
+		Help:    "Time to the end of an answer; event streams, long polls and streaming outputs are left out.",
+		Buckets: prometheus.ExponentialBuckets(0.001, 4, 10)})
 	r.reg.MustRegister(requests, open, took)
 	return http.HandlerFunc(func(w http.ResponseWriter, q *http.Request) {
 		open.Inc()

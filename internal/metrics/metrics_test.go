@@ -46,7 +46,8 @@ func TestNames(t *testing.T) {
 
 	cl := client.New(conn)
 	th := events.Thread{Session: "s", Name: "main"}
-	if err := cl.Publisher(client.PublisherConfig{Producer: "p"}).Publish(ctx, client.Entry{Thread: th, Dialect: "raw", Body: []byte(`{"a":1}`), Seq: 1}); err != nil {
+	if err := cl.Publisher(client.PublisherConfig{Producer: "p"}).Publish(ctx,
+		client.Entry{Thread: th, Dialect: "raw", Body: []byte(`{"a":1}`), Seq: 1}); err != nil {
 		t.Fatal(err)
 	}
 	wait, done := context.WithTimeout(ctx, 30*time.Second)
@@ -69,7 +70,8 @@ func TestNames(t *testing.T) {
 	defer srv.Close()
 	get(t, srv.URL+"/metrics") // so that there is a request to count
 	text := get(t, srv.URL+"/metrics")
-	for _, want := range []string{"spool_entries_total 1\n", "spool_events_superseded_total 1\n", "spool_system_up 1\n", "spool_gc_duration_seconds 2\n", `spool_http_requests_total{code="2xx",method="GET"} 1`,
+	for _, want := range []string{"spool_entries_total 1\n", "spool_events_superseded_total 1\n", "spool_system_up 1\n",
+		"spool_gc_duration_seconds 2\n", `spool_http_requests_total{code="2xx",method="GET"} 1`,
 		`spool_quota_refused_total{quota="token_entries"} 3`} {
 		if !strings.Contains(text, want) {
 			t.Errorf("no %q in the answer", want)

@@ -24,7 +24,8 @@ func (r *Registry) System(conn *natsio.Conn, log *slog.Logger) {
 
 // Disk adds what is free on the disk of the embedded server.
 func (r *Registry) Disk(free func() (int64, error)) {
-	r.reg.MustRegister(prometheus.NewGaugeFunc(prometheus.GaugeOpts{Name: "spool_disk_free_bytes", Help: "Free on the disk of the data directory; -1 when nobody knows."}, func() float64 {
+	r.reg.MustRegister(prometheus.NewGaugeFunc(prometheus.GaugeOpts{Name: "spool_disk_free_bytes",
+		Help: "Free on the disk of the data directory; -1 when nobody knows."}, func() float64 {
 		n, err := free()
 		if err != nil {
 			return -1

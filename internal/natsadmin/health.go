@@ -29,7 +29,8 @@ func (a *Admin) StreamStates(ctx context.Context) ([]record.StreamState, error) 
 		}
 		info := s.CachedInfo()
 		if !natsio.Leads(info) {
-			return nil, fmt.Errorf("%w: stream %s: who says to lead it has not heard from a majority lately; its word may be old", record.ErrBusy, cfg.Name)
+			return nil, fmt.Errorf("%w: stream %s: who says to lead it has not heard from a majority lately; its word may be old",
+				record.ErrBusy, cfg.Name)
 		}
 		st := record.StreamState{
 			Stream: cfg.Name, Store: natsio.StoreOf(info.Config), MaxAge: info.Config.MaxAge,

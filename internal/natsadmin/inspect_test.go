@@ -31,12 +31,14 @@ func TestInspect(t *testing.T) {
 	if idle, err := natsadmin.New(conn).Unserved(t.Context()); err != nil || len(idle) != events.Partitions {
 		t.Errorf("Unserved = %v, %v, want all", idle, err)
 	}
-	stop, err := natsadmin.New(conn).Announce(natsadmin.Service{Role: "persister", Version: "1.2.3", Metadata: map[string]string{"build": "v1.2.3"}})
+	stop, err := natsadmin.New(conn).Announce(natsadmin.Service{Role: "persister", Version: "1.2.3",
+		Metadata: map[string]string{"build": "v1.2.3"}})
 	if err != nil {
 		t.Fatal(err)
 	}
 	defer stop()
-	if got, err := natsadmin.New(conn).Daemons(t.Context()); err != nil || len(got) != 1 || got[0] != (natsadmin.Daemon{Name: "spool-persister", Build: "v1.2.3"}) {
+	if got, err := natsadmin.New(conn).Daemons(t.Context()); err != nil || len(got) != 1 ||
+		got[0] != (natsadmin.Daemon{Name: "spool-persister", Build: "v1.2.3"}) {
 		t.Errorf("Daemons = %v, %v, want the persister", got, err)
 	}
 }

@@ -137,7 +137,8 @@ func checkReaderName(stream, name string, cfg map[string]json.RawMessage) error 
 	case durable == "" && reader:
 		return fmt.Errorf("%w: %s is the name of a durable one", errReader, name)
 	case durable != "" && (durable != name || stream != events.ItemsStream || !tagged):
-		return fmt.Errorf("%w: a durable one of %s called %s: the names that subscriptions have are made by Spool's client", errReader, stream, name)
+		return fmt.Errorf("%w: a durable one of %s called %s: the names that subscriptions have are made by Spool's client",
+			errReader, stream, name)
 	}
 	return nil
 }

@@ -20,7 +20,8 @@ func TestAnnouncedCommit(t *testing.T) {
 		return f
 	}
 	put := func(value string, expect uint64) []record.Put {
-		return []record.Put{{Key: "session.a", Value: []byte(value), Expect: expect}, {Key: "session.b", Value: []byte(value), Expect: record.Any}}
+		return []record.Put{{Key: "session.a", Value: []byte(value), Expect: expect},
+			{Key: "session.b", Value: []byte(value), Expect: record.Any}}
 	}
 	holds := func(value string) uint64 {
 		t.Helper()
@@ -59,7 +60,8 @@ func TestAnnouncedCommit(t *testing.T) {
 	must.Do(t, nc.Flush())
 	c.Records().WillCommit(f)
 	announced := must.Get(lane.NextMsgWithContext(ctx))(t)
-	gap := &nats.Msg{Subject: announced.Subject, Header: nats.Header{"Nats-Batch-Id": announced.Header["Nats-Batch-Id"], "Nats-Batch-Sequence": {"9"}}}
+	gap := &nats.Msg{Subject: announced.Subject, Header: nats.Header{"Nats-Batch-Id": announced.Header["Nats-Batch-Id"],
+		"Nats-Batch-Sequence": {"9"}}}
 	must.Do(t, nc.PublishMsg(gap))
 	must.Is(t, must.Err(c.Records().Commit(ctx, f, put("five", record.Any))), record.ErrBusy, "Commit of a batch that was given up")
 	holds("four")

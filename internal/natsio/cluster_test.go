@@ -90,7 +90,8 @@ func eventually(t *testing.T, what string, f func() error) {
 	t.Fatalf("%s: %v", what, err)
 }
 
-// quiet: in a cluster the newest record is known to be the newest when a majority stores another one behind it, and on that condition alone.
+// quiet: in a cluster the newest record is known to be the newest when a majority stores another one behind it, and on
+// that condition alone.
 func quiet(t *testing.T, conn *natsio.Conn) {
 	t.Helper()
 	ctx := t.Context()

@@ -145,8 +145,9 @@ func (c *Consumed) Stop() {
 }
 
 // Consume calls deliver for every event of the partition, in order and without a gap, as long as this process is the pinned
-// one. It returns at once. deliver may block: no more than pullBytes wait behind it. A consumer that somebody deleted is made again, and gives every event that is still there; what was applied is
-// skipped by whoever gets it. A stream that was deleted is not: that is waited for, and logged.
+// one. It returns at once. deliver may block: no more than pullBytes wait behind it. A consumer that somebody deleted is
+// made again, and gives every event that is still there; what was applied is skipped by whoever gets it. A stream that was
+// deleted is not: that is waited for, and logged.
 //
 // Over a connection that was made again it begins again, with what is not acknowledged: the server may have been set back, and what
 // came before that stands behind what it forgot. begin, if it is not nil, is called over every connection before anything is asked

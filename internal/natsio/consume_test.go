@@ -24,7 +24,8 @@ func TestTakeOverWhileUnacked(t *testing.T) {
 	publish := func(from, to uint64) {
 		t.Helper()
 		for seq := from; seq <= to; seq++ {
-			e := &events.Event{Producer: "p", Seq: seq, Kind: events.KindEntry, Dialect: "raw", Thread: events.Thread{Session: "s", Name: "main"}, Body: []byte("x")}
+			e := &events.Event{Producer: "p", Seq: seq, Kind: events.KindEntry, Dialect: "raw",
+				Thread: events.Thread{Session: "s", Name: "main"}, Body: []byte("x")}
 			must.Do(t, first.Events().PublishEvents(t.Context(), []*events.Event{e}))
 		}
 	}
@@ -189,7 +190,8 @@ func TestLateAckOfAnOldOwner(t *testing.T) {
 	publish(open)                   // so that the ack is below what is delivered
 	receive("more", open)
 	// The feed sends no ack of an earlier term any more; one that is on its way already arrives all the same.
-	ack := fmt.Sprintf("$JS.ACK.%s.%s.1.%d.%d.%d.0", events.EventsStream, events.PartitionConsumer(partition), unacked.Seq, unacked.Seq, unacked.Stored)
+	ack := fmt.Sprintf("$JS.ACK.%s.%s.1.%d.%d.%d.0", events.EventsStream, events.PartitionConsumer(partition), unacked.Seq,
+		unacked.Seq, unacked.Stored)
 	must.Do(t, first.JetStream().Conn().Publish(ack, []byte("+ACK")))
 	for end := time.Now().Add(60 * time.Second); consumer().AckFloor.Stream < old+open; time.Sleep(10 * time.Millisecond) {
 		if time.Now().After(end) {

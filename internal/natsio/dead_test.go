@@ -41,7 +41,8 @@ func TestDeadLettersComeOnce(t *testing.T) {
 	} {
 		must.Do(t, c.DeadLetters().Dead(t.Context(), []events.Dead{step.d}))
 		n := 0
-		if err := c.DeadLetters().EachLetter(t.Context(), events.Thread{}, func(natsio.DeadLetter) error { n++; return nil }); err != nil || n != step.want {
+		if err := c.DeadLetters().EachLetter(t.Context(), events.Thread{},
+			func(natsio.DeadLetter) error { n++; return nil }); err != nil || n != step.want {
 			t.Errorf("step %d, %s: %d letters, %v, want %d", i, step.what, n, err, step.want)
 		}
 	}

@@ -70,7 +70,8 @@ func (e *apiError) verdict() error {
 		return errNoBatches
 	case e.ErrCode == codeFull, e.ErrCode == codeFullMsgs, e.ErrCode == codeResources:
 		return record.ErrFull
-	case e.ErrCode == codeInFlight, e.ErrCode == codeTooMany, e.ErrCode == codeBatchMax, e.ErrCode == codeBatchMaxAll, e.ErrCode == codeIncomplete, e.ErrCode == codeBatchLost,
+	case e.ErrCode == codeInFlight, e.ErrCode == codeTooMany, e.ErrCode == codeBatchMax, e.ErrCode == codeBatchMaxAll,
+		e.ErrCode == codeIncomplete, e.ErrCode == codeBatchLost,
 		e.Code == 429, e.Code == 503:
 		return record.ErrBusy
 	case e.ErrCode == codeNoMessage, e.Code == 404:

@@ -37,7 +37,8 @@ func TestChain(t *testing.T) {
 	if _, err := after(t, conn, 0, entry(a, 2), entry(a, 3)); !errors.Is(err, record.ErrConflict) {
 		t.Fatalf("two after nothing = %v, want a conflict", err)
 	}
-	end := &events.Event{Kind: events.KindControl, Thread: a, Producer: "p", Seq: 3, Body: events.Control{Op: events.OpEnd, End: &events.End{}}.Encode()}
+	end := &events.Event{Kind: events.KindControl, Thread: a, Producer: "p", Seq: 3,
+		Body: events.Control{Op: events.OpEnd, End: &events.End{}}.Encode()}
 	last := must.Get(after(t, conn, first, entry(a, 2), end))(t)
 	newest, err := conn.Events().NewestEvent(ctx, a)
 	seq, partition := newest.Seq, newest.Partition
@@ -59,7 +60,8 @@ func TestChains(t *testing.T) {
 		ch := &natsio.Chain{Last: last}
 		for j := range n {
 			ch.Events = append(ch.Events, &events.Event{
-				Kind: events.KindEntry, Dialect: "raw", Thread: events.Thread{Session: fmt.Sprintf("s%d", i), Name: "main"}, Producer: "p", Seq: last + uint64(j) + 1, Body: []byte("x"),
+				Kind: events.KindEntry, Dialect: "raw", Thread: events.Thread{Session: fmt.Sprintf("s%d", i), Name: "main"},
+				Producer: "p", Seq: last + uint64(j) + 1, Body: []byte("x"),
 			})
 		}
 		return ch

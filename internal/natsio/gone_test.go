@@ -47,7 +47,8 @@ func TestConsumerDeleted(t *testing.T) {
 	must.Do(t, c.Ensure(t.Context(), goneLimits))
 	publish := func(seq uint64) {
 		t.Helper()
-		e := &events.Event{Producer: "p", Seq: seq, Kind: events.KindEntry, Dialect: "raw", Thread: events.Thread{Session: "s", Name: "main"}, Body: []byte("x")}
+		e := &events.Event{Producer: "p", Seq: seq, Kind: events.KindEntry, Dialect: "raw",
+			Thread: events.Thread{Session: "s", Name: "main"}, Body: []byte("x")}
 		must.Do(t, c.Events().PublishEvents(t.Context(), []*events.Event{e}))
 	}
 	publish(1)

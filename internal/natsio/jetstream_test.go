@@ -46,7 +46,8 @@ func TestEnsureRefusesAnIncompatibleStream(t *testing.T) {
 		if !errors.Is(err, natsio.ErrTopology) {
 			t.Fatalf("%s = %v, want ErrTopology", what, err)
 		}
-		for _, want := range []string{events.EventsStream, "subjects", "subject transform", "discard", "maximum age", "rollup", "message TTL", "max messages per subject"} {
+		for _, want := range []string{events.EventsStream, "subjects", "subject transform", "discard", "maximum age", "rollup",
+			"message TTL", "max messages per subject"} {
 			if !strings.Contains(err.Error(), want) {
 				t.Errorf("%s = %v, want it to name %q", what, err, want)
 			}
@@ -115,7 +116,8 @@ func TestRecordsAreAKeyValueBucket(t *testing.T) {
 	defer func() { _ = watch.Stop() }()
 	head := events.HeadKey(events.Thread{Session: "s", Name: "t"})
 	fence := must.Get(c.Records().Fence(ctx, 1))(t)
-	seq, err := c.Records().Commit(ctx, fence, []record.Put{{Key: "pack.x", Value: []byte("p"), Expect: record.Any}, {Key: head, Value: []byte("h"), Expect: 0}})
+	seq, err := c.Records().Commit(ctx, fence, []record.Put{{Key: "pack.x", Value: []byte("p"), Expect: record.Any},
+		{Key: head, Value: []byte("h"), Expect: 0}})
 	if err != nil {
 		t.Fatal(err)
 	}

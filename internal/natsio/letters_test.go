@@ -164,7 +164,8 @@ func TestDeadLettersAreRemoved(t *testing.T) {
 		t.Errorf("40 letters after a removal: %d messages received, want two answers, the newest of two threads and their session", in)
 	}
 	n := 0
-	if err := c.DeadLetters().EachLetter(t.Context(), events.Thread{Session: "s"}, func(natsio.DeadLetter) error { n++; return nil }); err != nil || n != 99+40 {
+	if err := c.DeadLetters().EachLetter(t.Context(), events.Thread{Session: "s"},
+		func(natsio.DeadLetter) error { n++; return nil }); err != nil || n != 99+40 {
 		t.Errorf("%d letters, %v, want 139", n, err)
 	}
 }
@@ -182,7 +183,8 @@ func TestDeadLettersOfManyThreads(t *testing.T) {
 		t.Errorf("%d letters of 300 threads again: %d messages sent, want one question a thread and one read", len(all), out)
 	}
 	n := 0
-	if err := c.DeadLetters().EachLetter(t.Context(), events.Thread{Session: "s"}, func(natsio.DeadLetter) error { n++; return nil }); err != nil || n != 900 {
+	if err := c.DeadLetters().EachLetter(t.Context(), events.Thread{Session: "s"},
+		func(natsio.DeadLetter) error { n++; return nil }); err != nil || n != 900 {
 		t.Errorf("%d letters, %v, want 900", n, err)
 	}
 }

@@ -170,7 +170,8 @@ func TestObjectsAreTheStandardObjectStore(t *testing.T) {
 func TestLargeBodyIsCheckedIn(t *testing.T) {
 	c, ctx := natstest.Conn(t), t.Context()
 	body := bytes.Repeat([]byte("x"), 50<<20)
-	e := &events.Event{Producer: "p", Seq: 1, Kind: events.KindEntry, Dialect: "raw", Thread: events.Thread{Session: "s", Name: "main"}, Body: body}
+	e := &events.Event{Producer: "p", Seq: 1, Kind: events.KindEntry, Dialect: "raw",
+		Thread: events.Thread{Session: "s", Name: "main"}, Body: body}
 	must.Do(t, c.Events().PublishEvents(ctx, []*events.Event{e}))
 	got := make(chan natsio.Delivery, 1)
 	for p := range events.Partitions {

@@ -38,7 +38,8 @@ func TestPutPart(t *testing.T) {
 			t.Errorf("PutPart of other bytes behind %d = %v, want ErrRefused", after, err)
 		}
 	}
-	o := record.Object{Bucket: events.ArtifactsBucket, Name: "s/a/f.log", NUID: "token", Size: 11, Chunks: 3, First: first, Sum: sha256.Sum256([]byte("onetwothree"))}
+	o := record.Object{Bucket: events.ArtifactsBucket, Name: "s/a/f.log", NUID: "token", Size: 11, Chunks: 3, First: first,
+		Sum: sha256.Sum256([]byte("onetwothree"))}
 	for range 2 {
 		must.Do(t, c.Outputs().FinishParts(ctx, o))
 	}

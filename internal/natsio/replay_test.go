@@ -81,7 +81,8 @@ func TestEventOf(t *testing.T) {
 	check := func(when string, seq uint64, want error) {
 		t.Helper()
 		got, err := natsio.EventOf(ctx, c.Streams(), partition, seq)
-		if !errors.Is(err, want) || err == nil && string(got) != one.Session || want != nil && errors.Is(err, record.ErrNotFound) != (want == record.ErrNotFound) {
+		if !errors.Is(err, want) || err == nil && string(got) != one.Session || want != nil &&
+			errors.Is(err, record.ErrNotFound) != (want == record.ErrNotFound) {
 			t.Errorf("%s: EventOf = %q, %v, want %v", when, got, err, want)
 		}
 	}

@@ -79,7 +79,8 @@ func TestStoreConforms(t *testing.T) {
 		// One server for all: what the tests put under fixed names must not be there from another one.
 		for id := byte(1); id <= 9; id++ {
 			pack := casstore.PackID{id}.String()
-			must.Get(c.Records().Write(t.Context(), record.Put{Key: events.PackKey(pack), Value: record.Pack{Gone: true}.Encode(), Expect: record.Any}))(t)
+			must.Get(c.Records().Write(t.Context(), record.Put{Key: events.PackKey(pack), Value: record.Pack{Gone: true}.Encode(),
+				Expect: record.Any}))(t)
 		}
 		return handled{c.Store(3), t, c}
 	})

@@ -35,7 +35,8 @@ func (l unawareList) Info() <-chan *jetstream.ConsumerInfo {
 // TestUnappliedBeforeConsumersKnow: an event that was acknowledged is not applied because its partition's consumer has nothing to do.
 func TestUnappliedBeforeConsumersKnow(t *testing.T) {
 	c, ctx := natstest.Conn(t), t.Context()
-	e := &events.Event{Kind: events.KindEntry, Dialect: "omp", Thread: events.Thread{Session: "s", Name: "main"}, Producer: "p", Seq: 1, Body: []byte(`{}`)}
+	e := &events.Event{Kind: events.KindEntry, Dialect: "omp", Thread: events.Thread{Session: "s", Name: "main"},
+		Producer: "p", Seq: 1, Body: []byte(`{}`)}
 	must.Do(t, c.Events().PublishEvents(ctx, []*events.Event{e}))
 	s := must.Get(c.JetStream().Stream(ctx, events.EventsStream))(t)
 	must.Same(t, must.Get(c.Streams().UnappliedOf(ctx, unaware{s}))(t), 1, "UnappliedOf = %d, want %d")

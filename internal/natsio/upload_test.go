@@ -53,7 +53,8 @@ func TestUploadInPieces(t *testing.T) {
 		}
 		ref := casstore.SumBlob(want)
 		must.Is(t, must.Err(store.OpenBlob(ctx, ref)), casstore.ErrNotFound, "OpenBlob before a record names it")
-		must.Get(c.Records().Write(ctx, record.Put{Key: events.BlobKey(ref.Hex()), Value: record.Blob{Object: o}.Encode(), Expect: record.Any}))(t)
+		must.Get(c.Records().Write(ctx, record.Put{Key: events.BlobKey(ref.Hex()), Value: record.Blob{Object: o}.Encode(),
+			Expect: record.Any}))(t)
 		r := must.Get(store.OpenBlob(ctx, ref))(t)
 		if got, err := io.ReadAll(r); err != nil || !bytes.Equal(got, want) {
 			t.Errorf("OpenBlob(%d bytes) = %d bytes, %v", size, len(got), err)
@@ -100,7 +101,8 @@ func TestOpenDamaged(t *testing.T) {
 	more.Chunks++
 	fewer.Chunks--
 	longer.Size++
-	for name, o := range map[string]record.Object{"a bit": other, "a chunk is missing": more, "a chunk too many": fewer, "a byte is missing": longer} {
+	for name, o := range map[string]record.Object{"a bit": other, "a chunk is missing": more, "a chunk too many": fewer,
+		"a byte is missing": longer} {
 		must.Get(c.Records().Write(ctx, record.Put{Key: rs[0].Key, Value: record.Blob{Object: o}.Encode(), Expect: record.Any}))(t)
 		r, err := store.OpenBlob(ctx, ref)
 		if err == nil {

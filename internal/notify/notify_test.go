@@ -160,7 +160,8 @@ func TestEnds(t *testing.T) {
 		must.Do(t, cl.End(t.Context(), thread(name), events.End{ReturnCode: code, Summary: "over"}))
 	}
 	ask(t, cl, "bad", "never", time.Millisecond)
-	if got := w.await(t, 1); got[0] != "thread.failed bad" || string(w.notes[0].Data.ReturnCode) != "3" || !strings.Contains(w.notes[0].Data.Text, "over") {
+	if got := w.await(t, 1); got[0] != "thread.failed bad" || string(w.notes[0].Data.ReturnCode) != "3" ||
+		!strings.Contains(w.notes[0].Data.Text, "over") {
 		t.Errorf("told %q: %+v", got, w.notes[0])
 	}
 }

@@ -122,8 +122,8 @@ func (p *Persister) commit(ctx context.Context, c *commit) error {
 	return nil
 }
 
-// committed asks whether a commit is done whose answer was lost: then its heads, and what it notes as refused, carry its id. It may be that an earlier
-// attempt was meant to be lost and this one met it as a conflict.
+// committed asks whether a commit is done whose answer was lost: then its heads, and what it notes as refused, carry its
+// id. It may be that an earlier attempt was meant to be lost and this one met it as a conflict.
 func (p *Persister) committed(ctx context.Context, c *commit) (bool, error) {
 	var keys []string
 	var values [][]byte

@@ -71,7 +71,8 @@ func poisons(r *rig) []poison {
 		{name: "JSON nested 257 deep", reason: "256", data: spoil(func(e *events.Event) {
 			e.Body = []byte(strings.Repeat("[", 257) + strings.Repeat("]", 257))
 		})},
-		{name: "item without content", reason: "content", data: spoil(func(e *events.Event) { e.Dialect, e.Body = "item", []byte(`{"content":7}`) })},
+		{name: "item without content", reason: "content",
+			data: spoil(func(e *events.Event) { e.Dialect, e.Body = "item", []byte(`{"content":7}`) })},
 		{name: "inbox object missing", reason: "not there", data: claim("nowhere", 10, sha256.Sum256(body))},
 		{name: "inbox size", reason: "bytes", data: claim("there", 10, sha256.Sum256(body))},
 		{name: "inbox hash", reason: "hash", data: claim("there", int64(len(body)), sha256.Sum256([]byte("other")))},
@@ -221,7 +222,8 @@ func TestReplay(t *testing.T) {
 	r.await(thread(0), "p", 4)
 	var out bytes.Buffer
 	n, err := r.Export(t.Context(), thread(0), &out)
-	if want := string(es[0].Body) + "\n" + string(es[2].Body) + "\n" + string(large) + "\n"; err != nil || n != 4 || !strings.HasPrefix(out.String(), want) {
+	if want := string(es[0].Body) + "\n" + string(es[2].Body) + "\n" + string(large) + "\n"; err != nil || n != 4 ||
+		!strings.HasPrefix(out.String(), want) {
 		t.Errorf("Export = %d entries, %v: %.200s", n, err, out.String())
 	}
 	for range 2 {
@@ -262,7 +264,8 @@ func TestReplayOfWhatCameBack(t *testing.T) {
 	}
 }
 
-// A producer whose name begins like that of a replay is one as all are: what it sent, and was refused, is replayed behind what it sent since.
+// A producer whose name begins like that of a replay is one as all are: what it sent, and was refused, is replayed behind
+// what it sent since.
 func TestReplayOfAProducerNamedLikeAReplay(t *testing.T) {
 	r := newRig(t)
 	small := r.start(func(_ *persist.Deps, cfg *persist.Config) { cfg.MaxEntry = 10_000 })

@@ -25,8 +25,9 @@ import (
 //
 // Each batch writes the record events.DeletedKey, expecting the revision before, so that of two persisters that both delete one
 // stops. The first one demands that nothing was refused in the partition since, and a refusal that the session was not deleted since, so
-// that of two persisters of which one refuses the operation one stops too. A crash leaves that record, and the operation, which is not acked, in EVENTS: whoever applies it goes on. What is
-// published to the session behind the operation is a new life of it; what was before is skipped.
+// that of two persisters of which one refuses the operation one stops too. A crash leaves that record, and the operation,
+// which is not acked, in EVENTS: whoever applies it goes on. What is published to the session behind the operation is a
+// new life of it; what was before is skipped.
 
 // Sessions finds and takes away what a session has beside what this persister keeps of it.
 type Sessions interface {

@@ -32,7 +32,8 @@ func (r *rig) furnish(session string) {
 	r.steps(main, r.Publisher(client.PublisherConfig{Producer: "p"}), 1, 6)
 	r.steps(sub, r.Publisher(client.PublisherConfig{Producer: "q"}), 1, 3)
 	must.Do(r.t, r.End(ctx, sub, events.End{}))
-	must.Get(r.PutArtifact(ctx, client.NewArtifact{Record: artifacts.Record{Session: session}}, strings.NewReader("the whole output of "+session)))(r.t)
+	must.Get(r.PutArtifact(ctx, client.NewArtifact{Record: artifacts.Record{Session: session}},
+		strings.NewReader("the whole output of "+session)))(r.t)
 	pub := r.Publisher(client.PublisherConfig{Producer: "asker"})
 	ask := []byte(`{"content":[{"type":"text","text":"ok?"}],"metadata":{"type":"pending_prompt","prompt":{"id":"q1","kind":"text"}}}`)
 	must.Do(r.t, pub.Publish(ctx, client.Entry{Thread: main, Dialect: "item", Body: ask, Seq: 1}))
@@ -75,7 +76,8 @@ func (r *rig) gone(session string) {
 	if keys := r.records(session); len(keys) > 0 {
 		r.t.Errorf("records of %s are left: %v", session, keys)
 	}
-	for stream, filter := range map[string]string{events.ItemsStream: events.ItemsOfSession(session), events.DeadStream: events.DeadFilter(events.Thread{Session: session})} {
+	for stream, filter := range map[string]string{events.ItemsStream: events.ItemsOfSession(session),
+		events.DeadStream: events.DeadFilter(events.Thread{Session: session})} {
 		if n := r.stored(stream, filter); n != 0 {
 			r.t.Errorf("%s holds %d messages of %s", stream, n, session)
 		}
@@ -102,7 +104,8 @@ func TestDeleteSession(t *testing.T) {
 	}
 	got := must.Get(r.DeleteSession(ctx, "s", client.Deletion{By: "mira"}))(t)
 	g := got.Gone
-	if !got.Deleted || got.By != "mira" || g.Threads != 2 || g.Artifacts != 1 || g.Runs != 1 || g.Prompts != 1 || g.Entries == 0 || g.Items == 0 {
+	if !got.Deleted || got.By != "mira" || g.Threads != 2 || g.Artifacts != 1 || g.Runs != 1 || g.Prompts != 1 ||
+		g.Entries == 0 || g.Items == 0 {
 		t.Errorf("receipt = %+v", got)
 	}
 	if len(got.Kept) != 3 || fmt.Sprint(got.Kept[0].Sessions) != "[child]" || got.Kept[1].Count != 1 {
@@ -130,7 +133,8 @@ func TestDeleteSession(t *testing.T) {
 		t.Error("the other session's items are gone")
 	}
 
-	if h := r.steps(events.Thread{Session: "s", Name: "main"}, r.Publisher(client.PublisherConfig{Producer: "p"}), 1, 3); h.Entries != 2 || h.N != 2 {
+	if h := r.steps(events.Thread{Session: "s", Name: "main"}, r.Publisher(client.PublisherConfig{Producer: "p"}), 1,
+		3); h.Entries != 2 || h.N != 2 {
 		t.Errorf("the name begins anew with %d entries, %d items, want 2 of each", h.Entries, h.N)
 	}
 	r.items(events.Thread{Session: "s", Name: "main"}, 2)
@@ -186,7 +190,8 @@ func TestDeleteActiveSession(t *testing.T) {
 // Wherever a persister dies, and however often, the session is deleted once, with all that came before it; what came behind
 // the deletion is there, once.
 func TestDeletionSurvivesDeath(t *testing.T) {
-	for _, step := range []persist.Step{persist.StepRemove, persist.StepFree, persist.StepPurge, persist.StepDone, persist.StepItems, persist.StepAck} {
+	for _, step := range []persist.Step{persist.StepRemove, persist.StepFree, persist.StepPurge, persist.StepDone,
+		persist.StepItems, persist.StepAck} {
 		t.Run(string(step), func(t *testing.T) {
 			t.Parallel()
 			r := newRig(t)
@@ -234,7 +239,8 @@ func TestDeletionSurvivesDeath(t *testing.T) {
 				t.Errorf("%d items are stored, want the 2 behind the deletion", n)
 			}
 			d := must.Get(r.conn.Records().Records(ctx, events.DeletedKey("s")))(t)
-			if rec, err := record.DecodeDeleted(d[0].Value); err != nil || rec.State != record.Done || rec.Gone.Threads != 2 || rec.Gone.Artifacts != 1 {
+			if rec, err := record.DecodeDeleted(d[0].Value); err != nil || rec.State != record.Done || rec.Gone.Threads != 2 ||
+				rec.Gone.Artifacts != 1 {
 				t.Errorf("the deletion's record = %+v, %v, want it done, with 2 threads and an artifact", rec, err)
 			}
 			if n := r.stored(events.ObjectStream(events.ArtifactsBucket), "$O.spool_artifacts.>"); n != 0 {
@@ -253,7 +259,8 @@ func TestDeleteLargeSession(t *testing.T) {
 	const many = 1900
 	var es []client.Entry
 	for i := range many {
-		es = append(es, client.Entry{Thread: events.Thread{Session: "s", Name: fmt.Sprint("t", i)}, Dialect: "step", Body: []byte(`{"role":"coder","content":"x","timestamp":1795176000000}`), Seq: uint64(i + 1)})
+		es = append(es, client.Entry{Thread: events.Thread{Session: "s", Name: fmt.Sprint("t", i)}, Dialect: "step",
+			Body: []byte(`{"role":"coder","content":"x","timestamp":1795176000000}`), Seq: uint64(i + 1)})
 	}
 	pub := r.Publisher(client.PublisherConfig{Producer: "p"})
 	must.Do(t, pub.Publish(ctx, es...))
@@ -469,7 +476,8 @@ func TestDeletionIsAtomicForReaders(t *testing.T) {
 	for round := range rounds {
 		var es []client.Entry
 		for i := range each {
-			es = append(es, client.Entry{Thread: events.Thread{Session: fmt.Sprint("s", round), Name: fmt.Sprint("t", i)}, Dialect: "step", Body: []byte(`{"role":"coder","content":"x","timestamp":1795176000000}`), Seq: uint64(round*each + i + 1)})
+			es = append(es, client.Entry{Thread: events.Thread{Session: fmt.Sprint("s", round), Name: fmt.Sprint("t", i)},
+				Dialect: "step", Body: []byte(`{"role":"coder","content":"x","timestamp":1795176000000}`), Seq: uint64(round*each + i + 1)})
 		}
 		pub := r.Publisher(client.PublisherConfig{Producer: "p"})
 		must.Do(t, pub.Publish(t.Context(), es...))

@@ -39,7 +39,8 @@ func TestLatePurgeSparesTheNewSession(t *testing.T) {
 	stopped := make(chan error, 1)
 	go func() { stopped <- first.stop() }() // gives its partitions away, and is not done yet
 	second := r.start(nil)
-	must.Do(t, p.Publish(ctx, stepEntry(id, 2, "new"), client.Entry{Thread: id, Dialect: "nobody", Body: []byte("{}"), Seq: 3}, stepEntry(id, 4, "newer")))
+	must.Do(t, p.Publish(ctx, stepEntry(id, 2, "new"), client.Entry{Thread: id, Dialect: "nobody", Body: []byte("{}"), Seq: 3},
+		stepEntry(id, 4, "newer")))
 	r.await(id, "p", 4)
 	must.Do(t, second.stop())
 	count := func() (letters int, item int64) {
@@ -79,7 +80,8 @@ func TestConditionalDeletionSparesALateArtifact(t *testing.T) {
 	id := events.Thread{Session: "s", Name: "main"}
 	r.start(func(d *persist.Deps, _ *persist.Config) {
 		d.Sessions = &takenUp{Sessions: d.Sessions, put: func() {
-			if _, err := r.PutArtifact(ctx, client.NewArtifact{Record: artifacts.Record{Session: "s", Filename: "late.txt"}}, strings.NewReader("late")); err != nil {
+			if _, err := r.PutArtifact(ctx, client.NewArtifact{Record: artifacts.Record{Session: "s", Filename: "late.txt"}},
+				strings.NewReader("late")); err != nil {
 				t.Error(err)
 			}
 		}}

@@ -39,7 +39,8 @@ func (p *Persister) sendItems(ctx context.Context, of *commit, items []events.Po
 
 func (p *Persister) sendStub(ctx context.Context, of *commit, it events.Posted, cause error) error {
 	p.stats.itemsRefused.Add(1)
-	p.Log.Error("an item is refused for good: a stub has its number", "subject", it.Subject, "item", it.N, "bytes", len(it.Data), "error", cause)
+	p.Log.Error("an item is refused for good: a stub has its number", "subject", it.Subject, "item", it.N, "bytes",
+		len(it.Data), "error", cause)
 	stub, tried := []events.Posted{project.Stub(it)}, false
 	err := p.retry(ctx, "items", func() (err error) {
 		if tried {
@@ -79,7 +80,8 @@ const leastReason = 200
 
 // sendCut sends the least of a letter that is refused for good.
 func (p *Persister) sendCut(ctx context.Context, d events.Dead, cause error) error {
-	p.Log.Error("a dead letter is refused for good: its bytes go to the inbox", "subject", d.Subject, "seq", d.Seq, "bytes", len(d.Data), "error", cause)
+	p.Log.Error("a dead letter is refused for good: its bytes go to the inbox", "subject", d.Subject, "seq", d.Seq, "bytes",
+		len(d.Data), "error", cause)
 	d.Apart, d.Reason = true, d.Reason[:min(len(d.Reason), leastReason)]
 	err := p.retry(ctx, "dead letters", func() error { return p.Outbox.Dead(ctx, []events.Dead{d}) })
 	if never(err) {

@@ -19,7 +19,8 @@ const lane = 5
 
 // moveFence does what a collector does when it starts.
 func (r *rig) moveFence() {
-	if _, err := r.conn.Records().Write(r.t.Context(), record.Put{Key: events.FenceKey(lane), Value: []byte("x"), Expect: record.Any}); err != nil {
+	if _, err := r.conn.Records().Write(r.t.Context(),
+		record.Put{Key: events.FenceKey(lane), Value: []byte("x"), Expect: record.Any}); err != nil {
 		r.t.Error(err)
 	}
 }
@@ -128,7 +129,8 @@ func TestCommitOnAMovedPack(t *testing.T) {
 	r.await(thread(0), "p", 30)
 
 	if rec, pack := r.pack(third); rec.Seq <= order.Seq || pack.Gone || pack.Order == 0 || pack.Order >= order.Seq {
-		t.Errorf("pack that has the nodes now: revision %d, %+v, want it touched: above %d, with the order of the first", rec.Seq, pack, order.Seq)
+		t.Errorf("pack that has the nodes now: revision %d, %+v, want it touched: above %d, with the order of the first",
+			rec.Seq, pack, order.Seq)
 	}
 	if rec, pack := r.pack(first); rec.Seq != tombstone.Seq || !pack.Gone {
 		t.Errorf("tombstone: revision %d, gone %v, want it as it was: %d", rec.Seq, pack.Gone, tombstone.Seq)

@@ -74,7 +74,8 @@ func (r *rig) checkGiant(t events.Thread, orphans int, lines ...string) {
 // TestGiantAsAStreamAndInMemory make the same nodes (DESIGN 13.5), and the second finds its blobs there.
 func TestGiantAsAStreamAndInMemory(t *testing.T) {
 	r := newRig(t)
-	lines := []string{node("a", ""), giantEntry("b", 1), giantEntry("c", 1), node("d", "b"), strings.Replace(giantEntry("e", 2), "much ", "mor ", 299_999)}
+	lines := []string{node("a", ""), giantEntry("b", 1), giantEntry("c", 1), node("d", "b"),
+		strings.Replace(giantEntry("e", 2), "much ", "mor ", 299_999)}
 	p := r.start(streaming)
 	one := r.say(thread(0), "omp", lines...)
 	must.Do(t, p.stop())
@@ -86,7 +87,8 @@ func TestGiantAsAStreamAndInMemory(t *testing.T) {
 	two := r.say(thread(1), "omp", lines...)
 	must.Do(t, p.stop())
 	if one.Head().Ref != two.Head().Ref || one.BytesIn != two.BytesIn || one.N != two.N {
-		t.Errorf("as a stream: head %s, %d bytes, %d items; in memory: %s, %d, %d", one.Head().Ref, one.BytesIn, one.N, two.Head().Ref, two.BytesIn, two.N)
+		t.Errorf("as a stream: head %s, %d bytes, %d items; in memory: %s, %d, %d", one.Head().Ref, one.BytesIn, one.N,
+			two.Head().Ref, two.BytesIn, two.N)
 	}
 	r.start(streaming)
 	r.say(thread(2), "omp", lines...)
@@ -119,7 +121,8 @@ func (u upload) Write(p []byte) (int, error) {
 // TestGiantWhateverDies kills the persister at each durable step and in the middle of an upload, and starts another one.
 func TestGiantWhateverDies(t *testing.T) {
 	lines := []string{node("a", ""), giantEntry("b", 1), node("c", "b"), giantEntry("d", 2)}
-	for _, step := range []persist.Step{"in the middle", persist.StepUpload, persist.StepFence, persist.StepBulk, persist.StepCommit, persist.StepItems, persist.StepAck} {
+	for _, step := range []persist.Step{"in the middle", persist.StepUpload, persist.StepFence, persist.StepBulk,
+		persist.StepCommit, persist.StepItems, persist.StepAck} {
 		t.Run(string(step), func(t *testing.T) {
 			t.Parallel()
 			r := newRig(t)
@@ -252,7 +255,8 @@ func TestGiantPoison(t *testing.T) {
 		{ref: claim(ref.Size, sha256.Sum256(nil)), reason: "another hash"},
 		{ref: &events.BodyRef{Object: "nowhere", Size: 1 << 40}, reason: "not there"},
 	} {
-		e := &events.Event{Producer: "p", Seq: uint64(i + 1), Kind: events.KindEntry, Dialect: "omp", Thread: thread(0), Body: []byte(c.body), Ref: c.ref}
+		e := &events.Event{Producer: "p", Seq: uint64(i + 1), Kind: events.KindEntry, Dialect: "omp", Thread: thread(0),
+			Body: []byte(c.body), Ref: c.ref}
 		must.Do(t, r.conn.Events().PublishEvents(t.Context(), []*events.Event{e}))
 		r.await(thread(0), pub.Producer(), e.Seq)
 		var got string

@@ -142,7 +142,8 @@ func TestPoison(t *testing.T) {
 	step := fmt.Sprintf(`{"role":"user","content":"x","refs":[%q]}`, poison)
 	r.publish(r.Publisher(client.PublisherConfig{Producer: "a"}), thread(1), 0, 3)
 	for i, body := range []string{`{"role":"user","content":"1"}`, step, `{"role":"user","content":"2"}`} {
-		r.store(&events.Event{Producer: "p", Seq: uint64(i + 1), Kind: events.KindEntry, Dialect: "step", Thread: id, Time: 1, Body: []byte(body)})
+		r.store(&events.Event{Producer: "p", Seq: uint64(i + 1), Kind: events.KindEntry, Dialect: "step", Thread: id, Time: 1,
+			Body: []byte(body)})
 	}
 	r.publish(r.Publisher(client.PublisherConfig{Producer: "b"}), thread(1), 3, 6)
 	last := r.lastSeq(events.EventsStream)

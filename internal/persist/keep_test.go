@@ -48,8 +48,8 @@ func TestReceiptNamesForks(t *testing.T) {
 	}
 }
 
-// TestReceiptAfterChanges: what became of the deleted session's threads, and of its forks, before the deletion does not hide who has entries
-// of it; and a session that only names it as its parent is told apart.
+// TestReceiptAfterChanges: what became of the deleted session's threads, and of its forks, before the deletion does not
+// hide who has entries of it; and a session that only names it as its parent is told apart.
 func TestReceiptAfterChanges(t *testing.T) {
 	r := newRig(t)
 	r.start(nil)
@@ -89,8 +89,8 @@ func TestReceiptAfterChanges(t *testing.T) {
 	must.Same(t, got["name"], "[emptied file mere middle]", "sessions with the name = %s, want %s")
 }
 
-// TestReceiptOfADeletionThatGoesOn: who goes on with a deletion that was cut off is told who may have something of the session; and a fork from a
-// thread that was removed may be of an earlier session of the name.
+// TestReceiptOfADeletionThatGoesOn: who goes on with a deletion that was cut off is told who may have something of the
+// session; and a fork from a thread that was removed may be of an earlier session of the name.
 func TestReceiptOfADeletionThatGoesOn(t *testing.T) {
 	r := newRig(t)
 	r.start(nil)

@@ -70,7 +70,8 @@ type lane struct {
 func newLane(p *Persister) *lane {
 	l := &lane{
 		p: p, reader: p.patientReader(), heads: newHeadCache(p.cfg.HeadBytes, &p.stats.heads),
-		prepared: make(chan *commit), sealed: make(chan *commit), committed: make(chan *commit, 1), idle: make(chan struct{}), told: make(chan struct{}),
+		prepared: make(chan *commit), sealed: make(chan *commit), committed: make(chan *commit, 1), idle: make(chan struct{}),
+		told:     make(chan struct{}),
 		refusals: map[int]*refusals{}, latched: map[events.Thread]latched{}, unacked: map[int]*delivery{},
 		lost: map[string]error{}, outputs: outputCache{limit: p.cfg.OutputBytes},
 	}

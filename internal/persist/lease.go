@@ -62,7 +62,8 @@ func (p *Persister) closeSilent(ctx context.Context) error {
 			// Whoever finds it again before it is applied publishes the same event, which counts once.
 			Producer: threads.Ephemeral + "lease." + o.ID, Seq: o.Rev, Kind: events.KindChunk, Thread: t, Time: o.Touched,
 			User: o.User, Claimed: o.Claimed,
-			Body: events.Chunk{Op: events.ChunkAbort, Output: o.ID, Seq: o.Output.Seq + 1, Reason: fmt.Sprintf("no sign of life for %v", lease)}.Encode(),
+			Body: events.Chunk{Op: events.ChunkAbort, Output: o.ID, Seq: o.Output.Seq + 1,
+				Reason: fmt.Sprintf("no sign of life for %v", lease)}.Encode(),
 		})
 	}
 	if len(evs) == 0 {

@@ -37,7 +37,8 @@ func TestLateItemsOfAnEarlierLife(t *testing.T) {
 			return nil
 		}
 	})
-	p, q, x := r.Publisher(client.PublisherConfig{Producer: "p"}), r.Publisher(client.PublisherConfig{Producer: "q"}), r.Publisher(client.PublisherConfig{Producer: "x"})
+	p, q, x := r.Publisher(client.PublisherConfig{Producer: "p"}), r.Publisher(client.PublisherConfig{Producer: "q"}),
+		r.Publisher(client.PublisherConfig{Producer: "x"})
 	publish := func(p *client.Publisher, es ...client.Entry) {
 		t.Helper()
 		must.Do(t, p.Publish(ctx, es...))

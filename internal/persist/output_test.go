@@ -146,7 +146,8 @@ func (r *rig) artifact(id string, want []byte) artifacts.Record {
 func TestOutput(t *testing.T) {
 	r := newRig(t)
 	p := r.start(nil)
-	o := r.begin(thread(0), client.OutputConfig{ID: "o1", Tool: "Bash", Invocation: "tu_1", Input: []byte(`{"command":"npm test"}`), User: "u1"})
+	o := r.begin(thread(0), client.OutputConfig{ID: "o1", Tool: "Bash", Invocation: "tu_1",
+		Input: []byte(`{"command":"npm test"}`), User: "u1"})
 	_, _ = o.Write([]byte("\x1b[1mone\x1b[0m\r\n\xe6\xbc"))
 	_, _ = o.Stderr().Write([]byte("two\n"))
 	_, _ = o.Write([]byte("\xa2\n"))
@@ -156,7 +157,8 @@ func TestOutput(t *testing.T) {
 	if m.Type != "tool_result" || m.Tool.InvocationID != "tu_1" || !m.Tool.IsError || m.Tool.Output != "one\ntwo\n漢\n" {
 		t.Errorf("result = %+v", m)
 	}
-	if m.Output.ID != "o1" || m.Output.Truncated || m.Output.TotalLines != 4 || m.Output.TotalBytes != 12 || m.Output.ExitCode != 3 || m.Artifact != nil {
+	if m.Output.ID != "o1" || m.Output.Truncated || m.Output.TotalLines != 4 || m.Output.TotalBytes != 12 ||
+		m.Output.ExitCode != 3 || m.Artifact != nil {
 		t.Errorf("result = %+v", m)
 	}
 	r.verify(thread(0))
@@ -216,14 +218,16 @@ func TestOutputSpills(t *testing.T) {
 		}
 		sink := output.NewSink(output.Config{Head: cfg.Head})
 		sink.Write(raw)
-		if sum, _ := sink.Close(); m.Output.TotalBytes != sum.TotalBytes || m.Output.TotalLines != sum.TotalLines || n == 0 && m.Tool.Output != sum.Output {
+		if sum, _ := sink.Close(); m.Output.TotalBytes != sum.TotalBytes || m.Output.TotalLines != sum.TotalLines || n == 0 &&
+			m.Tool.Output != sum.Output {
 			t.Errorf("result %d = %+v, want %d bytes in %d lines", n, m.Output, sum.TotalBytes, sum.TotalLines)
 		}
 		if !m.Output.Truncated || m.Artifact == nil {
 			t.Fatalf("result %d = %+v, want it truncated, with an artifact", n, m)
 		}
 		rec := r.artifact(m.Artifact.ID, clean)
-		if want := []string{"0.npm_test.log", "1.tool.log"}[n]; rec.Filename != want || string(rec.Seq) != fmt.Sprint(n) || rec.Session != "s0" || rec.Node == "" {
+		if want := []string{"0.npm_test.log", "1.tool.log"}[n]; rec.Filename != want || string(rec.Seq) != fmt.Sprint(n) ||
+			rec.Session != "s0" || rec.Node == "" {
 			t.Errorf("record = %+v, want the file %s", rec, want)
 		}
 	}
@@ -416,7 +420,8 @@ func TestOutputWithoutRoom(t *testing.T) {
 	_, _ = o.Write(raw)
 	r.finish(o, client.OutputEnd{})
 	m := r.result(thread(0), 1).Metadata
-	if m.Artifact != nil || !strings.Contains(m.Output.ArtifactError, "disk") || !m.Output.Truncated || !strings.HasSuffix(m.Tool.Output, "line 011999 of 漢字 and more\n") {
+	if m.Artifact != nil || !strings.Contains(m.Output.ArtifactError, "disk") || !m.Output.Truncated ||
+		!strings.HasSuffix(m.Tool.Output, "line 011999 of 漢字 and more\n") {
 		t.Errorf("result = %+v, want it bounded, with the reason", m.Output)
 	}
 	if rs, err := r.Artifacts(t.Context(), "s0"); err != nil || len(rs) != 0 {

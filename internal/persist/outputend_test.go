@@ -380,7 +380,8 @@ func TestOutputPieces(t *testing.T) {
 	seq := uint64(0)
 	send := func(t events.Thread, c events.Chunk) {
 		seq++
-		e := events.Event{Producer: fmt.Sprintf("p%d", seq%3), Seq: seq, Kind: events.KindChunk, Thread: t, Time: 1_000 + int64(seq), Body: c.Encode()}
+		e := events.Event{Producer: fmt.Sprintf("p%d", seq%3), Seq: seq, Kind: events.KindChunk, Thread: t,
+			Time: 1_000 + int64(seq), Body: c.Encode()}
 		must.Do(r.t, r.conn.Events().PublishEvents(r.t.Context(), []*events.Event{&e}))
 	}
 	piece := func(n uint64, text string) events.Chunk {

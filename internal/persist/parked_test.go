@@ -149,7 +149,8 @@ func TestParkedBehindAnEarlierTerm(t *testing.T) {
 		give := func(ctx context.Context, term uint64) {
 			for seq := uint64(1); seq <= n; seq++ {
 				p.Deliver(ctx, persist.Message{
-					Subject: strings.TrimSuffix(events.StoredFilter(thread(0)), "*") + events.KindEntry.String(), Data: of.stored[seq], Seq: seq, Term: term,
+					Subject: strings.TrimSuffix(events.StoredFilter(thread(0)), "*") + events.KindEntry.String(), Data: of.stored[seq],
+					Seq: seq, Term: term,
 					Ack: func() error { acked = max(acked, seq); return nil },
 				})
 			}

@@ -17,7 +17,8 @@ func TestParkedForLongestGetsRoom(t *testing.T) {
 		k, s := p.parking, of(p)
 		all := s.left
 		for _, session := range []string{"x", "y", "z"} { // nothing is left
-			if err := s.acquire(t.Context(), origin{session: session}, map[string]int64{"x": all / 2, "y": all / 4, "z": all / 4}[session]); err != nil {
+			if err := s.acquire(t.Context(), origin{session: session},
+				map[string]int64{"x": all / 2, "y": all / 4, "z": all / 4}[session]); err != nil {
 				t.Fatal(err)
 			}
 		}

@@ -62,7 +62,8 @@ type Bulk interface {
 }
 
 // Outbox is what subscribers and operators read. PublishItems stores in order, all or a prefix; LastItemOf is the number of
-// the newest stored item of a life of a thread's name, 0 if none is held. Dead stores the letters that are not there yet; HaveDead says which are.
+// the newest stored item of a life of a thread's name, 0 if none is held. Dead stores the letters that are not there yet;
+// HaveDead says which are.
 type Outbox interface {
 	PublishItems(ctx context.Context, items []events.Posted) error
 	LastItemOf(ctx context.Context, t events.Thread, life uint64) (int64, error)

@@ -77,7 +77,8 @@ func TestPromptAnswered(t *testing.T) {
 	question := events.Prompt{ID: "p 1", Kind: events.PromptApproval, Text: "Deploy?", Body: []byte(`{"target":"prod"}`)}
 	done := r.ask(ctx, thread(1), question)
 	p := r.open(ctx, "s1", 1)[0]
-	if p.Thread != thread(1) || p.ID != "p 1" || p.Text != "Deploy?" || p.Item != 1 || !p.Answerable || !strings.Contains(string(p.Body), `"target":"prod"`) {
+	if p.Thread != thread(1) || p.ID != "p 1" || p.Text != "Deploy?" || p.Item != 1 || !p.Answerable ||
+		!strings.Contains(string(p.Body), `"target":"prod"`) {
 		t.Errorf("open prompt = %+v", p)
 	}
 	if _, err := r.Answer(ctx, thread(1), events.Answer{Prompt: "p 1", Answer: json.RawMessage(`"maybe"`)}); err == nil {
@@ -161,7 +162,8 @@ func TestPromptDeadline(t *testing.T) {
 	if got.err != nil || got.Outcome != events.OutcomeDenied || got.By != events.ByDeadline || got.At != deadline {
 		t.Errorf("Ask = %+v, want it denied by its deadline", got)
 	}
-	if res, err := r.Answer(ctx, thread(3), events.Answer{Prompt: "d", Answer: json.RawMessage("true")}); !errors.Is(err, client.ErrAnswered) || res.Outcome != events.OutcomeDenied {
+	if res, err := r.Answer(ctx, thread(3), events.Answer{Prompt: "d", Answer: json.RawMessage("true")}); !errors.Is(err,
+		client.ErrAnswered) || res.Outcome != events.OutcomeDenied {
 		t.Errorf("late answer = %+v, %v", res, err)
 	}
 
@@ -179,7 +181,8 @@ func TestPromptDeadline(t *testing.T) {
 		Body: events.Control{Op: events.OpAnswer, Answer: &events.Answer{Prompt: "gone", Answer: json.RawMessage("true"), By: "mira"}}.Encode()}
 	must.Do(t, r.conn.Events().PublishEvents(ctx, []*events.Event{&late}))
 	r.await(thread(3), "late", 1)
-	if p, err := r.Prompt(ctx, thread(3), "gone"); err != nil || p.Resolution.Outcome != events.OutcomeDenied || p.Resolution.By != events.ByDeadline {
+	if p, err := r.Prompt(ctx, thread(3), "gone"); err != nil || p.Resolution.Outcome != events.OutcomeDenied ||
+		p.Resolution.By != events.ByDeadline {
 		t.Errorf("settled late = %+v, %v, want it denied", p.Resolution, err)
 	}
 
@@ -206,7 +209,8 @@ func TestPromptKilled(t *testing.T) {
 			r.open(ctx, "s4", 1)
 			must.Do(t, first.stop())
 			pub := r.Publisher(client.PublisherConfig{User: "mira"})
-			must.Do(t, pub.Control(ctx, thread(4), 1, events.Control{Op: events.OpAnswer, Answer: &events.Answer{Prompt: "k", Answer: json.RawMessage(`"yes"`)}}))
+			must.Do(t, pub.Control(ctx, thread(4), 1, events.Control{Op: events.OpAnswer,
+				Answer: &events.Answer{Prompt: "k", Answer: json.RawMessage(`"yes"`)}}))
 			dies := r.start(func(d *persist.Deps, _ *persist.Config) {
 				d.At = func(s persist.Step) error {
 					if s == step {
@@ -254,15 +258,18 @@ func TestPromptOfOthers(t *testing.T) {
 	r.open(ctx, "s5", 0)
 
 	own := events.Prompt{ID: "own", Kind: events.PromptText, Text: "?"}.Item()
-	settle := events.PendingPromptResolved("own", events.PromptText, events.Resolution{Outcome: "answered", By: "terminal", At: 7, Answer: []byte(`"x"`)})
+	settle := events.PendingPromptResolved("own", events.PromptText,
+		events.Resolution{Outcome: "answered", By: "terminal", At: 7, Answer: []byte(`"x"`)})
 	for i, it := range []events.Item{own, settle} {
 		must.Do(t, pub.Publish(ctx, client.Entry{Thread: thread(6), Dialect: "item", Body: it.JSON()}))
 		r.open(ctx, "s6", 1-i)
 	}
-	if p, err := r.Prompt(ctx, thread(6), "own"); err != nil || p.Resolution.By != "terminal" || p.Resolution.At != 7 || string(p.Resolution.Answer) != `"x"` {
+	if p, err := r.Prompt(ctx, thread(6), "own"); err != nil || p.Resolution.By != "terminal" || p.Resolution.At != 7 ||
+		string(p.Resolution.Answer) != `"x"` {
 		t.Errorf("settled by its agent = %+v, %v", p, err)
 	}
-	must.Do(t, pub.Control(ctx, thread(6), 0, events.Control{Op: events.OpAnswer, Answer: &events.Answer{Prompt: "none", Answer: json.RawMessage("1")}}))
+	must.Do(t, pub.Control(ctx, thread(6), 0, events.Control{Op: events.OpAnswer,
+		Answer: &events.Answer{Prompt: "none", Answer: json.RawMessage("1")}}))
 	must.Is(t, r.Client.Await(ctx, thread(6), pub.Producer(), 0, 5), client.ErrRefused, "Await of an answer to no prompt")
 	must.Do(t, r.End(ctx, thread(6), events.End{}))
 	_ = run.stop() // what is committed is published first

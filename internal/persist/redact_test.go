@@ -44,7 +44,8 @@ func TestSecretsAreNeverStored(t *testing.T) {
 			at, text := thread(0), thread(1)
 			pub := r.Publisher(client.PublisherConfig{Producer: "p"})
 			for i, size := range []int{0, 1 << 20, 3 << 20} { // small, cut, a giant
-				must.Do(t, pub.Publish(t.Context(), client.Entry{Thread: at, Dialect: "omp", Body: secretBody(fmt.Sprintf("e%07d", i), size), Seq: uint64(i + 1)}))
+				must.Do(t, pub.Publish(t.Context(), client.Entry{Thread: at, Dialect: "omp",
+					Body: secretBody(fmt.Sprintf("e%07d", i), size), Seq: uint64(i + 1)}))
 			}
 			for i, size := range []int{0, 9 << 20} {
 				body := strings.Repeat("x ", size/2) + leaked + "\n"

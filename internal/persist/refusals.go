@@ -298,7 +298,8 @@ func (l *lane) keepRefusals(c *commit) {
 		change[r], heads[s.event.Thread] = true, s.known
 		r.top, r.latest = max(r.top, s.msg.Seq), max(r.latest, s.msg.Stored)
 		r.pending[s.place()] = record.RefusedEvent{
-			Seq: s.msg.Seq, Index: s.index, Stored: s.msg.Stored, Session: record.SessionMark(s.event.Thread.Session), Reason: l.p.maskedText(why.Error()),
+			Seq: s.msg.Seq, Index: s.index, Stored: s.msg.Stored, Session: record.SessionMark(s.event.Thread.Session),
+			Reason: l.p.maskedText(why.Error()),
 		}
 	}
 	for r := range change {

@@ -152,7 +152,8 @@ func firstRefusals() map[string]func(r *rig, id events.Thread) {
 				Body: events.Control{Op: events.OpRun, Run: &events.Run{ID: "r", State: "completed"}}.Encode()})
 		},
 		"chunk": func(r *rig, id events.Thread) {
-			r.store(&events.Event{Producer: "op", Seq: 1, Kind: events.KindChunk, Thread: id, Time: 1, Body: []byte(`{"op":"end","output":"o","seq":1}`)})
+			r.store(&events.Event{Producer: "op", Seq: 1, Kind: events.KindChunk, Thread: id, Time: 1,
+				Body: []byte(`{"op":"end","output":"o","seq":1}`)})
 		},
 	}
 }

@@ -69,7 +69,8 @@ func (w world) Given(
 		s.bytes, s.since = 0, at
 	}
 	narrow := func() {
-		*s = stretch{former: s.former, recent: s.recent, before: of.from, bytes: s.bytes, since: s.since, given: events.GivenAround(seq, uint64(mostGiven))}
+		*s = stretch{former: s.former, recent: s.recent, before: of.from, bytes: s.bytes, since: s.since,
+			given: events.GivenAround(seq, uint64(mostGiven))}
 	}
 	if !s.given.Tells(seq) {
 		if s.bytes >= mostBytes {

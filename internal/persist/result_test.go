@@ -86,8 +86,10 @@ func TestLargeResultIsAnArtifact(t *testing.T) {
 				if dialect == "omp" {
 					seq = ""
 				}
-				if string(rec.Seq) != seq || rec.ToolCall != fmt.Sprint("tu_", 1+i) || rec.MIME != "text/plain" || !strings.Contains(rec.Summary, "all is well") {
-					t.Errorf("record of %s: number %s, tool call %s, %s, %q, want number %q, tool call tu_%d and a summary", rec.ID, rec.Seq, rec.ToolCall, rec.MIME, rec.Summary, seq, 1+i)
+				if string(rec.Seq) != seq || rec.ToolCall != fmt.Sprint("tu_", 1+i) || rec.MIME != "text/plain" ||
+					!strings.Contains(rec.Summary, "all is well") {
+					t.Errorf("record of %s: number %s, tool call %s, %s, %q, want number %q, tool call tu_%d and a summary", rec.ID,
+						rec.Seq, rec.ToolCall, rec.MIME, rec.Summary, seq, 1+i)
 				}
 			}
 			r.verify(thread(0))
@@ -181,7 +183,8 @@ func TestLargeResultsOverFaults(t *testing.T) {
 			r := newRig(t)
 			pub := r.Publisher(client.PublisherConfig{Producer: "p"})
 			for i := range entries {
-				must.Do(t, pub.Publish(t.Context(), client.Entry{Thread: thread(0), Dialect: "claude", Body: []byte(resultLine("claude", i, 70_000+i))}))
+				must.Do(t, pub.Publish(t.Context(), client.Entry{Thread: thread(0), Dialect: "claude",
+					Body: []byte(resultLine("claude", i, 70_000+i))}))
 			}
 			var hits atomic.Int64
 			p := r.start(func(d *persist.Deps, c *persist.Config) {

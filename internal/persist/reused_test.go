@@ -433,7 +433,8 @@ func TestRepeatedUnderAnotherName(t *testing.T) {
 // What says the same as an entry that another thread of the session has is no repeat of that one: whether that one is stored yet
 // makes no difference, nor that its thread has ended.
 func TestReusedAsInAnotherThread(t *testing.T) {
-	for _, how := range []string{"committed before", "in one commit", "ended", "renamed", "renamed in one commit", "removed", "removed in one commit", "begun anew"} {
+	for _, how := range []string{"committed before", "in one commit", "ended", "renamed", "renamed in one commit", "removed",
+		"removed in one commit", "begun anew"} {
 		t.Run(how, func(t *testing.T) {
 			r := newRig(t)
 			p, _ := r.looking()

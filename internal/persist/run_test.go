@@ -60,7 +60,8 @@ func TestRunLife(t *testing.T) {
 	r, ctx := newRig(t), brief(t)
 	p := r.start(nil)
 	th := thread(1)
-	run, err := r.StartRun(ctx, th, client.RunConfig{ID: "r1", Agent: "coder", State: artifacts.RunQueued, Lease: time.Hour, Summary: "fix it"})
+	run, err := r.StartRun(ctx, th, client.RunConfig{ID: "r1", Agent: "coder", State: artifacts.RunQueued, Lease: time.Hour,
+		Summary: "fix it"})
 	must.Do(t, err)
 	must.Do(t, run.Wait(ctx))
 	got := r.runs("s1")["r1"]
@@ -164,7 +165,8 @@ func TestRunRefused(t *testing.T) {
 	r := newRig(t)
 	r.start(nil)
 	pub := r.Publisher(client.PublisherConfig{})
-	r.signs(pub, thread(4), 1, events.Run{ID: "done", State: "running", Lease: 60_000}, events.Run{ID: "done", State: "completed", Summary: "all"},
+	r.signs(pub, thread(4), 1, events.Run{ID: "done", State: "running", Lease: 60_000},
+		events.Run{ID: "done", State: "completed", Summary: "all"},
 		events.Run{ID: "live", State: "running", Lease: 60_000})
 	r.signs(pub, thread(4), 4,
 		events.Run{ID: "done", State: "running"}, events.Run{ID: "done", State: "failed"}, events.Run{ID: "live", State: "queued"},
@@ -177,7 +179,8 @@ func TestRunRefused(t *testing.T) {
 	must.Do(t, r.Client.End(t.Context(), thread(4), events.End{}))
 	r.signs(pub, thread(4), 200, events.Run{ID: "late", State: "queued"})
 	want := []string{
-		"run done has ended, it is completed, and can not be running", "it is completed, and can not be failed", "run live is running, and can not be queued",
+		"run done has ended, it is completed, and can not be running", "it is completed, and can not be failed",
+		"run live is running, and can not be queued",
 		"never begun", `run state "paused": use one of queued, pending, running, completed, failed, aborted, cancelled`, "without a lease",
 		"A-Z", "lease of -1 ms", "agent of 257 bytes", "belongs to the thread main", "thread has ended",
 	}
@@ -187,7 +190,8 @@ func TestRunRefused(t *testing.T) {
 		}
 	}
 	got := r.runs("s4")
-	if len(got) != 3 || got["done"].State != artifacts.RunCompleted || got["done"].Summary != "all" || got["live"].State != artifacts.RunRunning ||
+	if len(got) != 3 || got["done"].State != artifacts.RunCompleted || got["done"].Summary != "all" ||
+		got["live"].State != artifacts.RunRunning ||
 		got["live"].Thread != thread(4) || got["its"].State != artifacts.RunPending {
 		t.Errorf("runs = %+v", got)
 	}
@@ -275,7 +279,8 @@ func TestRunTwoPersisters(t *testing.T) {
 	r.await(thread(7), "p", 1)
 	pub := r.Publisher(client.PublisherConfig{Producer: "signs"})
 	for range 30 {
-		must.Do(t, pub.Control(t.Context(), thread(7), 0, events.Control{Op: events.OpRun, Run: &events.Run{ID: "r", State: "pending", Lease: 60_000}}))
+		must.Do(t, pub.Control(t.Context(), thread(7), 0,
+			events.Control{Op: events.OpRun, Run: &events.Run{ID: "r", State: "pending", Lease: 60_000}}))
 	}
 	for _, op := range []events.Run{{ID: "r", State: "running"}, {ID: "r", State: "failed", Summary: "no"}} {
 		must.Do(t, pub.Control(t.Context(), thread(7), 0, events.Control{Op: events.OpRun, Run: &op}))

@@ -101,7 +101,8 @@ func (r *rig) told(all map[events.Thread]story) map[events.Thread]outcome {
 	for id, s := range all {
 		head := r.await(id, "p", uint64(len(s.lines)))
 		r.verify(id)
-		o := outcome{Head: headOf(head).Ref.String(), Start: head.Start.Ref.String(), Tips: len(head.Tips), N: head.N, Entries: head.Entries, Export: r.export(id)}
+		o := outcome{Head: headOf(head).Ref.String(), Start: head.Start.Ref.String(), Tips: len(head.Tips), N: head.N,
+			Entries: head.Entries, Export: r.export(id)}
 		ctx, cancel := context.WithTimeout(r.t.Context(), time.Minute)
 		for it := range must.All(r.t,
 			r.Subscribe(ctx, client.Filter{Session: id.Session, Thread: id.Name}, client.Position{All: true})) {
@@ -240,7 +241,8 @@ func TestHugeEntry(t *testing.T) {
 	r := newRig(t)
 	discarded := make(chan struct{})
 	r.start(func(d *persist.Deps, _ *persist.Config) { d.Inbox = &inbox{d.Inbox, discarded} })
-	huge := `{"type":"message","id":"h","message":{"role":"user","content":[{"type":"text","text":"` + strings.Repeat("0123456789", 5<<20) + `"}]}}`
+	huge := `{"type":"message","id":"h","message":{"role":"user","content":[{"type":"text","text":"` +
+		strings.Repeat("0123456789", 5<<20) + `"}]}}`
 	head := r.say(thread(0), "omp", node("a", ""), huge, node("b", "h"))
 	if got, want := r.export(thread(0)), node("a", "")+"\n"+huge+"\n"+node("b", "h")+"\n"; got != want {
 		t.Errorf("export = %d bytes, want the %d that were published", len(got), len(want))

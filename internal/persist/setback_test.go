@@ -26,7 +26,8 @@ func TestStoreSetBack(t *testing.T) {
 	r.await(thread(1), "p", 10)
 
 	fence := must.Get(r.conn.Records().Fence(t.Context(), 0))(t)
-	must.Get(r.conn.Records().Commit(t.Context(), fence, []record.Put{{Key: events.HeadKey(thread(1)), Value: before.Encode(), Expect: record.Any}}))(t)
+	must.Get(r.conn.Records().Commit(t.Context(), fence,
+		[]record.Put{{Key: events.HeadKey(thread(1)), Value: before.Encode(), Expect: record.Any}}))(t)
 	link.Add(1)
 	again := r.Publisher(client.PublisherConfig{Producer: "p"})
 	r.publish(again, thread(1), 3, 10)

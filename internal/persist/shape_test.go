@@ -110,7 +110,8 @@ func node(id, parent string) string {
 func TestBranch(t *testing.T) {
 	r := newRig(t)
 	r.start(nil)
-	lines := []string{node("a", ""), node("b", "a"), node("c", "b"), node("d", "b"), node("e", "d"), node("f", "c"), node("g", "nowhere"), node("h", "g")}
+	lines := []string{node("a", ""), node("b", "a"), node("c", "b"), node("d", "b"), node("e", "d"), node("f", "c"),
+		node("g", "nowhere"), node("h", "g")}
 	head := r.say(thread(0), "omp", lines[:5]...)
 	if got, want := r.path(head, entryID), []string{"a", "b", "d", "e"}; !slices.Equal(got, want) {
 		t.Errorf("walk of the head = %v, want %v", got, want)
@@ -148,7 +149,8 @@ func TestRollback(t *testing.T) {
 	}
 	lines := []string{
 		`{"timestamp":"2026-11-20T09:15:00.000Z","type":"session_meta","payload":{"id":"c","timestamp":"2026-11-20T09:15:00.000Z","cwd":"/w"}}`,
-		said("user", "one"), said("assistant", "first"), said("user", "two"), said("assistant", "second"), said("user", "three"), said("assistant", "third"),
+		said("user", "one"), said("assistant", "first"), said("user", "two"), said("assistant", "second"), said("user", "three"),
+		said("assistant", "third"),
 		rollback(2), said("user", "again"),
 	}
 	head := r.say(thread(0), "codex", lines...)
@@ -234,7 +236,8 @@ func (r *rig) forkOfAFork(states map[int64]casstore.Ref) {
 	r.t.Helper()
 	to := events.Thread{Session: "elsewhere", Name: "main"}
 	must.Do(r.t, r.Fork(r.t.Context(), to, events.Fork{Session: "s0", Thread: "fork-index", Entry: "mine"}))
-	if err := r.Fork(r.t.Context(), events.Thread{Session: "elsewhere", Name: "older"}, events.Fork{Session: "s0", Thread: "fork-index", Index: 2}); err != nil {
+	if err := r.Fork(r.t.Context(), events.Thread{Session: "elsewhere", Name: "older"},
+		events.Fork{Session: "s0", Thread: "fork-index", Index: 2}); err != nil {
 		r.t.Fatalf("Fork of a fork before it left = %v", err)
 	}
 	head := r.say(to, "omp", string(message("yours", "user", 10)))

@@ -68,7 +68,8 @@ func (c *counters) add(n *apply.Counts) {
 func (p *Persister) Stats() Stats {
 	c := &p.stats
 	return Stats{
-		Applied: c.applied.Load(), Repeated: c.repeated.Load(), Superseded: c.superseded.Load(), ItemsRefused: c.itemsRefused.Load(), LettersRefused: c.lettersRefused.Load(), Dead: c.dead.Load(), Entries: c.entries.Load(),
+		Applied: c.applied.Load(), Repeated: c.repeated.Load(), Superseded: c.superseded.Load(),
+		ItemsRefused: c.itemsRefused.Load(), LettersRefused: c.lettersRefused.Load(), Dead: c.dead.Load(), Entries: c.entries.Load(),
 		Unknown: c.unknown.Load(), Items: c.items.Load(), Nodes: c.nodes.Load(), Commits: c.commits.Load(),
 		ItemsTooLarge: c.itemsTooLarge.Load(), RowsUnread: c.rowsUnread.Load(),
 		Refused: c.refused.Load(), Truncated: c.truncated.Load(), Externalized: c.externalized.Load(),

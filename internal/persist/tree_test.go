@@ -112,10 +112,12 @@ func TestLabelAndSummaryOperations(t *testing.T) {
 	r.say(th, "omp", lines...)
 
 	label := must.Get(r.Label(ctx, th, "a", "start <here> & \"now\""))(t)
-	sum := must.Get(r.BranchWithSummary(ctx, th, "b", sessions.Summarized{Summary: "went <wrong>", Details: []byte(`{"n":1.50}`), FromExtension: []byte("true")}))(t)
+	sum := must.Get(r.BranchWithSummary(ctx, th, "b",
+		sessions.Summarized{Summary: "went <wrong>", Details: []byte(`{"n":1.50}`), FromExtension: []byte("true")}))(t)
 	root := must.Get(r.BranchWithSummary(ctx, th, "", sessions.Summarized{Summary: "anew"}))(t)
 	cleared := must.Get(r.Label(ctx, th, "a", ""))(t)
-	if got, want := r.shape(t, th), fmt.Sprintf("a< b<a c<b %s<c %s<b %s< %s<%s leaf %s", label, sum, root, cleared, root, cleared); got != want {
+	if got, want := r.shape(t, th), fmt.Sprintf("a< b<a c<b %s<c %s<b %s< %s<%s leaf %s", label, sum, root, cleared, root,
+		cleared); got != want {
 		t.Errorf("tree = %s, want %s", got, want)
 	}
 	out := strings.Split(strings.TrimSpace(r.export(th)), "\n")
@@ -152,7 +154,8 @@ func TestOperationsRefuse(t *testing.T) {
 	r.say(th, "omp", sessionHeader, node("a", ""))
 	for name, err := range map[string]error{
 		"branch": r.Branch(ctx, th, "zz"), "header": r.Branch(ctx, th, "s0"), "label": second(r.Label(ctx, th, "zz", "x")),
-		"summary": second(r.BranchWithSummary(ctx, th, "zz", sessions.Summarized{Summary: "x"})), "context": second(r.Context(ctx, th, sessions.At("zz"), nil)),
+		"summary": second(r.BranchWithSummary(ctx, th, "zz", sessions.Summarized{Summary: "x"})),
+		"context": second(r.Context(ctx, th, sessions.At("zz"), nil)),
 	} {
 		want := "Entry zz not found"
 		if name == "header" {
@@ -277,8 +280,10 @@ func TestLoserGoesOn(t *testing.T) {
 	must.Do(t, pub.Control(ctx, th, 3, events.Control{Op: events.OpAppend, Append: &events.Append{Entry: entry(3), Leaf: at("a")}})) // lost
 	must.Do(t, pub.Control(ctx, th, 4, events.Control{Op: events.OpAppend, Append: &events.Append{Entry: entry(4), Leaf: at("b")}}))
 	must.Do(t, pub.Publish(ctx, client.Entry{Thread: th, Dialect: "omp", Body: []byte(bare("c")), Seq: 5}))
-	must.Do(t, pub.Control(ctx, th, 6, events.Control{Op: events.OpAppend, Append: &events.Append{Entry: entry(6), Leaf: at(id(3))}})) // lost again
-	must.Do(t, pub.Control(ctx, th, 7, events.Control{Op: events.OpAppend, Append: &events.Append{Entry: entry(7), Leaf: at("")}}))    // as a root
+	// lost again
+	must.Do(t, pub.Control(ctx, th, 6, events.Control{Op: events.OpAppend, Append: &events.Append{Entry: entry(6), Leaf: at(id(3))}}))
+	// as a root
+	must.Do(t, pub.Control(ctx, th, 7, events.Control{Op: events.OpAppend, Append: &events.Append{Entry: entry(7), Leaf: at("")}}))
 	must.Do(t, pub.Control(ctx, th, 8, events.Control{Op: events.OpAppend, Append: &events.Append{Entry: entry(8)}}))
 	r.start(nil) // all of it in as few batches as can be
 	head := r.await(th, "p", 8)
@@ -314,7 +319,8 @@ func TestOperationsAreTheSameInAnyBatching(t *testing.T) {
 			return &events.Event{Producer: "p", Seq: seq, Kind: events.KindControl, Thread: th, Time: 1795176000000 + int64(seq), Body: c.Encode()}
 		}
 		evs := []*events.Event{
-			entry(node("a", "")), entry(node("b", "a")), op(events.Control{Op: events.OpBranch, Branch: &events.Branch{Entry: "a"}}), entry(bare("c")),
+			entry(node("a", "")), entry(node("b", "a")), op(events.Control{Op: events.OpBranch, Branch: &events.Branch{Entry: "a"}}),
+			entry(bare("c")),
 			op(events.Control{Op: events.OpLabel, Label: &events.Label{Target: "b", Label: "x"}}),
 			op(events.Control{Op: events.OpSummary, Summary: &events.Summary{Entry: "b", Summary: "left"}}), entry(bare("d")),
 			op(events.Control{Op: events.OpReset, Reset: &events.Reset{}}), entry(bare("e")),

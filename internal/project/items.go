@@ -9,8 +9,8 @@ import (
 	"spool/pkg/threads"
 )
 
-// Items makes the items of an entry again from its node: the same, byte for byte, as were sent (DESIGN 8), without the Life that their thread's
-// head knows.
+// Items makes the items of an entry again from its node: the same, byte for byte, as were sent (DESIGN 8), without the
+// Life that their thread's head knows.
 func Items(ctx context.Context, t events.Thread, step threads.Step) ([]events.Posted, error) {
 	if step.Entry.Count == 0 {
 		return nil, nil

@@ -77,7 +77,8 @@ func TestStanding(t *testing.T) {
 			`{"timestamp":"2026-11-20T12:00:00.000Z","type":"event_msg","payload":{"type":"turn_aborted","reason":"interrupted"}}`,
 		}, sessions.StatusAborted, 0},
 		{"workflow step", "step", []string{`{"role":"coder","meta":{},"content":"x"}`}, sessions.StatusComplete, 1},
-		{"workflow end", "step", []string{`{"role":"coder","meta":{},"content":"x"}`, `{"role":"__end__","meta":{"returnCode":0,"summary":"done"}}`}, sessions.StatusComplete, 1},
+		{"workflow end", "step", []string{`{"role":"coder","meta":{},"content":"x"}`,
+			`{"role":"__end__","meta":{"returnCode":0,"summary":"done"}}`}, sessions.StatusComplete, 1},
 	} {
 		_, head := read(t, tt.dialect, tt.lines...)
 		if got := sessions.Status(head.Standing); got != tt.want || head.Messages != tt.messages {
@@ -122,7 +123,8 @@ func TestLearn(t *testing.T) {
 	if info, _ = read(t, "claude", ai, custom, ai); info.Title != "Mine" || info.TitleSource != sessions.TitleUser {
 		t.Errorf("title = %q by %q, want that which the user gave", info.Title, info.TitleSource)
 	}
-	if info, _ = read(t, "omp", `{"type":"message","id":"a","message":{"role":"user","content":"`+strings.Repeat("ä", 500)+`"}}`); info.Prompt != strings.Repeat("ä", sessions.PromptRunes) {
+	if info, _ = read(t, "omp", `{"type":"message","id":"a","message":{"role":"user","content":"`+strings.Repeat("ä", 500)+
+		`"}}`); info.Prompt != strings.Repeat("ä", sessions.PromptRunes) {
 		t.Errorf("a long prompt is kept as %q", info.Prompt)
 	}
 	if info, _ = read(t, "raw", "bytes"); !info.Answered {
@@ -156,9 +158,11 @@ func TestLearnFromASubagent(t *testing.T) {
 // Turns and tokens are those that turns tell of; what can not be a number of tokens counts as none.
 func TestCountTurns(t *testing.T) {
 	turn := func(in, cached, out string) string {
-		return `{"content":[],"metadata":{"type":"turn_end","stats":{"input_tokens":` + in + `,"input_tokens_cached":` + cached + `,"output_tokens":` + out + `}}}`
+		return `{"content":[],"metadata":{"type":"turn_end","stats":{"input_tokens":` + in + `,"input_tokens_cached":` + cached +
+			`,"output_tokens":` + out + `}}}`
 	}
-	_, head := read(t, "item", turn("10", "4", "3"), turn("5", "0", "2"), turn("-7", `"x"`, "1e99"), `{"content":[],"metadata":{"type":"turn_end"}}`)
+	_, head := read(t, "item", turn("10", "4", "3"), turn("5", "0", "2"), turn("-7", `"x"`, "1e99"),
+		`{"content":[],"metadata":{"type":"turn_end"}}`)
 	if head.Turns != 4 || head.TokensIn != 15 || head.TokensCached != 4 || head.TokensOut != 5 {
 		t.Errorf("%d turns, tokens %d, %d, %d, want 4 and 15, 4, 5", head.Turns, head.TokensIn, head.TokensCached, head.TokensOut)
 	}

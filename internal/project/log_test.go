@@ -13,7 +13,8 @@ func TestLocalLog(t *testing.T) {
 	if got, ok := project.ParseLocalLog(project.LocalLog(want)); !ok || got != want {
 		t.Errorf("ParseLocalLog = %v, %v, want %v", got, ok, want)
 	}
-	for _, path := range []string{"", "s/threads/t", "s/threads//logs/thread.log", "../threads/t/logs/thread.log", "s/threads/a/b/logs/thread.log", "artifact://0"} {
+	for _, path := range []string{"", "s/threads/t", "s/threads//logs/thread.log", "../threads/t/logs/thread.log",
+		"s/threads/a/b/logs/thread.log", "artifact://0"} {
 		if got, ok := project.ParseLocalLog(path); ok {
 			t.Errorf("ParseLocalLog(%q) = %v", path, got)
 		}

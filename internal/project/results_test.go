@@ -59,7 +59,8 @@ func TestAttachLeavesItemsAlone(t *testing.T) {
 	}
 	s.Results = &Limit{}
 	got, _ := s.attach(items)
-	if jsonscan.Valid(got[1].Metadata) != nil || jsonscan.Get(got[1].Metadata, "artifact", "artifact_id") == nil || jsonscan.Get(got[0].Metadata, "artifact") != nil {
+	if jsonscan.Valid(got[1].Metadata) != nil || jsonscan.Get(got[1].Metadata, "artifact", "artifact_id") == nil ||
+		jsonscan.Get(got[0].Metadata, "artifact") != nil {
 		t.Errorf("attach = …%s and %s, want a reference in the second alone", got[1].Metadata[len(got[1].Metadata)-200:], got[0].Metadata)
 	}
 	if string(items[1].Metadata) != before {

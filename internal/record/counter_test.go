@@ -47,7 +47,8 @@ func samplePrompt() record.Prompt {
 func TestPromptRecord(t *testing.T) {
 	p := samplePrompt()
 	got, err := record.DecodePrompt(p.Encode())
-	if err != nil || string(got.Encode()) != string(p.Encode()) || !got.Settled() || got.Deadline != 9 || string(got.Answer) != "true" || got.Seq != 6 {
+	if err != nil || string(got.Encode()) != string(p.Encode()) || !got.Settled() || got.Deadline != 9 ||
+		string(got.Answer) != "true" || got.Seq != 6 {
 		t.Errorf("DecodePrompt = %+v, %v, want %+v", got, err, p)
 	}
 	p.Life = 1 << 40

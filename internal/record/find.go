@@ -25,7 +25,8 @@ func IsGone(err error) bool {
 // beside it was brought back by a server that was killed (docs/adr/0022). The ID is that of the last pack in the chain in any case.
 // Errors: casstore.ErrGone, it was collected; casstore.ErrNotFound, it never was, or was collected long ago; casstore.ErrCorrupt, it
 // moves in a circle; ErrValue; and those of read.
-func FindPack(ctx context.Context, read func(ctx context.Context, keys ...string) ([]Record, error), id casstore.PackID) (FoundPack, error) {
+func FindPack(ctx context.Context, read func(ctx context.Context, keys ...string) ([]Record, error),
+	id casstore.PackID) (FoundPack, error) {
 	at := FoundPack{ID: id}
 	for been := map[casstore.PackID]bool{}; !been[at.ID]; {
 		packKey, movedKey := events.PackKey(at.ID.String()), events.MovedKey(at.ID.String())

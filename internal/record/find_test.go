@@ -47,10 +47,15 @@ func TestFindPack(t *testing.T) {
 		want casstore.PackID
 		err  error
 	}{
-		"it is there":                  {func(b *bucket) { b.put(one, record.Pack{Nodes: 1}) }, one, nil},
-		"it never was":                 {func(*bucket) {}, one, casstore.ErrNotFound},
-		"it is garbage":                {func(b *bucket) { b.put(one, record.Pack{Gone: true}) }, one, casstore.ErrGone},
-		"it moved":                     {func(b *bucket) { b.put(one, record.Pack{Gone: true}); b.move(one, two); b.put(two, record.Pack{}) }, two, nil},
+		"it is there":   {func(b *bucket) { b.put(one, record.Pack{Nodes: 1}) }, one, nil},
+		"it never was":  {func(*bucket) {}, one, casstore.ErrNotFound},
+		"it is garbage": {func(b *bucket) { b.put(one, record.Pack{Gone: true}) }, one, casstore.ErrGone},
+		"it moved": {func(b *bucket) {
+			b.put(one, record.Pack{Gone: true})
+			b.move(one, two)
+			b.put(two,
+				record.Pack{})
+		}, two, nil},
 		"it was forgotten":             {func(b *bucket) { b.move(one, two); b.put(two, record.Pack{}) }, two, nil},
 		"it moved twice":               {func(b *bucket) { b.move(one, two); b.move(two, three); b.put(three, record.Pack{}) }, three, nil},
 		"it came back":                 {func(b *bucket) { b.put(one, record.Pack{}); b.move(one, two); b.put(two, record.Pack{}) }, two, nil},

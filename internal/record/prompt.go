@@ -57,8 +57,8 @@ func DecodePrompt(b []byte) (p Prompt, err error) {
 // InLife reports whether the thread that a life began asked, as far as both are known; 0 is unknown.
 func (p Prompt) InLife(life uint64) bool { return p.Life == 0 || life == 0 || p.Life == life }
 
-// IsOf reports whether two prompts of an id are of one life of their thread, or, where one of them does not say which, may be: then it is one
-// question.
+// IsOf reports whether two prompts of an id are of one life of their thread, or, where one of them does not say which, may
+// be: then it is one question.
 func (p Prompt) IsOf(q Prompt) bool {
 	if p.Life != 0 && q.Life != 0 {
 		return p.Life == q.Life

@@ -16,19 +16,22 @@ func TestRefused(t *testing.T) {
 	event := rapid.Custom(func(t *rapid.T) record.RefusedEvent {
 		return record.RefusedEvent{
 			Seq: rapid.Uint64Range(1, 1<<40).Draw(t, "seq"), Index: rapid.IntRange(record.WholeMessage, 5).Draw(t, "index"),
-			Stored: rapid.Int64Range(0, 1<<61).Draw(t, "stored"), Session: record.SessionMark(rapid.SampledFrom([]string{"a", "b"}).Draw(t, "session")),
-			Reason: rapid.SampledFrom([]string{"", "why", "because", "wörter"}).Draw(t, "reason"),
+			Stored:  rapid.Int64Range(0, 1<<61).Draw(t, "stored"),
+			Session: record.SessionMark(rapid.SampledFrom([]string{"a", "b"}).Draw(t, "session")),
+			Reason:  rapid.SampledFrom([]string{"", "why", "because", "wörter"}).Draw(t, "reason"),
 		}
 	})
 	rapid.Check(t, func(t *rapid.T) {
-		r := record.Refused{Top: rapid.Uint64().Draw(t, "top") >> 1, Latest: rapid.Int64().Draw(t, "latest"), Events: rapid.SliceOf(event).Draw(t, "events")}
+		r := record.Refused{Top: rapid.Uint64().Draw(t, "top") >> 1, Latest: rapid.Int64().Draw(t, "latest"),
+			Events: rapid.SliceOf(event).Draw(t, "events")}
 		r.Batch[3] = 7
 		for _, seq := range rapid.SliceOf(rapid.Uint64()).Draw(t, "nowhere") {
 			r.Nowhere = append(r.Nowhere, record.IdentityOf(&events.Event{Seq: seq}, seq%3))
 		}
 		got := must.Get(record.DecodeRefused(r.Encode(1 << 20)))(t)
 		slices.SortStableFunc(r.Events, func(a, b record.RefusedEvent) int { return int(a.Seq) - int(b.Seq) })
-		if got.Batch != r.Batch || got.Top != r.Top || got.Latest != r.Latest || len(got.Events) != len(r.Events) || !slices.Equal(got.Nowhere, r.Nowhere) {
+		if got.Batch != r.Batch || got.Top != r.Top || got.Latest != r.Latest || len(got.Events) != len(r.Events) ||
+			!slices.Equal(got.Nowhere, r.Nowhere) {
 			t.Fatalf("DecodeRefused(Encode()) = %+v, want %+v", got, r)
 		}
 		for _, e := range r.Events {

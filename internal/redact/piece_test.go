@@ -13,12 +13,13 @@ func wide(g *maker) map[string]string {
 	}
 	part := func(s string) string { return strings.TrimRight(b64(s), "=") }
 	return map[string]string{
-		"a key":                   key(25),
-		"a key of 6 KiB":          key(100),
-		"a key with CRLF":         strings.ReplaceAll(key(50), "\n", "\r\n"),
-		"a key that is deeper":    "key: |\n    " + strings.ReplaceAll(key(25), "\n", "\n    ") + "\n",
-		"a key in base64":         "    client-key-data: " + b64(key(50)) + "\n",
-		"a token with 6000 bytes": "t " + part(`{"alg":"HS256","typ":"JWT"}`) + "." + part(`{"sub":"`+g.of(alnum, 4400)+`"}`) + "." + g.of(words, 43) + "\n",
+		"a key":                key(25),
+		"a key of 6 KiB":       key(100),
+		"a key with CRLF":      strings.ReplaceAll(key(50), "\n", "\r\n"),
+		"a key that is deeper": "key: |\n    " + strings.ReplaceAll(key(25), "\n", "\n    ") + "\n",
+		"a key in base64":      "    client-key-data: " + b64(key(50)) + "\n",
+		"a token with 6000 bytes": "t " + part(`{"alg":"HS256","typ":"JWT"}`) + "." + part(`{"sub":"`+g.of(alnum, 4400)+`"}`) +
+			"." + g.of(words, 43) + "\n",
 	}
 }
 

@@ -35,13 +35,14 @@ var secrets = map[string]string{
 	"digitalocean-token": "dop_v1_" + strings.Repeat("0a1b2c3d", 8),
 	"age-secret-key":     "AGE-SECRET-KEY-1" + strings.Repeat("QPZRY9X8GF", 6)[:58],
 	"nkey-seed":          "SU" + "AB5MX3Q7ZKD2TVN4WRYJ6LCHEGFOIPUSAB5MX3Q7ZKD2TVN4WRYJ6LCH",
-	"jwt":                "eyJhbGciOiJIUzI1NiIsInR5cCI6IkpXVCJ9" + ".eyJzdWIiOiIxMjM0NTY3ODkwIn0" + ".dozjgNryP4J3jVmNHl0w5N_XgL0n3I9PlFUP0THsR8U",
-	"password-in-url":    "q7Zr4Tn6Vy1K",
-	"bearer-token":       "b7Xw2Lq9Zr4Tn6Vy1Kp8Md3Hs5Jf",
-	"named-secret":       "b7Xw2Lq9Zr4Tn6Vy1Kp8",
-	"aws-secret-key":     "b7Xw2Lq9/r4Tn6Vy1Kp8Md3Hs5Jf+GcAeUiOb7Xw",
-	"slack-webhook":      "T0AB2CD3E/B0AB2CD3E/b7Xw2Lq9Zr4Tn6Vy1Kp8Md3H",
-	"private-key":        "\n" + strings.Repeat("MIIEvQIBADANBgkqhkiG9w0BAQEFAASCBKcwggSj\n", 4),
+	"jwt": "eyJhbGciOiJIUzI1NiIsInR5cCI6IkpXVCJ9" + ".eyJzdWIiOiIxMjM0NTY3ODkwIn0" +
+		".dozjgNryP4J3jVmNHl0w5N_XgL0n3I9PlFUP0THsR8U",
+	"password-in-url": "q7Zr4Tn6Vy1K",
+	"bearer-token":    "b7Xw2Lq9Zr4Tn6Vy1Kp8Md3Hs5Jf",
+	"named-secret":    "b7Xw2Lq9Zr4Tn6Vy1Kp8",
+	"aws-secret-key":  "b7Xw2Lq9/r4Tn6Vy1Kp8Md3Hs5Jf+GcAeUiOb7Xw",
+	"slack-webhook":   "T0AB2CD3E/B0AB2CD3E/b7Xw2Lq9Zr4Tn6Vy1Kp8Md3H",
+	"private-key":     "\n" + strings.Repeat("MIIEvQIBADANBgkqhkiG9w0BAQEFAASCBKcwggSj\n", 4),
 }
 
 // beside is what has to be beside a secret to make it one.

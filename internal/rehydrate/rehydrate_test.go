@@ -81,9 +81,11 @@ func thread(t *testing.T, store blobs, lines ...string) (rehydrate.Source, threa
 }
 
 var entries = []string{
-	`{"type":"message","message":{"role":"user","content":[` + image(encoded(png)) + `,{"type":"text","text":"a"},` + image(encoded(jpeg)) + `]}}`,
+	`{"type":"message","message":{"role":"user","content":[` + image(encoded(png)) + `,{"type":"text","text":"a"},` +
+		image(encoded(jpeg)) + `]}}`,
 	`{"type":"custom","data":{"content":[` + image(strings.TrimRight(encoded(jpeg[:len(jpeg)-1]), "=")) + `],"image_url":"` + url + `"}}`,
-	`{"type":"message","message":{"role":"toolResult","content":[{"type":"text","text":"` + strings.Repeat("x", 600_000) + `"},` + image(encoded(png)) + `]}}`,
+	`{"type":"message","message":{"role":"toolResult","content":[{"type":"text","text":"` + strings.Repeat("x", 600_000) +
+		`"},` + image(encoded(png)) + `]}}`,
 }
 
 func export(t *testing.T, s rehydrate.Source, head threads.Head, form rehydrate.Form) []string {
@@ -117,7 +119,8 @@ func TestMissingBlobs(t *testing.T) {
 	s, head := thread(t, store, entries...)
 	delete(store, pngRef)
 	store[jpegRef] = jpeg[1:]
-	if _, err := s.Export(t.Context(), head, rehydrate.Full, &bytes.Buffer{}); !errors.Is(err, casstore.ErrNotFound) || !strings.Contains(err.Error(), "entry 1") {
+	if _, err := s.Export(t.Context(), head, rehydrate.Full, &bytes.Buffer{}); !errors.Is(err, casstore.ErrNotFound) ||
+		!strings.Contains(err.Error(), "entry 1") {
 		t.Errorf("strict export: %v, want ErrNotFound of entry 1", err)
 	}
 	var told []rehydrate.Missing
@@ -165,8 +168,10 @@ func TestResolve(t *testing.T) {
 	ref, missing := pngRef.String(), jpegRef.String()
 	for _, tt := range []struct{ name, in, want string }{
 		{"nothing", `{"a":[1, 2.50]}`, `{"a":[1, 2.50]}`},
-		{"image, type last", `{"content":[{"data":"` + ref + `","type":"image"}]}`, `{"content":[{"data":"` + encoded(png) + `","type":"image"}]}`},
-		{"custom data", `{"type":"custom","data":{"x":{"content":[[` + image(ref) + `]]}}}`, `{"type":"custom","data":{"x":{"content":[[` + image(encoded(png)) + `]]}}}`},
+		{"image, type last", `{"content":[{"data":"` + ref + `","type":"image"}]}`, `{"content":[{"data":"` + encoded(png) +
+			`","type":"image"}]}`},
+		{"custom data", `{"type":"custom","data":{"x":{"content":[[` + image(ref) + `]]}}}`,
+			`{"type":"custom","data":{"x":{"content":[[` + image(encoded(png)) + `]]}}}`},
 		{"url", `{"image_url" : "` + urlRef.String() + `"}`, `{"image_url" : "` + url + `"}`},
 		{"urls", `{"image_url":["` + urlRef.String() + `","x"]}`, `{"image_url":["` + url + `","x"]}`},
 		{"escaped key", `{"image\u005furl":"` + urlRef.String() + `"}`, `{"image\u005furl":"` + url + `"}`},
@@ -178,7 +183,8 @@ func TestResolve(t *testing.T) {
 		{"upper case", `{"content":[` + image(strings.ToUpper(ref)) + `]}`, ""},
 		{"path", `{"content":[` + image("blob:sha256:../../etc/passwd") + `]}`, ""},
 		{"missing", `{"content":[` + image(missing) + `]}`, ""},
-		{"one of two missing", `{"content":[` + image(missing) + `,` + image(ref) + `]}`, `{"content":[` + image(missing) + `,` + image(encoded(png)) + `]}`},
+		{"one of two missing", `{"content":[` + image(missing) + `,` + image(ref) + `]}`, `{"content":[` + image(missing) + `,` +
+			image(encoded(png)) + `]}`},
 		{"scalar", `"` + ref + `"`, ""},
 	} {
 		told := 0
@@ -201,7 +207,8 @@ func TestResolve(t *testing.T) {
 func TestResolveEndsWithTheStore(t *testing.T) {
 	ctx, cancel := context.WithCancel(t.Context())
 	cancel()
-	_, err := rehydrate.Resolve(ctx, []byte(`{"image_url":"`+urlRef.String()+`"}`), casstore.NewMemory(), func(m rehydrate.Missing) { t.Errorf("told %v", m) })
+	_, err := rehydrate.Resolve(ctx, []byte(`{"image_url":"`+urlRef.String()+`"}`), casstore.NewMemory(),
+		func(m rehydrate.Missing) { t.Errorf("told %v", m) })
 	must.Is(t, err, context.Canceled, "Resolve")
 }
 

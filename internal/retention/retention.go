@@ -23,7 +23,8 @@ type Policy struct {
 
 	MaxAge   time.Duration `json:"max_age_ns,omitempty"` // since something happened in it, by the store's clock; 0 = any
 	MaxBytes int64         `json:"max_bytes,omitempty"`  // of the entries of all sessions under the policy together: the oldest go; 0 = any
-	KeepLast int           `json:"keep_last,omitempty"`  // of each working directory so many, the newest, stay in any case; without a limit the others go; 0 = none
+	// of each working directory so many, the newest, stay in any case; without a limit the others go; 0 = none
+	KeepLast int `json:"keep_last,omitempty"`
 }
 
 // Validate reports everything that is wrong with policies.

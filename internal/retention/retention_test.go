@@ -58,7 +58,8 @@ func TestBrake(t *testing.T) {
 		due, all int
 		share    float64
 		ok       bool
-	}{{0, 0, 0, true}, {10, 10, 0, true}, {11, 11, 0, false}, {30, 100, 0, true}, {31, 100, 0, false}, {31, 100, 0.5, true}, {100, 100, 1, true}} {
+	}{{0, 0, 0, true}, {10, 10, 0, true}, {11, 11, 0, false}, {30, 100, 0, true}, {31, 100, 0, false}, {31, 100, 0.5, true},
+		{100, 100, 1, true}} {
 		if err := Brake(c.due, c.all, c.share); (err == nil) != c.ok || err != nil && !errors.Is(err, ErrBrake) {
 			t.Errorf("Brake(%d, %d, %v) = %v", c.due, c.all, c.share, err)
 		}

@@ -103,7 +103,8 @@ func list(binaries []string, dirs map[string]string) (*bom, error) {
 		}
 		name := filepath.Base(path)
 		b.Metadata.Component = component{Type: "application", Ref: info.Main.Path, Name: info.Main.Path, Version: info.Main.Version}
-		std := &component{Type: "library", Name: "std", Version: strings.TrimPrefix(info.GoVersion, "go"), PURL: "pkg:golang/std@" + strings.TrimPrefix(info.GoVersion, "go")}
+		std := &component{Type: "library", Name: "std", Version: strings.TrimPrefix(info.GoVersion, "go"),
+			PURL: "pkg:golang/std@" + strings.TrimPrefix(info.GoVersion, "go")}
 		if err := std.licensed("BSD-3-Clause"); err != nil {
 			return nil, err
 		}
@@ -115,7 +116,8 @@ func list(binaries []string, dirs map[string]string) (*bom, error) {
 			}
 			c := found[purl(m.Path, m.Version)]
 			if c == nil {
-				c = &component{Type: "library", Name: m.Path, Version: m.Version, PURL: purl(m.Path, m.Version), Properties: []property{{propSum, m.Sum}}}
+				c = &component{Type: "library", Name: m.Path, Version: m.Version, PURL: purl(m.Path, m.Version),
+					Properties: []property{{propSum, m.Sum}}}
 				id, err := licenseOf(dirs[m.Path+"@"+m.Version])
 				if err == nil {
 					err = c.licensed(id)
@@ -190,7 +192,8 @@ func identify(text string) string {
 		return "BSD-3-Clause"
 	case has("redistribution and use in source and binary forms"):
 		return "BSD-2-Clause"
-	case has("permission to use, copy, modify, and/or distribute this software") || has("permission to use, copy, modify, and distribute this software"):
+	case has("permission to use, copy, modify, and/or distribute this software") ||
+		has("permission to use, copy, modify, and distribute this software"):
 		return "ISC"
 	case has("permission is hereby granted, free of charge, to any person obtaining a copy"):
 		return "MIT"

@@ -100,7 +100,8 @@ func TestLicenses(t *testing.T) {
 		}
 	}
 	dir := t.TempDir()
-	for text, want := range map[string]string{"": "", "GNU GENERAL PUBLIC LICENSE\nVersion 3": "", "Mozilla Public License Version 2.0": "", "Apache License\n   Version 2.0, January 2004": "Apache-2.0"} {
+	for text, want := range map[string]string{"": "", "GNU GENERAL PUBLIC LICENSE\nVersion 3": "",
+		"Mozilla Public License Version 2.0": "", "Apache License\n   Version 2.0, January 2004": "Apache-2.0"} {
 		must.Do(t, os.WriteFile(filepath.Join(dir, "LICENSE"), []byte(text), 0o600))
 		if id, err := licenseOf(dir); id != want || (err != nil) != (want == "") {
 			t.Errorf("license of %q = %q, %v, want %q", text, id, err, want)

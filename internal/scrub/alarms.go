@@ -91,7 +91,8 @@ func Alarms(ctx context.Context, s Store) (out []Alarm, err error) {
 		if st.Now != nil {
 			n += st.Now.Found
 		}
-		out = append(out, Alarm{AlarmScrub, fmt.Sprintf("%d things are not as they were stored: %s", n, first(found)), "run spool fsck --repair", n})
+		out = append(out, Alarm{AlarmScrub, fmt.Sprintf("%d things are not as they were stored: %s", n, first(found)),
+			"run spool fsck --repair", n})
 	}
 	return out, nil
 }

@@ -64,7 +64,8 @@ const (
 // without its pack is found here, before anybody builds on it. It reads one node of each pack that a head names. What is found
 // is stored, for whoever asks (Alarms), and logged. A look at the same server that began after a time serves: of several processes
 // that start together one looks, and the report of that one is returned, as far as it is.
-func Heads(ctx context.Context, s Store, r Reader, packs casstore.PackGetter, server string, after time.Time, log *slog.Logger) (HeadsReport, error) {
+func Heads(ctx context.Context, s Store, r Reader, packs casstore.PackGetter, server string, after time.Time,
+	log *slog.Logger) (HeadsReport, error) {
 	last, rev, err := readHeads(ctx, s)
 	if err != nil {
 		return last, err

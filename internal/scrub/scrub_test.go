@@ -30,7 +30,8 @@ import (
 )
 
 func TestMain(m *testing.M) {
-	goleak.VerifyTestMain(m, goleak.IgnoreTopFunction("time.Sleep"), goleak.IgnoreAnyFunction("github.com/nats-io/nats-server/v2/server.(*Server).Start"))
+	goleak.VerifyTestMain(m, goleak.IgnoreTopFunction("time.Sleep"),
+		goleak.IgnoreAnyFunction("github.com/nats-io/nats-server/v2/server.(*Server).Start"))
 }
 
 // open starts a server on a directory; stop ends it.
@@ -58,7 +59,8 @@ func fill(t *testing.T, conn *natsio.Conn) *faulttest.Ledger {
 	must.Do(t, faulttest.Settle(t.Context(), conn))
 	_, err := cl.PutBlob(t.Context(), []byte(blobText))
 	must.Do(t, err)
-	_, err = cl.PutArtifact(t.Context(), client.NewArtifact{Record: artifacts.Record{Session: l.Sessions()[0], Filename: "f.txt"}}, strings.NewReader(fileText))
+	_, err = cl.PutArtifact(t.Context(), client.NewArtifact{Record: artifacts.Record{Session: l.Sessions()[0],
+		Filename: "f.txt"}}, strings.NewReader(fileText))
 	must.Do(t, err)
 	must.Do(t, p.Stop())
 	return l
@@ -76,7 +78,8 @@ func TestGoesOn(t *testing.T) {
 	conn, _ := open(t, t.TempDir())
 	fill(t, conn)
 	whole := pass(t, conn, scrub.Config{})
-	if whole.Found != 0 || whole.Packs == 0 || whole.Blobs != 1 || whole.Files != 1 || whole.Messages < 80 || whole.Records < 10 || whole.Ended == 0 {
+	if whole.Found != 0 || whole.Packs == 0 || whole.Blobs != 1 || whole.Files != 1 || whole.Messages < 80 ||
+		whole.Records < 10 || whole.Ended == 0 {
 		t.Fatalf("pass = %+v, want no findings, and everything read", whole)
 	}
 	stops, ended := 0, false
@@ -110,7 +113,8 @@ func flipOnDisk(t *testing.T, dir, stream string, what []byte) {
 	t.Helper()
 	found := false
 	must.Do(t, filepath.WalkDir(dir, func(path string, _ fs.DirEntry, err error) error {
-		if err != nil || found || filepath.Ext(path) != ".blk" || !strings.Contains(path, string(filepath.Separator)+stream+string(filepath.Separator)) {
+		if err != nil || found || filepath.Ext(path) != ".blk" ||
+			!strings.Contains(path, string(filepath.Separator)+stream+string(filepath.Separator)) {
 			return err
 		}
 		raw, err := os.ReadFile(path)
@@ -152,8 +156,10 @@ func TestFindsRot(t *testing.T) {
 		}
 	}
 	for name, c := range map[string]target{
-		"blob":     {events.ObjectStream(events.BlobsBucket), "blob.", func(*testing.T, *natsio.Conn, *faulttest.Ledger) []byte { return []byte(blobText) }},
-		"artifact": {events.ObjectStream(events.ArtifactsBucket), "artifact.", func(*testing.T, *natsio.Conn, *faulttest.Ledger) []byte { return []byte(fileText) }},
+		"blob": {events.ObjectStream(events.BlobsBucket), "blob.",
+			func(*testing.T, *natsio.Conn, *faulttest.Ledger) []byte { return []byte(blobText) }},
+		"artifact": {events.ObjectStream(events.ArtifactsBucket), "artifact.",
+			func(*testing.T, *natsio.Conn, *faulttest.Ledger) []byte { return []byte(fileText) }},
 		"pack": {events.ObjectStream(events.NodesBucket), "pack.", func(t *testing.T, conn *natsio.Conn, _ *faulttest.Ledger) (b []byte) {
 			rs := must.Get(conn.Records().List(t.Context(), "pack.*"))(t)
 			p := must.Get(record.DecodePack(rs[0].Value))(t)

@@ -33,7 +33,9 @@ func (s *scrubber) items(ctx context.Context) error {
 		return err
 	}
 	for _, gap := range counts.gaps() {
-		f := Finding{Missing, events.HeadKey(gap.Thread), fmt.Sprintf("%s has not got its items %d to %d; who reads the thread is given them from its nodes", events.ItemsStream, gap.From, gap.To)}
+		f := Finding{Missing, events.HeadKey(gap.Thread),
+			fmt.Sprintf("%s has not got its items %d to %d; who reads the thread is given them from its nodes", events.ItemsStream,
+				gap.From, gap.To)}
 		if err := s.find(ctx, 0, f); err != nil {
 			return err
 		}

@@ -48,7 +48,8 @@ func parse(args ...string) (d daemon, err error) {
 // What stands behind a daemon's flags is not passed over.
 func TestParseRefusesArguments(t *testing.T) {
 	withConfig(t, "")
-	if _, err := parse("-lane", "3", "restart"); !errors.As(err, new(UsageError)) || !strings.Contains(err.Error(), "unexpected argument restart") {
+	if _, err := parse("-lane", "3", "restart"); !errors.As(err, new(UsageError)) ||
+		!strings.Contains(err.Error(), "unexpected argument restart") {
 		t.Errorf("with an argument: %v, want it refused", err)
 	}
 	must.Get(NewFlags("ingest").Parse([]string{"-log-level", "warn", "-"}, "-"))(t)

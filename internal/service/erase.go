@@ -73,7 +73,8 @@ func (e Erasure) Run(ctx context.Context, names ...string) ([]client.Receipt, er
 		maps.Copy(victims, ev.tokens)
 	}
 	over := &overwriting{
-		Objects: e.Conn.Objects(), store: sessionstore.Of(e.Conn), victims: victims, sessions: map[string]bool{}, done: map[string]*sessionstore.Overwritten{},
+		Objects: e.Conn.Objects(), store: sessionstore.Of(e.Conn), victims: victims, sessions: map[string]bool{},
+		done: map[string]*sessionstore.Overwritten{},
 	}
 	for _, name := range names {
 		over.sessions[name] = true

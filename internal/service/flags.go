@@ -191,7 +191,8 @@ type Collecting struct {
 // Config is what the flags say.
 func (f Collecting) Config() gc.Config {
 	cfg := gc.Safe()
-	cfg.Quarantine, cfg.InboxAge, cfg.ReclaimAge, cfg.Share, cfg.Floor = f.Quarantine, f.InboxAge, f.ReclaimAge, f.Share, cmp.Or(f.Floor, -1) // 0 means none here
+	// 0 means none here
+	cfg.Quarantine, cfg.InboxAge, cfg.ReclaimAge, cfg.Share, cfg.Floor = f.Quarantine, f.InboxAge, f.ReclaimAge, f.Share, cmp.Or(f.Floor, -1)
 	for _, name := range f.Allow {
 		cfg.Allow = append(cfg.Allow, gc.Brake(name))
 	}

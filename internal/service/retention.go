@@ -160,7 +160,8 @@ func (r Retention) look(ctx context.Context) (rep RetentionReport, err error) {
 	all := make([]retention.Session, len(list))
 	for i, s := range list {
 		row := s.Row()
-		all[i] = retention.Session{ID: s.ID, Cwd: s.Cwd, Harness: s.Harness, Title: row.Name(), Bytes: row.Size, Active: active[s.ID] || s.Unreadable()}
+		all[i] = retention.Session{ID: s.ID, Cwd: s.Cwd, Harness: s.Harness, Title: row.Name(), Bytes: row.Size,
+			Active: active[s.ID] || s.Unreadable()}
 		if at, ok := when[s.ID]; ok {
 			all[i].Modified = at.UnixMilli()
 		}

@@ -204,7 +204,8 @@ func TestRewound(t *testing.T) {
 			must.Do(s, l.Publish(t.Context(), client.New(s.conn), 20))
 			must.Do(s, faulttest.Settle(t.Context(), s.conn))
 			marks := s.look()
-			if open := marks.Open(); len(open) != 1 || open[0].Stream != stream || open[0].Was.Last+1 < was.Last || // the marks themselves are a record
+			// the marks themselves are a record
+			if open := marks.Open(); len(open) != 1 || open[0].Stream != stream || open[0].Was.Last+1 < was.Last ||
 				open[0].Now >= was.Last || open[0].Anew {
 				t.Fatalf("rewinds = %+v, want one of %s, which was at %d", open, stream, was.Last)
 			}
@@ -242,7 +243,8 @@ func TestAStartChangesNothing(t *testing.T) {
 		must.Do(s, cl.Await(t.Context(), to, "p", 0, seq))
 	}
 	s.look()
-	for _, to := range []events.Thread{id("a", "main"), id("a", "main"), id("a", "old"), id("a", "removed"), id("a", "ended"), id("gone", "main"), id("back", "main")} {
+	for _, to := range []events.Thread{id("a", "main"), id("a", "main"), id("a", "old"), id("a", "removed"), id("a", "ended"),
+		id("gone", "main"), id("back", "main")} {
 		say(to)
 	}
 	must.Do(s, cl.Fork(t.Context(), id("a", "fork"), events.Fork{Session: "a", Thread: "main"}))

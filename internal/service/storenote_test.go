@@ -60,7 +60,8 @@ func TestStoreOfACluster(t *testing.T) {
 	// A server whose others are away makes the files of its group when it starts.
 	srv := must.Get(server.NewServer(&server.Options{
 		ServerName: "one", Host: "127.0.0.1", Port: -1, NoSigs: true, NoLog: true, JetStream: true, StoreDir: filepath.Join(dir, "jetstream"),
-		Cluster: server.ClusterOpts{Name: "c", Host: "127.0.0.1", Port: -1}, Routes: server.RoutesFromStr("nats://127.0.0.1:1,nats://127.0.0.1:2"),
+		Cluster: server.ClusterOpts{Name: "c", Host: "127.0.0.1", Port: -1},
+		Routes:  server.RoutesFromStr("nats://127.0.0.1:1,nats://127.0.0.1:2"),
 	}))(t)
 	srv.Start()
 	srv.Shutdown()

@@ -310,7 +310,8 @@ func TestTimesThatNobodySet(t *testing.T) {
 			"{"+content+member("created_at")+"}")
 		k.entry(client.Entry{Thread: mainOf("sdk-" + name), Dialect: "item", Body: []byte("{" + content + "}"), Time: s.ms})
 		file := `{"type":"session","version":3,"id":"file-` + name + `","cwd":"/"` + member("timestamp") + "}\n" +
-			`{"type":"message","id":"00000001","parentId":null` + member("timestamp") + `,"message":{"role":"assistant","content":[{"type":"text","text":"x"}]}}` + "\n"
+			`{"type":"message","id":"00000001","parentId":null` + member("timestamp") +
+			`,"message":{"role":"assistant","content":[{"type":"text","text":"x"}]}}` + "\n"
 		sources := must.Get(transcript.Find(fstest.MapFS{name + ".jsonl": {Data: []byte(file)}}, "."))(t)
 		res := transcript.New(k.cl, k.Conn.Events(), transcript.Config{}).Import(t.Context(), sources)
 		must.Same(t, res.Failed, 0, "%d files failed, want %d")

@@ -40,8 +40,9 @@ func badKeys(p *purged) map[string]string {
 		"stream": events.StreamKey(th), "pack": first("pack.*"), "blob": first("blob.*"),
 		"moved":   events.MovedKey(hex.EncodeToString(make([]byte, 16))),
 		"deleted": events.DeletedKey("s9"), "deleting": events.DeletingKey("s9"), "letters": events.LettersKey,
-		"retention": events.RetentionKey, "gc": events.MarksKey, "fence": events.FenceKey(7), "lane": events.LaneKey(7), "refused": events.RefusedKey(3),
-		"tried": events.TriedKey(3),
+		"retention": events.RetentionKey, "gc": events.MarksKey, "fence": events.FenceKey(7), "lane": events.LaneKey(7),
+		"refused": events.RefusedKey(3),
+		"tried":   events.TriedKey(3),
 	}
 }
 

@@ -31,7 +31,8 @@ type hall struct {
 }
 
 func newHall(t *testing.T) *hall {
-	return &hall{t: t, hear: map[string]chan said{}, deaf: map[string]bool{}, held: map[int]map[string]context.Context{}, stuck: map[string]bool{}, late: map[string]bool{}}
+	return &hall{t: t, hear: map[string]chan said{}, deaf: map[string]bool{}, held: map[int]map[string]context.Context{},
+		stuck: map[string]bool{}, late: map[string]bool{}}
 }
 
 // said is what arrives at a time.

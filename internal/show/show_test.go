@@ -17,7 +17,8 @@ import (
 func item(n int, said, metadata string) []byte {
 	quoted, _ := json.Marshal(said)
 	at := time.Date(2026, 11, 20, 9, 0, n, 0, time.UTC).Format(time.RFC3339)
-	return []byte(`{"n":` + string(rune('0'+n)) + `,"session":"s","thread":"main","created_at":"` + at + `","content":[{"type":"text","text":` +
+	return []byte(`{"n":` + string(rune('0'+n)) + `,"session":"s","thread":"main","created_at":"` + at +
+		`","content":[{"type":"text","text":` +
 		string(quoted) + `}],"metadata":` + metadata + `}`)
 }
 
@@ -98,7 +99,8 @@ User  #1 09:00:01
 func TestMarkdownAndHTML(t *testing.T) {
 	md := all(&Markdown{}, orchard...)
 	for _, want := range []string{
-		"# An orchard\n\n- s/main\n- omp\n", "## User · #1 2026-11-20 09:00:01\n\nWhat is ripe?", "**Bash** `ls` · #2", "… 12 more lines", "Failed · #5",
+		"# An orchard\n\n- s/main\n- omp\n", "## User · #1 2026-11-20 09:00:01\n\nWhat is ripe?", "**Bash** `ls` · #2",
+		"… 12 more lines", "Failed · #5",
 	} {
 		if !strings.Contains(md, want) {
 			t.Errorf("Markdown is without %q:\n%s", want, md)
@@ -147,7 +149,8 @@ func TestHostile(t *testing.T) {
 		`{"type":"tool_result","tool":{"is_error":true,"output":` + q + `}}`, `{"type":"tool_result","tool":{"output":{` + q + `:1}}}`,
 		`{"type":"pending_prompt","prompt":{"id":` + q + `}}`,
 	} {
-		raw := []byte(`{"n":1,"session":` + q + `,"thread":` + q + `,"user_id":` + q + `,"content":[{"type":"text","text":` + q + `},{"type":"image","data":` +
+		raw := []byte(`{"n":1,"session":` + q + `,"thread":` + q + `,"user_id":` + q + `,"content":[{"type":"text","text":` + q +
+			`},{"type":"image","data":` +
 			q + `}],"metadata":` + metadata + `}`)
 		checkForms(t, raw)
 	}

@@ -136,8 +136,9 @@ func newModel(l *Ledger) *model {
 	return &model{
 		ledger: l, letters: map[place]string{}, threads: map[events.Thread]*life{}, lefts: map[events.Thread]*left{},
 		past: map[events.Thread]producers{}, deletes: map[identity]bool{}, fates: map[string]*fate{},
-		named: map[identity]string{}, emptied: map[string]uint64{}, gaps: map[string]bool{}, nowhere: map[identity]bool{}, missing: map[string][]string{},
-		kepts: map[string]map[identity]bool{},
+		named: map[identity]string{}, emptied: map[string]uint64{}, gaps: map[string]bool{}, nowhere: map[identity]bool{},
+		missing: map[string][]string{},
+		kepts:   map[string]map[identity]bool{},
 	}
 }
 
@@ -243,7 +244,8 @@ func (m *model) one(e *events.Event, at uint64) {
 	case t == nil && gone != nil && gone.to != "" && gone.had.had(e, e.Seq) && m.reused(e, t, gone):
 		m.bury(e, mark, at, letter, reason, "its producer gave its sequence to another one before", false)
 		m.refused(e, nil)
-	case t == nil && gone != nil && gone.to != "" && gone.had.had(e, e.Seq) && !(letter && (gone.noted[inLife(e)] == "" || !gone.own.knows(e))):
+	case t == nil && gone != nil && gone.to != "" && gone.had.had(e, e.Seq) &&
+		!(letter && (gone.noted[inLife(e)] == "" || !gone.own.knows(e))):
 		m.repeat(e, mark, at, letter, reason)
 	case t == nil && gone != nil && gone.to != "":
 		m.bury(e, mark, at, letter, reason, "its thread was renamed", true)

@@ -70,7 +70,8 @@ func composed(t *testing.T, file, store string) string {
 	}
 	variable := regexp.MustCompile(`\$\{(\w+)(:\?[^}]*)?\}`)
 	text := strings.ReplaceAll(variable.ReplaceAllString(conf.String(), "$1"), "$$", "$")
-	for was, now := range map[string]string{"listen: 0.0.0.0:4222": "listen: 127.0.0.1:-1", "http: 127.0.0.1:8222\n": "", "store_dir: /data": fmt.Sprintf("store_dir: %q", store)} {
+	for was, now := range map[string]string{"listen: 0.0.0.0:4222": "listen: 127.0.0.1:-1", "http: 127.0.0.1:8222\n": "",
+		"store_dir: /data": fmt.Sprintf("store_dir: %q", store)} {
 		if !strings.Contains(text, was) {
 			t.Fatalf("%s has no %s any more", file, was)
 		}

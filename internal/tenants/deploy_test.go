@@ -52,7 +52,8 @@ func startShipped(t *testing.T) *shipped {
 	natstest.Certificate(s, s.dir, 1)
 	text := must.Get(os.ReadFile("../../deploy/nats/nats.conf"))(t)
 	conf := string(text)
-	for was, now := range map[string]string{"listen: 0.0.0.0:4222": "listen: 127.0.0.1:-1", `"/var/lib/nats"`: `"` + s.dir + `/store"`, "./server": s.dir + "/server"} {
+	for was, now := range map[string]string{"listen: 0.0.0.0:4222": "listen: 127.0.0.1:-1", `"/var/lib/nats"`: `"` + s.dir +
+		`/store"`, "./server": s.dir + "/server"} {
 		if !strings.Contains(conf, was) {
 			t.Fatalf("deploy/nats/nats.conf has no %s any more", was)
 		}
@@ -97,7 +98,8 @@ func (s *shipped) accounts() {
 }
 
 func (s *shipped) config(role tenants.Role) natsio.Config {
-	return natsio.Config{URL: s.srv.ClientURL(), NKey: s.seeds[string(role)], Inbox: tenants.User{Name: string(role)}.Inbox(), TLSCA: filepath.Join(s.dir, "server.pem")}
+	return natsio.Config{URL: s.srv.ClientURL(), NKey: s.seeds[string(role)], Inbox: tenants.User{Name: string(role)}.Inbox(),
+		TLSCA: filepath.Join(s.dir, "server.pem")}
 }
 
 func (s *shipped) dial(role tenants.Role, log io.Writer) *natsio.Conn {
@@ -122,7 +124,8 @@ func TestShippedConfiguration(t *testing.T) {
 	must.Do(t, admin.Ensure(t.Context(), natsio.Limits{EventsBytes: 64 << 20, ItemsBytes: 64 << 20}))
 	var complaints natstest.Log
 	ctx, cancel := context.WithCancel(context.Background())
-	p, ended := service.NewPersister(s.dial(tenants.Persister, &complaints), service.PersisterConfig{}, slog.New(slog.DiscardHandler)), make(chan error, 1)
+	p, ended := service.NewPersister(s.dial(tenants.Persister, &complaints), service.PersisterConfig{},
+		slog.New(slog.DiscardHandler)), make(chan error, 1)
 	go func() { ended <- p.Run(ctx) }()
 	t.Cleanup(func() {
 		cancel()
@@ -163,7 +166,8 @@ func TestShippedConfiguration(t *testing.T) {
 	// A user goes: the one who is there is shown out, and nobody comes in with that key.
 	shown := make(chan struct{})
 	opt := must.Get(nats.NkeyOptionFromSeed(s.seeds[string(tenants.Reader)]))(t)
-	nc, err := nats.Connect(s.srv.ClientURL(), opt, nats.RootCAs(filepath.Join(s.dir, "server.pem")), nats.CustomInboxPrefix("_INBOX.reader"), nats.NoReconnect(),
+	nc, err := nats.Connect(s.srv.ClientURL(), opt, nats.RootCAs(filepath.Join(s.dir, "server.pem")),
+		nats.CustomInboxPrefix("_INBOX.reader"), nats.NoReconnect(),
 		nats.ClosedHandler(func(*nats.Conn) { close(shown) }))
 	if err != nil {
 		t.Fatal(err)
@@ -194,7 +198,8 @@ func (s *shipped) doctor() {
 	if out, err := exec.CommandContext(s.Context(), "go", "build", "-o", bin, "spool/cmd/spool").CombinedOutput(); err != nil {
 		s.Fatalf("build spool: %v %s", err, out)
 	}
-	cmd := exec.CommandContext(s.Context(), bin, "--nats", s.srv.ClientURL(), "--nkey", s.seeds[string(tenants.Admin)], "--inbox-prefix", "_INBOX.admin",
+	cmd := exec.CommandContext(s.Context(), bin, "--nats", s.srv.ClientURL(), "--nkey", s.seeds[string(tenants.Admin)],
+		"--inbox-prefix", "_INBOX.admin",
 		"--tlsca", filepath.Join(s.dir, "server.pem"), "doctor")
 	cmd.Env = append(os.Environ(), "XDG_CONFIG_HOME="+s.dir)
 	deadline := time.Now().Add(time.Minute) // right after a start not every partition is asked for

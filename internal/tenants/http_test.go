@@ -111,7 +111,8 @@ func TestTenantsOverHTTP(t *testing.T) {
 				continue // a deletion of a session is an operation of its own that waits for its answer
 			}
 			theirs, none := get(t, method, brook+path, brooks, nil), get(t, method, brook+never, brooks, nil)
-			words := strings.NewReplacer("mine", "none", string(art.ID), nobodys, blob.Hex(), other, head.Head().Ref.Hex(), other, marker, "nothing-of-the-kind")
+			words := strings.NewReplacer("mine", "none", string(art.ID), nobodys, blob.Hex(), other, head.Head().Ref.Hex(), other,
+				marker, "nothing-of-the-kind")
 			if theirs.code != none.code || words.Replace(theirs.body) != words.Replace(none.body) {
 				t.Errorf("%s %s as brook = %d %s\nwhat nobody has: %d %s", method, path, theirs.code, theirs.body, none.code, none.body)
 			}
@@ -131,7 +132,8 @@ func TestTenantsOverHTTP(t *testing.T) {
 			t.Errorf("%s of brook tells of acme: %s", path, a.body)
 		}
 	}
-	if a := get(t, http.MethodGet, brook+"/metrics", brooks, nil); !strings.Contains(a.body, `spool_stream_messages{stream="SPOOL_EVENTS"} 0`) {
+	if a := get(t, http.MethodGet, brook+"/metrics", brooks, nil); !strings.Contains(a.body,
+		`spool_stream_messages{stream="SPOOL_EVENTS"} 0`) {
 		t.Errorf("brook's own count of events, where acme has some: %s", lines(a.body, "spool_stream_messages"))
 	}
 }
@@ -151,7 +153,8 @@ func lines(text, with string) string {
 func TestTenantsFollowed(t *testing.T) {
 	s := newSite(t)
 	brook, token := s.over("brook")
-	for i, path := range []string{"/v1/live", "/v1/live?session=mine", "/v1/live?session=*", "/v1/live?session=%3E", "/v1/sessions/mine/threads/main/live", "/v1/heads"} {
+	for i, path := range []string{"/v1/live", "/v1/live?session=mine", "/v1/live?session=*", "/v1/live?session=%3E",
+		"/v1/sessions/mine/threads/main/live", "/v1/heads"} {
 		ctx, cancel := context.WithTimeout(t.Context(), wait)
 		defer cancel()
 		req := must.Get(http.NewRequestWithContext(ctx, http.MethodGet, brook+path, nil))(t)
@@ -173,7 +176,8 @@ func TestTenantsFollowed(t *testing.T) {
 			if strings.Contains(text, marker) {
 				t.Errorf("%s as brook: %s", path, text)
 			}
-			seen = strings.HasPrefix(text, "data:") && (strings.Contains(text, "from the brook") || path == "/v1/heads" && strings.Contains(text, "mine"))
+			seen = strings.HasPrefix(text, "data:") && (strings.Contains(text, "from the brook") || path == "/v1/heads" &&
+				strings.Contains(text, "mine"))
 		}
 		if err := lines.Err(); err != nil {
 			t.Errorf("%s: %v before brook's own came", path, err)

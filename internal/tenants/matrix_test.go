@@ -36,7 +36,8 @@ type target struct {
 func (s *target) connect(user string, server int) *nats.Conn {
 	s.Helper()
 	opt := must.Get(nats.NkeyOptionFromSeed(s.seeds["acme/"+user]))(s)
-	nc, err := nats.Connect(s.urls[server%len(s.urls)], opt, nats.CustomInboxPrefix("_INBOX."+user), nats.ErrorHandler(func(*nats.Conn, *nats.Subscription, error) {}))
+	nc, err := nats.Connect(s.urls[server%len(s.urls)], opt, nats.CustomInboxPrefix("_INBOX."+user),
+		nats.ErrorHandler(func(*nats.Conn, *nats.Subscription, error) {}))
 	if err != nil {
 		s.Fatal(err)
 	}
@@ -74,7 +75,8 @@ func (s *target) prepare() (durable string) {
 	}
 	must.Get(cl.DeleteSession(ctx, "gone", client.Deletion{}))(s)
 	must.Do(s, s.spool("agent", 0).Events().PublishEvents(ctx, []*events.Event{event("mine", "hello", 1)}))
-	for item, err := range s.spool(auditor, 1).Items().FollowDurable(ctx, billing, []string{events.ItemFilter("other", "", "")}, natsio.Position{All: true}, nil) {
+	for item, err := range s.spool(auditor, 1).Items().FollowDurable(ctx, billing,
+		[]string{events.ItemFilter("other", "", "")}, natsio.Position{All: true}, nil) {
 		if err != nil {
 			s.Fatal(err)
 		}
@@ -139,12 +141,13 @@ func (s *target) store() map[string]string {
 		text := must.Get(json.Marshal(got))(s)
 		all["config "+cfg.Name] = string(text)
 		eventually(s.T, "read "+cfg.Name, func() error { // on a machine that is busy the server may drop the consumer meanwhile
-			return s.admin.Streams().Each(s.Context(), cfg.Name, jetstream.OrderedConsumerConfig{}, func(m jetstream.Msg, meta *jetstream.MsgMetadata) error {
-				if at, sum := s.stored(cfg.Name, m, meta); at != "" {
-					all[at] = sum
-				}
-				return nil
-			})
+			return s.admin.Streams().Each(s.Context(), cfg.Name, jetstream.OrderedConsumerConfig{},
+				func(m jetstream.Msg, meta *jetstream.MsgMetadata) error {
+					if at, sum := s.stored(cfg.Name, m, meta); at != "" {
+						all[at] = sum
+					}
+					return nil
+				})
 		})
 	}
 	return all
@@ -197,8 +200,10 @@ func (s *target) victims(durable string) []string {
 			list = append(list, "$JS.API.CONSUMER."+verb+".SPOOL_ITEMS."+name)
 		}
 	}
-	return append(list, "$JS.ACK.SPOOL_EVENTS.p0.1.1.1.1.1", "$JS.API.CONSUMER.DELETE.SPOOL_EVENTS.p0", "$JS.API.CONSUMER.MSG.NEXT.SPOOL_EVENTS.p0",
-		"$JS.FC.SPOOL_ITEMS.x.y", "$JS.API.STREAM.CREATE.steal", events.ReaderRequest(events.ItemsStream)[:len(events.ReaderRequest(events.ItemsStream))-1]+"x",
+	return append(list, "$JS.ACK.SPOOL_EVENTS.p0.1.1.1.1.1", "$JS.API.CONSUMER.DELETE.SPOOL_EVENTS.p0",
+		"$JS.API.CONSUMER.MSG.NEXT.SPOOL_EVENTS.p0",
+		"$JS.FC.SPOOL_ITEMS.x.y", "$JS.API.STREAM.CREATE.steal",
+		events.ReaderRequest(events.ItemsStream)[:len(events.ReaderRequest(events.ItemsStream))-1]+"x",
 		"_R_.x", "_INBOX.admin.x", "spool.v1.live.other.main.o", "$SRV.PING")
 }
 
@@ -311,18 +316,23 @@ func requestsOf(user string) []request {
 		own, body := events.EventSubject(e.Thread, e.Kind), e.Encode()
 		return []request{
 			{own, nil, body}, {own, nil, []byte("no event " + mark)}, {own, nil, nil}, {own, nil, bytes.Repeat([]byte("+ACK"), 10)},
-			{own, nats.Header{"Nats-Batch-Id": {mark}, "Nats-Batch-Sequence": {"1"}}, body},                                 // is answered by an empty message
+			// is answered by an empty message
+			{own, nats.Header{"Nats-Batch-Id": {mark}, "Nats-Batch-Sequence": {"1"}}, body},
 			{own, nats.Header{"Nats-Batch-Id": {mark}, "Nats-Batch-Sequence": {"2"}, "Nats-Batch-Commit": {"1"}}, body},     // the end of it
 			{own, nats.Header{"Nats-Expected-Last-Sequence": {"99999"}}, body}, {"spool.v1.event.mine.main.bad", nil, body}, // refused
 		}
 	}
 	list := []request{{"$JS.API.STREAM.INFO.SPOOL_ITEMS", nil, nil}}
 	for _, s := range events.ReaderStreams {
-		list = append(list, request{"$JS.API.STREAM.MSG.GET." + s, nil, []byte(`{"seq":1}`)}, request{"$JS.API.DIRECT.GET." + s, nil, []byte(`{"seq":1,"batch":10}`)},
-			request{"$JS.API.CONSUMER.CREATE." + s + ".x", nil, []byte(`{"stream_name":"` + s + `","config":{"name":"x","ack_policy":"none","inactive_threshold":1000000000}}`)},
-			request{"$JS.API.CONSUMER.MSG.NEXT." + s + ".x", nil, []byte(`{"batch":10,"expires":500000000}`)}, request{"$JS.API.CONSUMER.INFO." + s + ".x", nil, nil})
+		list = append(list, request{"$JS.API.STREAM.MSG.GET." + s, nil, []byte(`{"seq":1}`)},
+			request{"$JS.API.DIRECT.GET." + s, nil, []byte(`{"seq":1,"batch":10}`)},
+			request{"$JS.API.CONSUMER.CREATE." + s + ".x", nil,
+				[]byte(`{"stream_name":"` + s + `","config":{"name":"x","ack_policy":"none","inactive_threshold":1000000000}}`)},
+			request{"$JS.API.CONSUMER.MSG.NEXT." + s + ".x", nil, []byte(`{"batch":10,"expires":500000000}`)},
+			request{"$JS.API.CONSUMER.INFO." + s + ".x", nil, nil})
 	}
-	for _, subject := range []string{"$JS.API.INFO", "$JS.API.STREAM.NAMES", "$JS.API.STREAM.LIST", "$JS.API.CONSUMER.LIST.SPOOL_EVENTS", "$SRV.PING", "$SRV.STATS", "spool.v1.service.persister.stats"} {
+	for _, subject := range []string{"$JS.API.INFO", "$JS.API.STREAM.NAMES", "$JS.API.STREAM.LIST",
+		"$JS.API.CONSUMER.LIST.SPOOL_EVENTS", "$SRV.PING", "$SRV.STATS", "spool.v1.service.persister.stats"} {
 		list = append(list, request{subject, nil, nil})
 	}
 	return list
@@ -332,11 +342,15 @@ func requestsOf(user string) []request {
 func headers(victim string) []nats.Header {
 	return []nats.Header{
 		{"Nats-Rollup": {"all"}}, {"Nats-Rollup": {"sub"}}, {"Nats-TTL": {"1s"}}, {"Nats-Msg-Id": {victim}}, {"Nats-Incr": {"+1"}},
-		{"Nats-Schedule": {"@at 2020-01-01T00:00:00Z"}, "Nats-Schedule-Target": {victim}}, {"Nats-Schedule": {"@every 1s"}, "Nats-Schedule-Target": {victim}, "Nats-Schedule-Source": {victim}},
-		{"Nats-Expected-Stream": {events.RecordsStream}}, {"Nats-Expected-Last-Subject-Sequence": {"0"}, "Nats-Expected-Last-Subject-Sequence-Subject": {victim}},
-		{"Nats-Trace-Dest": {victim}}, {"Nats-Trace-Dest": {victim}, "Nats-Trace-Only": {"true"}}, {"traceparent": {"00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01"}},
+		{"Nats-Schedule": {"@at 2020-01-01T00:00:00Z"}, "Nats-Schedule-Target": {victim}},
+		{"Nats-Schedule": {"@every 1s"}, "Nats-Schedule-Target": {victim}, "Nats-Schedule-Source": {victim}},
+		{"Nats-Expected-Stream": {events.RecordsStream}},
+		{"Nats-Expected-Last-Subject-Sequence": {"0"}, "Nats-Expected-Last-Subject-Sequence-Subject": {victim}},
+		{"Nats-Trace-Dest": {victim}}, {"Nats-Trace-Dest": {victim}, "Nats-Trace-Only": {"true"}},
+		{"traceparent": {"00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01"}},
 		{"Nats-Request-Info": {`{"acc":"acme","svc":"acme","user":"admin","reply":"` + victim + `.id.1.ok.1.0.$FI"}`}},
-		{"KV-Operation": {"PURGE"}}, {"Nats-Marker-Reason": {"Purge"}}, {"Nats-Stream-Source": {"SPOOL_ITEMS 1 > >"}}, {"Nats-Subject": {victim}}, {"Nats-Stream": {events.RecordsStream}},
+		{"KV-Operation": {"PURGE"}}, {"Nats-Marker-Reason": {"Purge"}}, {"Nats-Stream-Source": {"SPOOL_ITEMS 1 > >"}},
+		{"Nats-Subject": {victim}}, {"Nats-Stream": {events.RecordsStream}},
 		{"Nats-Schedule-Next": {"purge"}, "Nats-Scheduler": {victim}}, {"Nats-Schedule-TTL": {"1s"}},
 		{"Nats-Expected-Last-Sequence": {"1"}},
 		{"Nats-Batch-Id": {mark}, "Nats-Batch-Sequence": {"1"}, "Nats-Batch-Commit": {"1"}},
@@ -348,28 +362,34 @@ func headers(victim string) []nats.Header {
 func apiRequests(victim, durable string) (list []request) {
 	plain := events.ReaderConsumer(billing, "")
 	for _, cfg := range []string{
-		`"deliver_subject":"%s"`, `"Deliver_Subject":"%s"`, `"deliver_subject":"%[1]s","deliver_subject":""`, `"deliver_subject":"%s","direct":true`, `"DELIVER_SUBJECT":"%s","deliver_group":"g"`,
+		`"deliver_subject":"%s"`, `"Deliver_Subject":"%s"`, `"deliver_subject":"%[1]s","deliver_subject":""`,
+		`"deliver_subject":"%s","direct":true`, `"DELIVER_SUBJECT":"%s","deliver_group":"g"`,
 		`"sample_freq":"100%%","description":"%s"`,
 	} {
 		body := fmt.Sprintf(`{"stream_name":"SPOOL_ITEMS","config":{"name":"probe","deliver_policy":"all","ack_policy":"none","inactive_threshold":1000000000,`+cfg+`}}`, victim)
-		for _, subject := range []string{"$JS.API.CONSUMER.CREATE.SPOOL_ITEMS.probe", "$JS.API.CONSUMER.CREATE.SPOOL_ITEMS.probe.spool.v1.item.>", "$JS.API.CONSUMER.CREATE.SPOOL_ITEMS",
+		for _, subject := range []string{"$JS.API.CONSUMER.CREATE.SPOOL_ITEMS.probe",
+			"$JS.API.CONSUMER.CREATE.SPOOL_ITEMS.probe.spool.v1.item.>", "$JS.API.CONSUMER.CREATE.SPOOL_ITEMS",
 			"$JS.API.CONSUMER.DURABLE.CREATE.SPOOL_ITEMS.probe", "spool.v1.reader.create.SPOOL_ITEMS.probe"} {
 			list = append(list, request{subject, nil, []byte(body)})
 		}
 	}
 	for _, name := range []string{plain, "made", "reader_" + mark, "p0"} {
 		body := []byte(`{"stream_name":"SPOOL_ITEMS","config":{"durable_name":"` + name + `","name":"` + name + `","ack_policy":"explicit"}}`)
-		list = append(list, request{"$JS.API.CONSUMER.CREATE.SPOOL_ITEMS." + name, nil, body}, request{"$JS.API.CONSUMER.CREATE.SPOOL_EVENTS." + name, nil, body},
+		list = append(list, request{"$JS.API.CONSUMER.CREATE.SPOOL_ITEMS." + name, nil, body},
+			request{"$JS.API.CONSUMER.CREATE.SPOOL_EVENTS." + name, nil, body},
 			request{"$JS.API.CONSUMER.DELETE.SPOOL_ITEMS." + name, nil, nil}, request{"$JS.API.CONSUMER.RESET.SPOOL_ITEMS." + name, nil, nil},
-			request{"$JS.API.CONSUMER.MSG.NEXT.SPOOL_ITEMS." + name, nil, []byte(`{"batch":10,"group":"reader"}`)}, request{"$JS.ACK.SPOOL_ITEMS." + name + ".1.2.2.1.1", nil, []byte("+ACK")})
+			request{"$JS.API.CONSUMER.MSG.NEXT.SPOOL_ITEMS." + name, nil, []byte(`{"batch":10,"group":"reader"}`)},
+			request{"$JS.ACK.SPOOL_ITEMS." + name + ".1.2.2.1.1", nil, []byte("+ACK")})
 	}
 	return append(list, request{"$JS.API.STREAM.CREATE.steal", nil, []byte(`{"name":"steal","subjects":["` + victim + `"]}`)},
-		request{"$JS.API.STREAM.UPDATE.SPOOL_ITEMS", nil, []byte(`{"name":"SPOOL_ITEMS","subjects":["spool.v1.item.>"],"republish":{"src":">","dest":"` + victim + `"}}`)},
-		request{"$JS.API.STREAM.PURGE.KV_spool", nil, []byte(`{"filter":"` + victim + `"}`)}, request{"$JS.API.STREAM.MSG.DELETE.SPOOL_ITEMS", nil, []byte(`{"seq":1}`)})
+		request{"$JS.API.STREAM.UPDATE.SPOOL_ITEMS", nil,
+			[]byte(`{"name":"SPOOL_ITEMS","subjects":["spool.v1.item.>"],"republish":{"src":">","dest":"` + victim + `"}}`)},
+		request{"$JS.API.STREAM.PURGE.KV_spool", nil, []byte(`{"filter":"` + victim + `"}`)},
+		request{"$JS.API.STREAM.MSG.DELETE.SPOOL_ITEMS", nil, []byte(`{"seq":1}`)})
 }
 
-// stopsCluster is a header that stops a replicated stream of nats-server 2.15.2 for good, whoever sends it: its servers store a message with
-// it before they look at it. docs/security.md says so.
+// stopsCluster is a header that stops a replicated stream of nats-server 2.15.2 for good, whoever sends it: its servers
+// store a message with it before they look at it. docs/security.md says so.
 const stopsCluster = "Nats-Expected-Last-Msg-Id"
 
 // run attacks as everybody who lives apart, through every server, and sees that the subscription that was attacked goes on.
@@ -386,7 +406,8 @@ func (s *target) run() {
 	}
 	ctx, cancel := context.WithTimeout(s.Context(), time.Minute)
 	defer cancel()
-	for item, err := range s.spool(auditor, 0).Items().FollowDurable(ctx, billing, []string{events.ItemFilter("other", "", "")}, natsio.Position{}, nil) {
+	for item, err := range s.spool(auditor, 0).Items().FollowDurable(ctx, billing,
+		[]string{events.ItemFilter("other", "", "")}, natsio.Position{}, nil) {
 		if err != nil || item.N != 2 {
 			s.Errorf("the durable subscription goes on with item %d, %v, want 2", item.N, err)
 		}

@@ -162,7 +162,8 @@ func (u User) Permissions() (publish, subscribe []string, all bool) {
 		// Streams are changed by sessions that are deleted and by trimming; none is removed, reconfigured or copied out.
 		publish = append(daemon(), "$KV."+events.RecordsBucket+any, "$O"+any, "$JS.ACK."+events.EventsStream+any,
 			events.SessionEvents(allSessions, events.KindChunk),
-			events.ItemSubjects, events.DeadSubjects, events.LiveSubjects, events.MarksSubject, events.PersistersSubject, api+"STREAM.PURGE.*", api+"STREAM.MSG.DELETE.*")
+			events.ItemSubjects, events.DeadSubjects, events.LiveSubjects, events.MarksSubject, events.PersistersSubject, api+
+				"STREAM.PURGE.*", api+"STREAM.MSG.DELETE.*")
 		subscribe = append(subscribe, events.ReaderRequests, events.PersistersSubject)
 	case Collector:
 		publish = append(daemon(), "$KV."+events.RecordsBucket+any, "$O"+any, "$JS.ACK."+events.GCStream+any,

@@ -47,7 +47,8 @@ func (s *site) cluster() (urls []string) {
 		_ = held[i].Close()
 		path := filepath.Join(s.dir, fmt.Sprintf("n%d.conf", i))
 		conf := fmt.Sprintf("server_name: n%d\nlisten: 127.0.0.1:-1\nmax_payload: 1MB\njetstream { store_dir: %q }\ninclude ./accounts.conf\n"+
-			"cluster { name: spool, listen: %q, routes: [%s] }\n", i, filepath.Join(s.dir, fmt.Sprint("n", i)), strings.TrimPrefix(route, "nats://"), strings.Join(routes, ", "))
+			"cluster { name: spool, listen: %q, routes: [%s] }\n", i, filepath.Join(s.dir, fmt.Sprint("n", i)),
+			strings.TrimPrefix(route, "nats://"), strings.Join(routes, ", "))
 		must.Do(s.t, os.WriteFile(path, []byte(conf), 0o600))
 		opts := must.Get(server.ProcessConfigFile(path))(s.t)
 		opts.NoSigs, opts.NoLog = true, true
@@ -91,7 +92,8 @@ func TestNothingReachesTheStoreOfACluster(t *testing.T) {
 	s := newUsers(t)
 	urls := s.cluster()
 	config := func(role tenants.Role, server int) natsio.Config {
-		return natsio.Config{URL: urls[server], NKey: s.seeds["acme/"+string(role)], Inbox: tenants.User{Name: string(role)}.Inbox(), Timeout: 10 * time.Second}
+		return natsio.Config{URL: urls[server], NKey: s.seeds["acme/"+string(role)],
+			Inbox: tenants.User{Name: string(role)}.Inbox(), Timeout: 10 * time.Second}
 	}
 	var admin *natsio.Conn
 	eventually(t, "streams with three copies", func() (err error) {
@@ -134,9 +136,11 @@ func TestNothingReachesTheStoreOfUp(t *testing.T) {
 	l := must.Get(net.Listen("tcp", "127.0.0.1:0"))(t)
 	address := l.Addr().String()
 	_ = l.Close()
-	up := exec.Command(bin, "up", "--data", filepath.Join(dir, "data"), "--auth", auth, "--tenant", "acme", "--listen", address, "--http", "127.0.0.1:0")
+	up := exec.Command(bin, "up", "--data", filepath.Join(dir, "data"), "--auth", auth, "--tenant", "acme", "--listen",
+		address, "--http", "127.0.0.1:0")
 	log := must.Get(os.Create(filepath.Join(dir, "log")))(t)
-	up.Stdout, up.Stderr, up.Env = log, log, append(os.Environ(), "XDG_CONFIG_HOME="+dir+"/config", "XDG_STATE_HOME="+dir+"/state", "NATS_URL=")
+	up.Stdout, up.Stderr, up.Env = log, log, append(os.Environ(), "XDG_CONFIG_HOME="+dir+"/config", "XDG_STATE_HOME="+dir+
+		"/state", "NATS_URL=")
 	must.Do(t, up.Start())
 	t.Cleanup(func() {
 		_ = up.Process.Signal(os.Interrupt)
@@ -148,7 +152,8 @@ func TestNothingReachesTheStoreOfUp(t *testing.T) {
 	})
 	var admin *natsio.Conn
 	eventually(t, "spool up", func() (err error) {
-		admin, err = natsio.Dial(t.Context(), natsio.Config{URL: "nats://" + address, NKey: seeds["acme/admin"], Inbox: "_INBOX.admin", Timeout: wait})
+		admin, err = natsio.Dial(t.Context(), natsio.Config{URL: "nats://" + address, NKey: seeds["acme/admin"],
+			Inbox: "_INBOX.admin", Timeout: wait})
 		return err
 	})
 	t.Cleanup(admin.Close)

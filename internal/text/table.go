@@ -121,8 +121,8 @@ func (t *Table) wrapped(rest string, in int) string {
 	return strings.Join(Wrap(rest, t.Columns-in), "\n"+strings.Repeat(" ", in))
 }
 
-// ofNumbers says which columns, and whether the rest of the lines with the most cells, have numbers below their first line, or nothing ("-").
-// The first column never has: it names what its line is about.
+// ofNumbers says which columns, and whether the rest of the lines with the most cells, have numbers below their first
+// line, or nothing ("-"). The first column never has: it names what its line is about.
 func ofNumbers(lines []string, columns int) []bool {
 	some, other := make([]bool, columns+1), make([]bool, columns+1)
 	header := true

@@ -47,7 +47,8 @@ NAME  ENTRIES       SIZE  AGE  ITEMS  FAILED
 12      1,019  949.6 KiB  9d    1.1M    12 %
 all                1 MiB          -3
 `, "table = %q, want %q")
-	must.Same(t, fitted(t, 80, "ok\tevents\t7 messages\nok\tgc\t1\nok\tdead\t22\n"), "ok  events  7 messages\nok  gc               1\nok  dead            22\n",
+	must.Same(t, fitted(t, 80, "ok\tevents\t7 messages\nok\tgc\t1\nok\tdead\t22\n"),
+		"ok  events  7 messages\nok  gc               1\nok  dead            22\n",
 		"table = %q, want %q")
 }
 
@@ -105,7 +106,8 @@ func TestTableFits(t *testing.T) {
 
 // What is an id is never cut, at any width, and a column is as wide as its widest one; cells around it are.
 func TestTableCutsNoID(t *testing.T) {
-	ids := map[string]string{"art_20261120_090916_19AQ1AYPAVM3ZN4E": "art_20261120_09", "second-try-of-the-orchard": "second-try-of-the-orchard"}
+	ids := map[string]string{"art_20261120_090916_19AQ1AYPAVM3ZN4E": "art_20261120_09",
+		"second-try-of-the-orchard": "second-try-of-the-orchard"}
 	for columns := 10; columns < 160; columns++ {
 		var out strings.Builder
 		table := text.NewTable(&out)
@@ -138,7 +140,8 @@ func TestFit(t *testing.T) {
 		in   string
 		n    int
 		want string
-	}{{"plum", 6, "plum  "}, {"plum", 4, "plum"}, {"plum tree", 5, "plum…"}, {"果樹園", 5, "果樹…"}, {"果樹園", 4, "果… "}, {"果", 1, "…"}, {"x", 0, ""}} {
+	}{{"plum", 6, "plum  "}, {"plum", 4, "plum"}, {"plum tree", 5, "plum…"}, {"果樹園", 5, "果樹…"}, {"果樹園", 4, "果… "},
+		{"果", 1, "…"}, {"x", 0, ""}} {
 		must.Same(t, text.Fit(tt.in, tt.n), tt.want, "Fit(%q, %d) = %q, want %q", tt.in, tt.n)
 	}
 }
@@ -149,7 +152,8 @@ func TestWrap(t *testing.T) {
 		columns int
 		want    string
 	}{
-		{"one two three", 7, "one two|three"}, {"one two three", 0, "one two three"}, {"  one two", 6, "  one|  two"}, {"abcdefgh", 3, "abc|def|gh"},
+		{"one two three", 7, "one two|three"}, {"one two three", 0, "one two three"}, {"  one two", 6, "  one|  two"},
+		{"abcdefgh", 3, "abc|def|gh"},
 		{"梨の木を切りますか", 6, "梨の木|を切り|ますか"}, {"", 5, ""}, {"a 0123456789", 5, "a|01234|56789"}, {"      x y", 4, "    |x y"},
 	} {
 		must.Same(t, strings.Join(text.Wrap(c.line, c.columns), "|"), c.want, "Wrap(%q, %d) = %q, want %q", c.line, c.columns)

@@ -62,7 +62,8 @@ func TestBombs(t *testing.T) {
 		{"empty", "a.zst", nil, 0, "", nil, false},
 		{"gzip", "a.gz", zipped.Bytes(), 0, line, nil, false},
 		{"gzip, torn", "a.gz", zipped.Bytes()[:zipped.Len()-3], 0, "", io.ErrUnexpectedEOF, true},
-		{"text that repeats", "a.zst", packed(t, strings.NewReader(strings.Repeat(line, (bombBytes/len(line))))), bombBytes / int64(len(line)) * int64(len(line)), "", nil, false},
+		{"text that repeats", "a.zst", packed(t, strings.NewReader(strings.Repeat(line, (bombBytes/len(line))))),
+			bombBytes / int64(len(line)) * int64(len(line)), "", nil, false},
 	} {
 		r, done, err := Decompress(c.file, bytes.NewReader(c.data))
 		if err != nil {

@@ -114,7 +114,8 @@ func through(t *testing.T, dir string) {
 	second := importAll(t, conn, dir)
 	moreItems, moreEntries := counts(t, conn)
 	if second.Published != 0 || moreItems != items || moreEntries != entries {
-		t.Errorf("second import: %d lines published, %d items and %d entries, want 0, %d, %d", second.Published, moreItems, moreEntries, items, entries)
+		t.Errorf("second import: %d lines published, %d items and %d entries, want 0, %d, %d", second.Published, moreItems,
+			moreEntries, items, entries)
 	}
 }
 

@@ -414,7 +414,8 @@ func (p *pass) end(ctx context.Context, size int64) error {
 	if uint64(size) <= p.c.tail || p.c.tail == 0 && !p.f.res.Open {
 		return p.branch(ctx, size)
 	}
-	e := &events.Event{Kind: events.KindControl, Seq: uint64(size), Time: p.at, Body: events.Control{Op: events.OpTail, Tail: &p.tail}.Encode()}
+	e := &events.Event{Kind: events.KindControl, Seq: uint64(size), Time: p.at,
+		Body: events.Control{Op: events.OpTail, Tail: &p.tail}.Encode()}
 	if err := p.publish(ctx, []*events.Event{p.stamp(e, tailOf(p.c.producer))}); err != nil {
 		return err
 	}

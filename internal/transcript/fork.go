@@ -133,7 +133,8 @@ func (im *Importer) fork(ctx context.Context, f *file, c *claim) error {
 		return err
 	}
 	switch {
-	case c.started && (have.before == 0 || have.next): // since the fork was begun the file was rewritten, or is that of one which branches off earlier
+	// since the fork was begun the file was rewritten, or is that of one which branches off earlier
+	case c.started && (have.before == 0 || have.next):
 		return errOther
 	case have.before == 0:
 		f.warn(text.Sprintf("it is imported whole: %s does not have the %d lines that it shares with it", fork.From, lines))

@@ -15,7 +15,8 @@ var errFormer = errors.New("the file is what its thread was")
 // is imported under the thread's name (SPEC P6). It does not where the file is the beginning of what its thread has, or of
 // what an export of a thread of its session writes, or of a former generation and not written since one was replaced: that
 // is an old copy. A crash behind it leaves no thread of the name, and the next import makes it. Where another import superseded
-// the same lines, the file goes on with what that one has published by now. Nor does it where the file is one of two that are written (parted.go).
+// the same lines, the file goes on with what that one has published by now. Nor does it where the file is one of two that
+// are written (parted.go).
 func (im *Importer) supersede(ctx context.Context, f *file, c *claim) (goOn bool, err error) {
 	begins, more, at, err := im.begins(ctx, f, c)
 	if err != nil {

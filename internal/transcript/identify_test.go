@@ -16,9 +16,11 @@ const (
 	codexLine = `{"timestamp":"2026-01-05T10:00:00.000Z","type":"session_meta","payload":{"id":"01a6f001-0000-7000-8000-000000000001","cwd":"/x"}}` + "\n"
 	ompLine   = `{"type":"session","version":3,"id":"019f8412-6b41-7e5a-987f-261ed11eb751","timestamp":"2026-01-05T10:00:00.000Z","cwd":"/x"}` + "\n"
 	titleSlot = `{"type":"title","v":1,"title":"A","pad":"   "}` + "\n"
-	agentLine = `{"parentUuid":null,"isSidechain":true,"agentId":"a1b2","sessionId":"` + sessionID + `","type":"user","uuid":"u","message":{"role":"user","content":"x"}}` + "\n"
-	sideLine  = `{"parentUuid":null,"isSidechain":true,"sessionId":"` + sessionID + `","type":"user","uuid":"u","message":{"role":"user","content":"x"}}` + "\n"
-	noID      = `{"type":"summary","summary":"s","leafUuid":"l"}` + "\n"
+	agentLine = `{"parentUuid":null,"isSidechain":true,"agentId":"a1b2","sessionId":"` + sessionID +
+		`","type":"user","uuid":"u","message":{"role":"user","content":"x"}}` + "\n"
+	sideLine = `{"parentUuid":null,"isSidechain":true,"sessionId":"` + sessionID +
+		`","type":"user","uuid":"u","message":{"role":"user","content":"x"}}` + "\n"
+	noID = `{"type":"summary","summary":"s","leafUuid":"l"}` + "\n"
 )
 
 func TestIdentify(t *testing.T) {
@@ -57,13 +59,15 @@ func TestIdentify(t *testing.T) {
 		fsys := fstest.MapFS{c.name: {Data: []byte(c.content)}}
 		id, err := transcript.Identify(transcript.Source{FS: fsys, Path: c.name}, "")
 		if c.dialect == "" {
-			if !errors.Is(err, transcript.ErrNotTranscript) || !strings.Contains(err.Error(), "--dialect") || !strings.Contains(err.Error(), c.name) {
+			if !errors.Is(err, transcript.ErrNotTranscript) || !strings.Contains(err.Error(), "--dialect") ||
+				!strings.Contains(err.Error(), c.name) {
 				t.Errorf("Identify(%s) = %v, want ErrNotTranscript with the file and what to do", c.name, err)
 			}
 			continue
 		}
 		if err != nil || id.Dialect != c.dialect || !strings.HasPrefix(id.Thread.Session, c.session) || id.Thread.Name != c.thread {
-			t.Errorf("Identify(%s with %.40q) = %s %s, %v, want %s %s/%s", c.name, c.content, id.Dialect, id.Thread, err, c.dialect, c.session, c.thread)
+			t.Errorf("Identify(%s with %.40q) = %s %s, %v, want %s %s/%s", c.name, c.content, id.Dialect, id.Thread, err, c.dialect,
+				c.session, c.thread)
 		}
 		if err := id.Thread.Validate(); err != nil {
 			t.Error(err)

@@ -141,7 +141,8 @@ func TestRecords(t *testing.T) {
 }
 
 func TestRecordsOfAnything(t *testing.T) {
-	pieces := []string{header, message("a"), message("b"), "\n", "\r\n", "\n\n", " ", bom, "{", "}", `{"a":`, "[", `"`, "x", ",", "{}", "{\n\t\"a\": 1\n}", "\x00"}
+	pieces := []string{header, message("a"), message("b"), "\n", "\r\n", "\n\n", " ", bom, "{", "}", `{"a":`, "[", `"`, "x",
+		",", "{}", "{\n\t\"a\": 1\n}", "\x00"}
 	rapid.Check(t, func(rt *rapid.T) {
 		text := header + "\n" + strings.Join(rapid.SliceOfN(rapid.SampledFrom(pieces), 0, 12).Draw(rt, "pieces"), "")
 		agree(t, text)

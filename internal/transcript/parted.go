@@ -12,8 +12,8 @@ import (
 )
 
 // parted finds where a copy of a session goes on that parted from another one, which is written too and has the thread's name:
-// in the former generation that it begins with, the longest. So each of the two has a thread, and neither takes the name from the other again. nil: the
-// file is the only one of its source, or never had the name.
+// in the former generation that it begins with, the longest. So each of the two has a thread, and neither takes the name
+// from the other again. nil: the file is the only one of its source, or never had the name.
 func (im *Importer) parted(ctx context.Context, f *file, c *claim) (on *claim, err error) {
 	beside, err := im.stored.Beside(ctx, c.thread)
 	if err != nil {

@@ -72,7 +72,8 @@ func TestTwoMachinesThatGoOn(t *testing.T) {
 		path := write(t, filepath.Join(dir, host, "s.jsonl"), text[host])
 		at := time.Now().Add(time.Second)
 		must.Do(t, os.Chtimes(path, at, at))
-		res := run(t, s, transcript.Config{Host: host, Writer: func(context.Context, string) (string, error) { return wrote, nil }}, path).Files[0]
+		res := run(t, s, transcript.Config{Host: host,
+			Writer: func(context.Context, string) (string, error) { return wrote, nil }}, path).Files[0]
 		if res.Thread == events.MainThread {
 			wrote = host
 		}

@@ -321,7 +321,8 @@ func TestBatchesAreBounded(t *testing.T) {
 	b.WriteString(userLine(31, 6<<20) + "\n" + userLines(2100))
 	s := newStore()
 	var last transcript.Progress
-	res := run(t, s, transcript.Config{Progress: func(p transcript.Progress) { last = p }}, write(t, filepath.Join(t.TempDir(), "a.jsonl"), b.String()))
+	res := run(t, s, transcript.Config{Progress: func(p transcript.Progress) { last = p }},
+		write(t, filepath.Join(t.TempDir(), "a.jsonl"), b.String()))
 	for _, batch := range s.batches {
 		size := 0
 		for _, e := range batch {
@@ -426,7 +427,10 @@ func TestNothingWasAdded(t *testing.T) {
 		t.Errorf("the whole file: %q", res.Files[0].Warnings)
 	}
 	// As an export differs that has a header of its own: the same lines, which Restore takes for those that were, at other places.
-	longer := transcript.Source{Path: path, Restore: func(n int, body []byte) []byte { return bytes.Replace(body, []byte("xxxxxxxxx"), []byte("xxxxx"), 1) }}
+	longer := transcript.Source{Path: path, Restore: func(n int,
+		body []byte) []byte {
+		return bytes.Replace(body, []byte("xxxxxxxxx"), []byte("xxxxx"), 1)
+	}}
 	write(t, path, line(1, 9)+line(2, 5)+line(3, 5))
 	longer.FS = disk{}
 	res := transcript.New(s, s, transcript.Config{}).Import(t.Context(), []transcript.Source{longer})

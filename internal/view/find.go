@@ -12,7 +12,8 @@ import (
 )
 
 // FindSession is the id of the session that a name means: the name itself, or the only id that begins so, letter case aside,
-// of those that sees reports. To who may not look, it is the name. Errors wrap client.ErrSessionNotFound, or are a *sessions.AmbiguousError, or a
+// of those that sees reports. To who may not look, it is the name. Errors wrap client.ErrSessionNotFound, or are a
+// *sessions.AmbiguousError, or a
 // *client.Renamed.
 func FindSession(ctx context.Context, cl *client.Client, name string, sees func(session string) bool) (string, error) {
 	if sees(name) {

@@ -106,7 +106,8 @@ const busyFor = 2 * time.Minute
 func ofSession(s client.Session, prompts int, runs []client.RunInfo, now time.Time) Session {
 	row := s.Row()
 	out := Session{
-		ID: row.ID, Name: row.Name(), Title: row.Title, Summary: row.Summary, FirstPrompt: row.Prompt, Cwd: row.Cwd, Host: row.Host, Harness: row.Harness,
+		ID: row.ID, Name: row.Name(), Title: row.Title, Summary: row.Summary, FirstPrompt: row.Prompt, Cwd: row.Cwd,
+		Host: row.Host, Harness: row.Harness,
 		Model: row.Model, Branch: row.Branch, Parent: row.Parent, Status: row.Status.String(), Created: events.Stamp(row.Created),
 		Modified: events.Stamp(row.Modified), Threads: len(s.Threads), Messages: row.Messages, Bytes: row.Size, Prompts: prompts,
 		Runs: make([]any, len(runs)), Answered: row.Answered,
@@ -199,7 +200,8 @@ type Match struct {
 
 // OfMatch is the form of an item that was found.
 func OfMatch(m history.Match) Match {
-	return Match{m.Thread.Session, m.Thread.Name, m.N, events.Stamp(m.Time), m.Kind, m.Tool, m.Failed, m.Text, m.Cwd, m.Host, m.Harness, m.Model}
+	return Match{m.Thread.Session, m.Thread.Name, m.N, events.Stamp(m.Time), m.Kind, m.Tool, m.Failed, m.Text, m.Cwd, m.Host,
+		m.Harness, m.Model}
 }
 
 // Prompt is a prompt of the history.

@@ -142,7 +142,8 @@ func (p *tab) wait(js string) {
 	defer cancel()
 	look := fmt.Sprintf(`new Promise((done) => { const look = () => ((%s) ? done(true) : setTimeout(look, 10)); look(); })`, js)
 	if _, err := chromedp.Run(ctx, chromedp.Evaluate[bool](look, chromedp.EvalAwaitPromise)); err != nil {
-		p.t.Fatalf("%s does not come true: %v\nthe page says: %s", js, err, eval[string](p, `document.body.innerText.replace(/\s+/g, ' ').slice(0, 1500)`))
+		p.t.Fatalf("%s does not come true: %v\nthe page says: %s", js, err,
+			eval[string](p, `document.body.innerText.replace(/\s+/g, ' ').slice(0, 1500)`))
 	}
 }
 

@@ -74,7 +74,8 @@ func TestSpool(t *testing.T) {
 	p.has("Nothing is stored yet.")
 
 	rows := strings.Repeat("a row of the harvest\n", 25_000)
-	s.add("orchard", "main", user("Count the **apples**"), call("c1", "Bash", j{"command": "make count"}), result("c1", rows+"the last row", false),
+	s.add("orchard", "main", user("Count the **apples**"), call("c1", "Bash", j{"command": "make count"}),
+		result("c1", rows+"the last row", false),
 		agent("Counted."), turnEnd())
 	p.has("Count the apples")
 	p.has("12.5k in, 1.3k out")
@@ -123,7 +124,8 @@ func TestSpool(t *testing.T) {
 	// The link of an item, and in a fork the same one.
 	p.click(`[data-n="4"] a.n`)
 	link := eval[string](p, `location.pathname`)
-	if err := s.client.Fork(t.Context(), events.Thread{Session: "orchard", Name: "again"}, events.Fork{Session: "orchard", Thread: "main", Index: 5}); err != nil {
+	if err := s.client.Fork(t.Context(), events.Thread{Session: "orchard", Name: "again"},
+		events.Fork{Session: "orchard", Thread: "main", Index: 5}); err != nil {
 		t.Fatal(err)
 	}
 	for _, thread := range []string{"main", "again"} {
@@ -138,8 +140,8 @@ func TestSpool(t *testing.T) {
 	p.wait(`document.querySelector('mark')?.textContent === 'apples' || (document.querySelector('.history input') && (document.querySelector('.history input').dispatchEvent(new Event('input')), false))`)
 }
 
-// TestShots takes pictures of a busy fleet, in both themes and at the width of a phone, into the directory that SPOOL_SHOTS names: for people
-// who change the page, to look at.
+// TestShots takes pictures of a busy fleet, in both themes and at the width of a phone, into the directory that
+// SPOOL_SHOTS names: for people who change the page, to look at.
 func TestShots(t *testing.T) {
 	if os.Getenv("SPOOL_SHOTS") == "" {
 		t.Skip("SPOOL_SHOTS names no directory for pictures")
@@ -152,7 +154,8 @@ func TestShots(t *testing.T) {
 	}{{"wide", 1280, 1040}, {"phone", 390, 844}} {
 		for _, scheme := range []string{"light", "dark"} {
 			for name, path := range map[string]string{
-				"fleet": "/", "thread": "/s/label-printer/main?n=1", "end": "/s/label-printer/main", "prompts": "/history", "found": "/s/label-printer/main?q=barcode",
+				"fleet": "/", "thread": "/s/label-printer/main?n=1", "end": "/s/label-printer/main", "prompts": "/history",
+				"found":   "/s/label-printer/main?q=barcode",
 				"missing": "/s/nobody/main",
 			} {
 				p := open(t, s.url+path, size.width, size.height)
@@ -170,13 +173,15 @@ func TestShots(t *testing.T) {
 func (s *spool) busy() {
 	s.add("label-printer", "main",
 		user("Labels that are printed in the evening carry **yesterday's** date. Find out why, and fix it."),
-		j{"content": text("[thinking] …"), "metadata": j{"type": "thinking", "full_text_length": 214, "text": "A date that is wrong in the evening only smells of a time zone: the printer works in UTC, and the evening is already the next day there, or still the one before. I look at how the date is made before I guess."}},
+		j{"content": text("[thinking] …"), "metadata": j{"type": "thinking", "full_text_length": 214,
+			"text": "A date that is wrong in the evening only smells of a time zone: the printer works in UTC, and the evening is already the next day there, or still the one before. I look at how the date is made before I guess."}},
 		agent("I look for where the date is made, and for a test that covers the evening."),
 		call("c1", "Grep", j{"pattern": "time.Now", "path": "label/"}),
 		result("c1", "label/date.go:14:\tday := time.Now().UTC().Truncate(24 * time.Hour)\nlabel/date_test.go:9:\tnow := time.Now()\n", false),
 		call("c2", "Bash", j{"command": "go test ./label/...", "description": "Run the tests of labels"}),
 		result("c2", "\x1b[31m--- FAIL: TestEvening (0.00s)\x1b[0m\n    date_test.go:31: Day(21:40) = \x1b[33m2026-11-19\x1b[0m, want \x1b[32m2026-11-20\x1b[0m\nFAIL\tgithub.com/mira/orchard/label\t0.021s\nFAIL\n", true),
-		call("c3", "Edit", j{"file_path": "label/date.go", "old_string": "func Day(now time.Time) string {\n\tday := now.UTC().Truncate(24 * time.Hour)\n\treturn day.Format(time.DateOnly)\n}", "new_string": "// Day is the date where the press stands, not that of Greenwich.\nfunc Day(now time.Time) string {\n\treturn now.In(press).Format(time.DateOnly)\n}"}),
+		call("c3", "Edit", j{"file_path": "label/date.go",
+			"old_string": "func Day(now time.Time) string {\n\tday := now.UTC().Truncate(24 * time.Hour)\n\treturn day.Format(time.DateOnly)\n}", "new_string": "// Day is the date where the press stands, not that of Greenwich.\nfunc Day(now time.Time) string {\n\treturn now.In(press).Format(time.DateOnly)\n}"}),
 		result("c3", "The file has been updated.", false),
 		call("c4", "Bash", j{"command": "go test ./label/..."}),
 		result("c4", "\x1b[32mok\x1b[0m  \tgithub.com/mira/orchard/label\t0.019s\n", false),
@@ -186,18 +191,21 @@ func (s *spool) busy() {
 		user("Good. Print the row on the label as well, and export the season so that I can compare."),
 		call("c5", "mcp__stations__export", j{"from": "2026-03-20", "to": "2026-04-03", "format": "csv"}),
 		result("c5", "time,station,variety,temp_c\n"+strings.Repeat("2026-03-20T06:00,row-07,Boskoop,15.2\n", 12_000), false),
-		call("c6", "TodoWrite", j{"todos": []j{{"content": "Row under the variety", "status": "completed"}, {"content": "Barcode with the row", "status": "in_progress"}, {"content": "Export of the season", "status": "pending"}}}),
+		call("c6", "TodoWrite", j{"todos": []j{{"content": "Row under the variety", "status": "completed"},
+			{"content": "Barcode with the row", "status": "in_progress"}, {"content": "Export of the season", "status": "pending"}}}),
 		result("c6", "ok", false),
 	)
 	fork := func(name string, index int) {
-		if err := s.client.Fork(s.t.Context(), events.Thread{Session: "label-printer", Name: name}, events.Fork{Session: "label-printer", Thread: "main", Index: int64(index)}); err != nil {
+		if err := s.client.Fork(s.t.Context(), events.Thread{Session: "label-printer", Name: name},
+			events.Fork{Session: "label-printer", Thread: "main", Index: int64(index)}); err != nil {
 			s.t.Fatal(err)
 		}
 	}
 	fork("other-library", 12)
 	fork("retry", 16)
 	s.add("label-printer", "retry", agent("Once more, with the row above the variety."), turnEnd())
-	for i, title := range []string{"Make the watering test stand still", "Forecast the bloom for each row", "Sort the pears by ripeness", "Teach the camera what a codling moth is"} {
+	for i, title := range []string{"Make the watering test stand still", "Forecast the bloom for each row",
+		"Sort the pears by ripeness", "Teach the camera what a codling moth is"} {
 		s.add(fmt.Sprintf("job-%d", 1041+i), "main", user(title+". The notes are in notes/."), agent("I begin with the notes."), turnEnd())
 	}
 	s.add("job-1041", "main", user("And in the rain?"), call("r", "Bash", j{"command": "make watering-test"}))
@@ -233,6 +241,8 @@ func (s *spool) busy() {
 	}
 	ask("label-printer", "ship", "approval", "Deploy label-printer 2.4.0 to the press?\nAll 212 tests pass; the press stands still for about four minutes.", j{"deadline": time.Now().Add(9 * time.Minute).UnixMilli()})
 	ask("job-1043", "which", "ask_user_question", "Which variety goes along the south wall?", j{"questions": []j{{
-		"question": "Which variety goes along the south wall?", "options": []j{{"label": "Conference", "description": "Bears alone, keeps until January"}, {"label": "Williams", "description": "Early, does not keep"}},
+		"question": "Which variety goes along the south wall?",
+		"options": []j{{"label": "Conference", "description": "Bears alone, keeps until January"},
+			{"label": "Williams", "description": "Early, does not keep"}},
 	}}})
 }

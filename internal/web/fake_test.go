@@ -42,7 +42,8 @@ type fleet struct {
 
 func newFleet(t *testing.T) *fleet {
 	f := &fleet{
-		moved: make(chan struct{}), threads: map[string][]j{}, whole: map[string]j{}, forks: map[string][]j{}, outputs: map[string][]j{}, resets: map[string]j{}, blobs: map[string][]byte{},
+		moved: make(chan struct{}), threads: map[string][]j{}, whole: map[string]j{}, forks: map[string][]j{},
+		outputs: map[string][]j{}, resets: map[string]j{}, blobs: map[string][]byte{},
 	}
 	mux := http.NewServeMux()
 	mux.Handle("/", web.Handler())
@@ -101,13 +102,15 @@ func text(s string) []j { return []j{{"type": "text", "text": s}} }
 func (f *fleet) add(session, thread string, items ...j) {
 	f.change(func() {
 		if !slices.ContainsFunc(f.sessions, func(s j) bool { return s["id"] == session }) {
-			f.sessions = append(f.sessions, j{"id": session, "title": "Session " + session, "name": "Session " + session, "live": "running", "modified": time.Now().UnixMilli(), "tokens": j{}})
+			f.sessions = append(f.sessions, j{"id": session, "title": "Session " + session, "name": "Session " + session,
+				"live": "running", "modified": time.Now().UnixMilli(), "tokens": j{}})
 		}
 		key := session + "/" + thread
 		for _, it := range items {
 			n := len(f.threads[key]) + 1
 			f.threads[key] = append(f.threads[key], j{
-				"n": n, "hash": fmt.Sprintf("node:sha256:%x%08x", session+thread, n), "time": time.Unix(int64(1_790_000_000+n), 0).UTC().Format(time.RFC3339), "item": it,
+				"n": n, "hash": fmt.Sprintf("node:sha256:%x%08x", session+thread, n),
+				"time": time.Unix(int64(1_790_000_000+n), 0).UTC().Format(time.RFC3339), "item": it,
 			})
 		}
 	})
@@ -132,11 +135,13 @@ func call(id, name string, input any) j {
 
 func result(id, output string, isError bool) j {
 	first, _, _ := strings.Cut(output, "\n")
-	return j{"content": text("→ " + first), "metadata": j{"type": "tool_result", "tool": j{"invocation_id": id, "is_error": isError, "output": output}}}
+	return j{"content": text("→ " + first), "metadata": j{"type": "tool_result",
+		"tool": j{"invocation_id": id, "is_error": isError, "output": output}}}
 }
 
 func turnEnd() j {
-	return j{"content": text("Turn complete"), "metadata": j{"type": "turn_end", "stats": j{"input_tokens": 12480, "input_tokens_cached": 9600, "output_tokens": 1322, "duration_ms": 8421}}}
+	return j{"content": text("Turn complete"), "metadata": j{"type": "turn_end",
+		"stats": j{"input_tokens": 12480, "input_tokens_cached": 9600, "output_tokens": 1322, "duration_ms": 8421}}}
 }
 
 // ask puts a prompt into a thread, and among those that wait.

@@ -160,7 +160,8 @@ func (s *spool) hostile() (pages, api []string) {
 	} {
 		api = append(api, "/v1/sessions/of-items"+path)
 	}
-	return pages, append(api, "/v1/sessions/"+strange, "/v1/"+strange, "/"+strange, "/s/"+strange, "/s/a/"+strange, "/n/"+strange, "/v1/prompts", "/v1/runs", "/v1/history?q=owned",
+	return pages, append(api, "/v1/sessions/"+strange, "/v1/"+strange, "/"+strange, "/s/"+strange, "/s/a/"+strange, "/n/"+
+		strange, "/v1/prompts", "/v1/runs", "/v1/history?q=owned",
 		"/v1/sessions", "/v1/read?url="+strange, "/v1/stream/"+strange, "/metrics")
 }
 

@@ -22,7 +22,8 @@ func working(t *testing.T) *fleet {
 	f := newFleet(t)
 	f.add("orchard", "main",
 		user("Please **find** the late frost warning."),
-		j{"content": text("[thinking] Where"), "metadata": j{"type": "thinking", "text": "Where do the *nights* begin?\n\nAt noon.", "full_text_length": 38}},
+		j{"content": text("[thinking] Where"), "metadata": j{"type": "thinking",
+			"text": "Where do the *nights* begin?\n\nAt noon.", "full_text_length": 38}},
 		agent("I look at `night.go` first:\n\n1. the tests\n2. the clock\n\n| a | b |\n|---|---|\n| 1 | 2 |\n\n```go\nfunc Night() int { return 7 } // here\n```"),
 		call("c1", "Bash", j{"command": "go test ./forecast\necho done"}),
 		result("c1", "\x1b[31mFAIL\x1b[0m night_test.go:31\nexit 1", true),
@@ -30,13 +31,18 @@ func working(t *testing.T) *fleet {
 		result("c2", "updated", false),
 		call("c3", "Bash", j{"command": "cat log"}),
 		j{"content": text("→ log"), "metadata": j{
-			"type": "tool_result", "truncated": true, "truncated_fields": []string{"tool.output"}, "local_log": "orchard/threads/main/logs/thread.log",
-			"tool": j{"invocation_id": "c3", "is_error": false, "output": "begins\n…[truncated 412992 bytes; see orchard/threads/main/logs/thread.log]…\nends"},
+			"type": "tool_result", "truncated": true, "truncated_fields": []string{"tool.output"},
+			"local_log": "orchard/threads/main/logs/thread.log",
+			"tool": j{"invocation_id": "c3", "is_error": false,
+				"output": "begins\n…[truncated 412992 bytes; see orchard/threads/main/logs/thread.log]…\nends"},
 		}},
-		j{"content": text("Compacting context..."), "metadata": j{"type": "status", "status": "compacting_context", "detail": "38k → 12k tokens"}},
+		j{"content": text("Compacting context..."),
+			"metadata": j{"type": "status", "status": "compacting_context", "detail": "38k → 12k tokens"}},
 		turnEnd(),
 	)
-	f.whole["orchard/main/9"] = j{"content": text("→ log"), "metadata": j{"type": "tool_result", "tool": j{"invocation_id": "c3", "output": "begins\n" + strings.Repeat("row\n", 500) + "the whole ends"}}}
+	f.whole["orchard/main/9"] = j{"content": text("→ log"),
+		"metadata": j{"type": "tool_result", "tool": j{"invocation_id": "c3", "output": "begins\n" +
+			strings.Repeat("row\n", 500) + "the whole ends"}}}
 	return f
 }
 
@@ -316,7 +322,8 @@ func TestLongThread(t *testing.T) {
 	items := make([]j, 0, 100_000)
 	for i := 0; len(items) < cap(items); i++ {
 		id := fmt.Sprint("c", i)
-		items = append(items, user(fmt.Sprint("Prompt ", i)), call(id, "Bash", j{"command": "make"}), result(id, strings.Repeat("row\n", i%9), i%7 == 0), agent(strings.Repeat("word ", i%90)+"."), turnEnd())
+		items = append(items, user(fmt.Sprint("Prompt ", i)), call(id, "Bash", j{"command": "make"}),
+			result(id, strings.Repeat("row\n", i%9), i%7 == 0), agent(strings.Repeat("word ", i%90)+"."), turnEnd())
 	}
 	f.add("long", "main", items...)
 	p := open(t, f.URL+"/s/long/main", wide, tall)
@@ -369,24 +376,29 @@ func TestHostile(t *testing.T) {
 		"[d](//evil.example/x) ![e](https://evil.example/pixel.png) [f](vbscript:x) [g](\tjavascript:window.owned=1) <a href=\"javascript:window.owned=1\">h</a> https://fine.example/?q=<b>"
 	long := strings.Repeat("[", 20_000) + strings.Repeat("**a ", 5_000) + strings.Repeat("`", 5_000)
 	f.add("evil", "main",
-		user(evil+"\n\n"+links), agent(evil+"\n\n"+links+"\n\n# "+evil+"\n\n> "+evil+"\n\n```html\n"+evil+"\n```\n\n|"+evil+"|b|\n|--|--|\n|"+evil+"|"+evil+"|"),
+		user(evil+"\n\n"+links), agent(evil+"\n\n"+links+"\n\n# "+evil+"\n\n> "+evil+"\n\n```html\n"+evil+"\n```\n\n|"+evil+
+			"|b|\n|--|--|\n|"+evil+"|"+evil+"|"),
 		j{"content": text(evil), "metadata": j{"type": "thinking", "text": evil, "full_text_length": 5000}},
-		call("c", evil, j{"command": evil, evil: evil, "__proto__": j{"a": 1}}), result("c", "\x1b]8;;javascript:window.owned=1\x07click\x1b]8;;\x07\x1b[31m"+evil, true),
+		call("c", evil, j{"command": evil, evil: evil, "__proto__": j{"a": 1}}),
+		result("c", "\x1b]8;;javascript:window.owned=1\x07click\x1b]8;;\x07\x1b[31m"+evil, true),
 		call("d", "Edit", j{"file_path": evil, "old_string": evil, "new_string": evil + "x"}),
 		j{"content": text(evil), "metadata": j{"type": "status", "status": evil, "detail": evil}},
-		j{"content": []j{{"type": "image", "data": "data:image/svg+xml;base64,PHN2ZyBvbmxvYWQ9IndpbmRvdy5vd25lZD0xIi8+"}}, "metadata": j{"type": "text"}},
+		j{"content": []j{{"type": "image", "data": "data:image/svg+xml;base64,PHN2ZyBvbmxvYWQ9IndpbmRvdy5vd25lZD0xIi8+"}},
+			"metadata": j{"type": "text"}},
 		j{"content": []j{{"type": "image", "data": "https://evil.example/x.png"}}, "metadata": j{"type": evil}},
 		j{"content": text("odd"), "metadata": j{"type": "tool_call", "tool": nil}},
 		j{"content": nil, "metadata": j{"type": "turn_end"}},
 		j{"content": text(long), "metadata": j{"type": "text"}},
 		turnEnd(),
 	)
-	f.ask("evil", "main", evil, "ask_user_question", evil, j{"questions": []j{{"question": evil, "options": []j{{"label": evil, "description": evil}}}}})
+	f.ask("evil", "main", evil, "ask_user_question", evil,
+		j{"questions": []j{{"question": evil, "options": []j{{"label": evil, "description": evil}}}}})
 	f.change(func() {
 		for _, k := range []string{"title", "first_prompt", "cwd", "host", "harness"} {
 			f.sessions[0][k] = evil
 		}
-		f.sessions = append(f.sessions, j{"id": `"><script>window.owned=1</script>/../..`, "live": evil, "modified": evil, "name": "W", "title": strings.Repeat("W", 5000), "tokens": nil})
+		f.sessions = append(f.sessions, j{"id": `"><script>window.owned=1</script>/../..`, "live": evil, "modified": evil,
+			"name": "W", "title": strings.Repeat("W", 5000), "tokens": nil})
 	})
 	for _, path := range []string{"/", "/s/evil/main?n=1", "/s/evil/main", "/history"} {
 		p := open(t, f.URL+path, wide, tall)
@@ -401,9 +413,11 @@ func TestHostile(t *testing.T) {
 	}
 	// The policy itself: what a module would do wrong is an error.
 	strict := func(e *runtime.EvaluateParams) { e.AllowUnsafeEvalBlockedByCSP = new(bool) }
-	for _, js := range []string{`document.body.innerHTML = '<b>x</b>'`, `document.write('<b>x</b>')`, `eval('1')`, `setTimeout('window.owned=1')`, `document.createElement('script').src = '/x.js'`} {
+	for _, js := range []string{`document.body.innerHTML = '<b>x</b>'`, `document.write('<b>x</b>')`, `eval('1')`,
+		`setTimeout('window.owned=1')`, `document.createElement('script').src = '/x.js'`} {
 		p.expect("")
-		if refused, err := chromedp.Run(p.ctx, chromedp.Evaluate[bool](`(() => { try { `+js+`; return false; } catch { return true; } })()`, strict)); err != nil || !refused {
+		if refused, err := chromedp.Run(p.ctx, chromedp.Evaluate[bool](`(() => { try { `+js+
+			`; return false; } catch { return true; } })()`, strict)); err != nil || !refused {
 			t.Errorf("the policy allows %s", js)
 		}
 	}
@@ -418,7 +432,8 @@ func TestPictures(t *testing.T) {
 	f.blobs[strings.Repeat("0", 64)] = []byte(`<svg xmlns="http://www.w3.org/2000/svg" onload="window.owned=1"/>`)
 	f.add("art", "main",
 		j{"content": []j{{"type": "text", "text": "See"}, {"type": "image", "data": "blob:sha256:" + sum}}, "metadata": j{"type": "text"}},
-		j{"content": []j{{"type": "image", "data": "blob:sha256:" + strings.Repeat("0", 64), "mimeType": "image/svg+xml"}}, "metadata": j{"type": "text"}},
+		j{"content": []j{{"type": "image", "data": "blob:sha256:" + strings.Repeat("0", 64), "mimeType": "image/svg+xml"}},
+			"metadata": j{"type": "text"}},
 	)
 	p := open(t, f.URL+"/s/art/main", wide, tall)
 	p.wait(`document.querySelector('[data-n="1"] img')?.naturalWidth === 40`)
@@ -565,7 +580,8 @@ const lowContrast = `(() => {
 // TestNarrow holds each view to the width of a phone: nothing reaches out of it.
 func TestNarrow(t *testing.T) {
 	f := working(t)
-	f.add("orchard", "main", agent(strings.Repeat("W", 600)), call("l", "mcp__a_server_with_a_very_long_name__and_a_tool", j{"query": strings.Repeat("x", 300)}))
+	f.add("orchard", "main", agent(strings.Repeat("W", 600)),
+		call("l", "mcp__a_server_with_a_very_long_name__and_a_tool", j{"query": strings.Repeat("x", 300)}))
 	f.ask("orchard", "main", "ship", "approval", strings.Repeat("Ship", 80), nil)
 	for _, path := range []string{"/", "/s/orchard/main", "/history"} {
 		p := open(t, f.URL+path, 390, 844)

@@ -166,7 +166,8 @@ func checkJSON(raw []byte) error {
 // wordLen is the length of the identifier that text begins with.
 func wordLen(text string) int {
 	n := 0
-	for n < len(text) && (text[n] == '_' || text[n] == '$' || text[n]|0x20 >= 'a' && text[n]|0x20 <= 'z' || n > 0 && text[n] >= '0' && text[n] <= '9') {
+	for n < len(text) && (text[n] == '_' || text[n] == '$' || text[n]|0x20 >= 'a' && text[n]|0x20 <= 'z' || n > 0 &&
+		text[n] >= '0' && text[n] <= '9') {
 		n++
 	}
 	return n

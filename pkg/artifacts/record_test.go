@@ -16,7 +16,8 @@ import (
 
 func row(id, session string) artifacts.Record {
 	return artifacts.Record{
-		ID: artifacts.ID(id), Session: session, Filename: "0.bash.log", Seq: "0", Size: 10, Category: artifacts.Normal, Writer: artifacts.FromOutput,
+		ID: artifacts.ID(id), Session: session, Filename: "0.bash.log", Seq: "0", Size: 10, Category: artifacts.Normal,
+		Writer: artifacts.FromOutput,
 		Object: session + "/" + id + "/0.bash.log",
 	}
 }
@@ -90,7 +91,8 @@ func TestDecodeRecordRefuses(t *testing.T) {
 	}
 	r := good
 	r.Session, r.Seq, r.Size = "", "x", -5
-	if err := r.Validate(); !errors.Is(err, events.ErrToken) || !strings.Contains(err.Error(), "seq") || !strings.Contains(err.Error(), "size") {
+	if err := r.Validate(); !errors.Is(err, events.ErrToken) || !strings.Contains(err.Error(), "seq") ||
+		!strings.Contains(err.Error(), "size") {
 		t.Errorf("Validate = %v, want all three faults", err)
 	}
 	b := good.Encode()
@@ -140,7 +142,8 @@ func TestRef(t *testing.T) {
 		t.Errorf("ParseRef without the optional fields = %v, %v", got, err)
 	}
 	for _, bad := range []string{
-		``, `[]`, `"x"`, `{}`, `{"type":"artifact_ref"}`, `{"type":"artifact_ref","artifact_id":""}`, `{"type":"artifact_ref","artifact_id":null}`,
+		``, `[]`, `"x"`, `{}`, `{"type":"artifact_ref"}`, `{"type":"artifact_ref","artifact_id":""}`,
+		`{"type":"artifact_ref","artifact_id":null}`,
 		`{"type":"artifact","artifact_id":"x"}`, `{"artifact_id":"x"}`, `{"type":"artifact_ref","artifact_id":"x","extra":1}`,
 		`{"type":"artifact_ref","artifact_id":"x","artifact_id":"y"}`, `{"type":"artifact_ref","artifact_id":7}`,
 		`{"type":"artifact_ref","artifact_id":"x","summary":7}`, `{"type":"artifact_ref","artifact_id":"x","size":null}`,

@@ -130,7 +130,8 @@ func TestResolve(t *testing.T) {
 func TestResolveRefusesLinesOfAValue(t *testing.T) {
 	s, d := sources(map[string]string{"j.md": "{}", "a.b.md": "x\ny\n"})
 	for _, address := range []string{"agent://j/k", "agent://j?q=."} {
-		if _, _, err := resolve(s, address, artifacts.Lines{Limit: 1}); err == nil || err.Error() != "Cannot combine query extraction with offset/limit" {
+		if _, _, err := resolve(s, address, artifacts.Lines{Limit: 1}); err == nil ||
+			err.Error() != "Cannot combine query extraction with offset/limit" {
 			t.Errorf("Resolve(%s, limit 1) = %v", address, err)
 		}
 	}
@@ -142,7 +143,8 @@ func TestResolveRefusesLinesOfAValue(t *testing.T) {
 			t.Errorf("Resolve(%v) = %v, want ErrURL", lines, err)
 		}
 	}
-	if _, _, err := resolve(s, "agent://a.b", artifacts.Lines{Offset: 4}); !errors.Is(err, artifacts.ErrPastEnd) || !strings.Contains(err.Error(), "3 lines") {
+	if _, _, err := resolve(s, "agent://a.b", artifacts.Lines{Offset: 4}); !errors.Is(err, artifacts.ErrPastEnd) ||
+		!strings.Contains(err.Error(), "3 lines") {
 		t.Errorf("Resolve(line 4 of 3) = %v, want ErrPastEnd", err)
 	}
 	must.Same(t, d.open, 0, "%d files were left open, want %d")
@@ -196,9 +198,10 @@ func (e *endless) Close() error { return nil }
 // TestLinesNeedNoMemory reads two lines behind 512 MiB: only as much as that is read, through one buffer.
 func TestLinesNeedNoMemory(t *testing.T) {
 	source := &endless{}
-	folder := artifacts.NewFolder([]artifacts.Record{row("art_1", "s")}, func(context.Context, artifacts.Record) (io.ReadCloser, int64, error) {
-		return source, 5 << 30, nil
-	})
+	folder := artifacts.NewFolder([]artifacts.Record{row("art_1", "s")},
+		func(context.Context, artifacts.Record) (io.ReadCloser, int64, error) {
+			return source, 5 << 30, nil
+		})
 	s := artifacts.Sources{Dir: folder}
 	res := must.Get(s.Resolve(context.Background(), "artifact://0", artifacts.Lines{Offset: 513, Limit: 2}))(t)
 	if n, err := io.Copy(io.Discard, res.Body); n != 2<<20 || err != nil {
@@ -207,7 +210,10 @@ func TestLinesNeedNoMemory(t *testing.T) {
 	if over := source.read - 514<<20; over > 128<<10 {
 		t.Errorf("read %d bytes more than it had to", over)
 	}
-	if allocs := testing.AllocsPerRun(3, func() { _, _ = s.Resolve(context.Background(), "artifact://0", artifacts.Lines{Offset: 20}) }); allocs > 50 {
+	if allocs := testing.AllocsPerRun(3, func() {
+		_,
+			_ = s.Resolve(context.Background(), "artifact://0", artifacts.Lines{Offset: 20})
+	}); allocs > 50 {
 		t.Errorf("passing over 19 MiB allocates %v times", allocs)
 	}
 }
@@ -217,9 +223,10 @@ func TestFolder(t *testing.T) {
 	named.Seq, named.Filename = "12", "report.txt"
 	agent := row("art_2", "s")
 	agent.Seq, agent.Writer, agent.Filename = "", artifacts.FromAgent, artifacts.AgentFile("0-Review")
-	folder := artifacts.NewFolder([]artifacts.Record{row("art_0", "s"), named, agent}, func(_ context.Context, r artifacts.Record) (io.ReadCloser, int64, error) {
-		return io.NopCloser(strings.NewReader(string(r.ID))), int64(len(r.ID)), nil
-	})
+	folder := artifacts.NewFolder([]artifacts.Record{row("art_0", "s"), named, agent},
+		func(_ context.Context, r artifacts.Record) (io.ReadCloser, int64, error) {
+			return io.NopCloser(strings.NewReader(string(r.ID))), int64(len(r.ID)), nil
+		})
 	s := artifacts.Sources{Dir: folder}
 	for address, want := range map[string]string{"artifact://0": "art_0", "artifact://12": "art_1", "agent://0-Review": "art_2"} {
 		if _, got, err := resolve(s, address, artifacts.Lines{}); got != want || err != nil {
@@ -233,7 +240,8 @@ func TestFolder(t *testing.T) {
 
 // FuzzResolve holds that whatever calls itself an address gives bytes or a decision.
 func FuzzResolve(f *testing.F) {
-	for _, s := range []string{"artifact://0", "agent://j/a/0?q=", "agent://j?q=.a[0]['x']", "blob:sha256:", "agent://%zz/%2e%2E/x", "agent://j?q=['"} {
+	for _, s := range []string{"artifact://0", "agent://j/a/0?q=", "agent://j?q=.a[0]['x']", "blob:sha256:",
+		"agent://%zz/%2e%2E/x", "agent://j?q=['"} {
 		f.Add(s)
 	}
 	f.Fuzz(func(t *testing.T, address string) {

@@ -162,7 +162,8 @@ func TestCleanPromises(t *testing.T) {
 	g.broken = g.rows[1].ID
 	c := artifacts.Cleanup{EverySession: true, IncludeAll: true, MaxBytes: &limit}
 	dry := must.Get(artifacts.Clean(ctx, g, c))(t)
-	want := [][]any{{"debug.txt", artifacts.ReasonDebug, 20.0}, {"raw.json", artifacts.ReasonRaw, 30.0}, {"plain.txt", artifacts.ReasonSize, 10.0}}
+	want := [][]any{{"debug.txt", artifacts.ReasonDebug, 20.0}, {"raw.json", artifacts.ReasonRaw, 30.0},
+		{"plain.txt", artifacts.ReasonSize, 10.0}}
 	if got := asResult(dry).Candidates; !reflect.DeepEqual(got, want) {
 		t.Errorf("candidates = %v, want %v", got, want)
 	}
@@ -241,7 +242,8 @@ func TestDeletableAsRecorded(t *testing.T) {
 	}
 	var active *artifacts.ActiveError
 	err := a.Deletable(created)
-	if !errors.As(err, &active) || !slices.Equal(active.Runs, []string{"waiting", "new kind"}) || !slices.Equal(active.Outputs, []string{"open"}) {
+	if !errors.As(err, &active) || !slices.Equal(active.Runs, []string{"waiting", "new kind"}) ||
+		!slices.Equal(active.Outputs, []string{"open"}) {
 		t.Errorf("Deletable = %+v, want runs waiting, new kind and output open", err)
 	}
 	if artifacts.ErrSessionNotFound.Error() != "session not found" {
@@ -252,7 +254,8 @@ func TestDeletableAsRecorded(t *testing.T) {
 // taskLogs are logs as the recording's, by what happens in them.
 var taskLogs = map[string][]string{
 	"sess/active.wal.jsonl": {`task_created`, `task_running`},
-	"sess/active_mentions_in_payload.wal.jsonl": {`task_created`, `task_step_updated","payload":{"result_summary":"task_completed task_failed task_cancelled"},"x":"`,
+	"sess/active_mentions_in_payload.wal.jsonl": {`task_created`,
+		`task_step_updated","payload":{"result_summary":"task_completed task_failed task_cancelled"},"x":"`,
 		`task_running`},
 	"sess/cancelled.wal.jsonl":        {`task_created`, `task_cancelled`},
 	"sess/completed.wal.jsonl":        {`task_created`, `task_running`, `task_step_failed`, `task_completed`},
@@ -309,8 +312,10 @@ func TestReplayTasks(t *testing.T) {
 		{[]string{"task_completed", "task_running", "task_failed"}, artifacts.TaskFailed},
 		{[]string{"task_running", "something_new"}, artifacts.TaskRunning},
 		{[]string{"task_running", update(`{"operations":[{"op":"update_task","status":"blocked"}]}`)}, artifacts.TaskBlocked},
-		{[]string{update(`{"operations":[{"op":"update_task","status":"blocked"},{"op":"update_task","status":"pending"}]}`)}, artifacts.TaskPending},
-		{[]string{"task_completed", update(`{"operations":[{"op":"update_task","status":"pending"},{"op":"add_step"}]}`)}, artifacts.TaskCompleted},
+		{[]string{update(`{"operations":[{"op":"update_task","status":"blocked"},{"op":"update_task","status":"pending"}]}`)},
+			artifacts.TaskPending},
+		{[]string{"task_completed", update(`{"operations":[{"op":"update_task","status":"pending"},{"op":"add_step"}]}`)},
+			artifacts.TaskCompleted},
 		{[]string{"task_running", update(`{"operations":[{"op":"update_task","status":"completed"}]}`)}, artifacts.TaskRunning},
 		{[]string{"task_running", update(`{"task_summary":{"status":"cancelled"}}`)}, artifacts.TaskCancelled},
 		{[]string{"task_running", update(`{"task_summary":{"status":"odd"}}`)}, artifacts.TaskRunning},
@@ -322,7 +327,8 @@ func TestReplayTasks(t *testing.T) {
 	}
 	for _, bad := range []string{``, `{"event_type":"task_comp`, `[]`, `{"task_id":"t"}`, `{"event_type":1}`} {
 		lines := [][]byte{[]byte(`{"event_type":"task_completed","task_id":"t"}`), []byte(bad)}
-		if _, err := artifacts.ReplayTasks(slices.Values(lines)); !errors.Is(err, artifacts.ErrTaskLog) || !strings.Contains(err.Error(), "event 2") {
+		if _, err := artifacts.ReplayTasks(slices.Values(lines)); !errors.Is(err, artifacts.ErrTaskLog) ||
+			!strings.Contains(err.Error(), "event 2") {
 			t.Errorf("ReplayTasks(%s) = %v, want ErrTaskLog at event 2", bad, err)
 		}
 	}

@@ -36,7 +36,8 @@ func (t Thresholds) Set() Thresholds {
 func (t Thresholds) Validate() (err error) {
 	t = t.Set()
 	if t.Bytes < leastBytes || t.Bytes > mostBytes {
-		err = fmt.Errorf("artifact bytes %d: choose %d to %d; a longer text is cut in its entry, and is an artifact always", t.Bytes, leastBytes, mostBytes)
+		err = fmt.Errorf("artifact bytes %d: choose %d to %d; a longer text is cut in its entry, and is an artifact always",
+			t.Bytes, leastBytes, mostBytes)
 	}
 	if t.Tokens < leastTokens {
 		err = errors.Join(err, fmt.Errorf("artifact tokens %d: choose %d or more", t.Tokens, leastTokens))

@@ -106,7 +106,8 @@ func TestCluster(t *testing.T) {
 	names := map[casstore.Ref]string{}
 	at := map[string]casstore.Ref{}
 	for _, n := range []struct{ name, parent string }{
-		{"a1", ""}, {"b1", ""}, {"c1", ""}, {"a2", "a1"}, {"b2", "b1"}, {"fork of a1", "a1"}, {"c2", "c1"}, {"a3", "a2"}, {"alone", ""}, {"b3", "b2"},
+		{"a1", ""}, {"b1", ""}, {"c1", ""}, {"a2", "a1"}, {"b2", "b1"}, {"fork of a1", "a1"}, {"c2", "c1"}, {"a3", "a2"},
+		{"alone", ""}, {"b3", "b2"},
 	} {
 		ref := b.AddNode(textNode(n.name, at[n.parent], blobRef(7))) // that they share a blob brings no two together
 		at[n.name], names[ref] = ref, n.name
@@ -132,7 +133,8 @@ func TestFinishNamesTheUnlocated(t *testing.T) {
 	holder := b.AddNode(textNode("holder", blobRef(1), missing))
 	b.Locate(casstore.Located{Ref: missing})
 	_, _, err := b.Finish()
-	if !errors.Is(err, casstore.ErrUnlocated) || !strings.Contains(err.Error(), missing.String()) || !strings.Contains(err.Error(), holder.String()) {
+	if !errors.Is(err, casstore.ErrUnlocated) || !strings.Contains(err.Error(), missing.String()) ||
+		!strings.Contains(err.Error(), holder.String()) {
 		t.Errorf("Finish() = %v, want ErrUnlocated with both refs", err)
 	}
 	b.Locate(casstore.Located{Ref: missing, Pack: casstore.PackID{1}})

@@ -82,9 +82,10 @@ func (c *Client) Settled(ctx context.Context, t events.Thread) error {
 	return nil
 }
 
-// Unapplied is what a producer has published to a thread and no persister may have come to yet, in the order in which it is stored: all that
-// head, which was read before, lacks, and perhaps some that it has. Who may not ask what was published is told nothing.
-func (c *Client) Unapplied(ctx context.Context, t events.Thread, head threads.Head, producer string, epoch uint64) ([]events.Linked, error) {
+// Unapplied is what a producer has published to a thread and no persister may have come to yet, in the order in which it
+// is stored: all that head, which was read before, lacks, and perhaps some that it has. Who may not ask what was published is told nothing.
+func (c *Client) Unapplied(ctx context.Context, t events.Thread, head threads.Head, producer string,
+	epoch uint64) ([]events.Linked, error) {
 	newest, err := c.events.NewestEvent(ctx, t)
 	from := head.Applied // a commit may take only the first ones of its message
 	switch {

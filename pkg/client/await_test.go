@@ -135,7 +135,8 @@ func TestAwaitSession(t *testing.T) {
 	alone := client.NewArtifact{Record: artifacts.Record{Session: "files", Filename: "a"}}
 	must.Get(artifactstore.Of(conn, 0).Put(ctx, alone, strings.NewReader("a")))(t) // as an import does
 	must.Do(t, c.AwaitSession(ctx, "files"))
-	side := events.Event{Producer: "p", Seq: 1, Kind: events.KindEntry, Dialect: "raw", Thread: events.Thread{Session: "side", Name: "other"}, Body: []byte("x")}
+	side := events.Event{Producer: "p", Seq: 1, Kind: events.KindEntry, Dialect: "raw",
+		Thread: events.Thread{Session: "side", Name: "other"}, Body: []byte("x")}
 	must.Do(t, conn.Events().PublishEvents(ctx, []*events.Event{&side}))
 	stop := must.Get(persister(conn))(t)
 	defer stop()

@@ -68,7 +68,8 @@ func TestOfASessionThatIsNotThere(t *testing.T) {
 func TestOfASessionThatIsOnItsWay(t *testing.T) {
 	r, ctx := client.New(natstest.Conn(t)), t.Context()
 	of := client.NewArtifact{Record: artifacts.Record{Session: "soon"}}
-	must.Do(t, r.Publisher(client.PublisherConfig{}).Publish(ctx, client.Entry{Thread: thread("soon"), Dialect: "raw", Body: []byte("a line")}))
+	must.Do(t, r.Publisher(client.PublisherConfig{}).Publish(ctx,
+		client.Entry{Thread: thread("soon"), Dialect: "raw", Body: []byte("a line")}))
 	must.Get(r.PutArtifact(ctx, of, strings.NewReader("built")))(t)
 	of.Session = "sooner"
 	_, err := r.PutArtifact(ctx, of, strings.NewReader("built"))

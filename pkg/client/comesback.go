@@ -19,9 +19,9 @@ type Had struct {
 
 func hadOf(it Item) Had { return Had{it.N, it.Life, it.Node} }
 
-// CameBack reports whether an item under a name is of the thread that the item before it is of, which a reader of the name had in an earlier
-// life of it: it was renamed, and had its name again. What came between is stored under its other names; it is what follows the earlier item
-// in the nodes of head. Without a start, head is of another thread. An error: nobody can tell.
+// CameBack reports whether an item under a name is of the thread that the item before it is of, which a reader of the name
+// had in an earlier life of it: it was renamed, and had its name again. What came between is stored under its other names;
+// it is what follows the earlier item in the nodes of head. Without a start, head is of another thread. An error: nobody can tell.
 func (c *Client) CameBack(ctx context.Context, t events.Thread, at, had Had) (head threads.Head, err error) {
 	if had.N <= 0 || had.N >= at.N || had.Life >= at.Life {
 		return head, nil
@@ -41,9 +41,9 @@ func (c *Client) CameBack(ctx context.Context, t events.Thread, at, had Had) (he
 	return head, nil
 }
 
-// Continues reports whether what a reader had, in an earlier life of some name, is of the thread that has a name now, with that head: it was
-// renamed since. That is certain under the name that it began with, where that was used before, and is found out by the item where it has had the
-// name before; what cannot be told is false.
+// Continues reports whether what a reader had, in an earlier life of some name, is of the thread that has a name now, with
+// that head: it was renamed since. That is certain under the name that it began with, where that was used before, and is
+// found out by the item where it has had the name before; what cannot be told is false.
 func (c *Client) Continues(ctx context.Context, t events.Thread, head threads.Head, had Had) (bool, error) {
 	switch {
 	case had.N > head.N, had.Life >= head.Life, head.Life == head.Began: // the last: it was never renamed
@@ -100,7 +100,8 @@ func (c *Client) holder(ctx context.Context, t events.Thread, at Had) (threads.H
 			return x.Head, nil
 		}
 	}
-	return threads.Head{}, fmt.Errorf("%w: %s: another one has its name now, and none of the session its item %d", threads.ErrNoThread, t, at.N)
+	return threads.Head{}, fmt.Errorf("%w: %s: another one has its name now, and none of the session its item %d",
+		threads.ErrNoThread, t, at.N)
 }
 
 // has reports whether a thread has an item.

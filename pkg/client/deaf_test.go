@@ -147,7 +147,8 @@ func TestUnknownOutcomeOfASequence(t *testing.T) {
 		must.Do(t, p.Publish(limited(t), e))
 	}
 	want := []string{"1", "2", "3"}
-	if got := texts(t, cl.Subscribe(limited(t), client.Filter{Session: "s", Thread: "main"}, client.Position{N: 1}), 3); !slices.Equal(got, want) {
+	if got := texts(t, cl.Subscribe(limited(t), client.Filter{Session: "s", Thread: "main"}, client.Position{N: 1}),
+		3); !slices.Equal(got, want) {
 		t.Errorf("items %v, want %v", got, want)
 	}
 }
@@ -171,7 +172,8 @@ func TestUnknownOutcomeOffline(t *testing.T) {
 	}
 	must.Do(t, p.Publish(limited(t), post(th, "2")))
 	want := []string{"1", "2"}
-	if got := texts(t, cl.Subscribe(limited(t), client.Filter{Session: "s", Thread: "main"}, client.Position{N: 1}), 2); !slices.Equal(got, want) {
+	if got := texts(t, cl.Subscribe(limited(t), client.Filter{Session: "s", Thread: "main"}, client.Position{N: 1}),
+		2); !slices.Equal(got, want) {
 		t.Errorf("items %v, want %v", got, want)
 	}
 }

@@ -45,7 +45,8 @@ func check(err error) {
 
 // text is an item that an agent made itself.
 func text(t events.Thread, s string) client.Entry {
-	body, err := json.Marshal(map[string]any{"content": []any{map[string]string{"type": "text", "text": s}}, "metadata": map[string]string{"type": "text"}})
+	body, err := json.Marshal(map[string]any{"content": []any{map[string]string{"type": "text", "text": s}},
+		"metadata": map[string]string{"type": "text"}})
 	check(err)
 	return client.Entry{Thread: t, Dialect: "item", Body: body}
 }
@@ -331,7 +332,8 @@ func ExampleClient_PutArtifact() {
 	ctx := context.Background()
 	stored(ctx, c, text(build, "one"))
 
-	put, err := c.PutArtifact(ctx, client.NewArtifact{Record: artifacts.Record{Session: "build-42"}, Tool: "make"}, strings.NewReader("42 tests passed\n"))
+	put, err := c.PutArtifact(ctx, client.NewArtifact{Record: artifacts.Record{Session: "build-42"}, Tool: "make"},
+		strings.NewReader("42 tests passed\n"))
 	check(err)
 	fmt.Println(put.Seq, put.Filename, put.Size)
 

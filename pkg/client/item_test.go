@@ -36,7 +36,8 @@ func TestParseItem(t *testing.T) {
 		}
 	}
 	for text, says := range map[string]string{
-		`[]`: "no object", `{"n":"1"}`: `"n"`, `{"session":1}`: `"session"`, `{"content":{}}`: `"content"`, `{"content":[{"type":1}]}`: `"content"`, `{"n":1`: "byte",
+		`[]`: "no object", `{"n":"1"}`: `"n"`, `{"session":1}`: `"session"`, `{"content":{}}`: `"content"`,
+		`{"content":[{"type":1}]}`: `"content"`, `{"n":1`: "byte",
 	} {
 		if _, err := parseItem([]byte(text)); err == nil || !strings.Contains(err.Error(), says) {
 			t.Errorf("parseItem(%s) = %v, want an error that says %s", text, err, says)

@@ -48,7 +48,8 @@ func TestListManySessions(t *testing.T) {
 			t.Fatalf("%d sessions, want %d", len(rows), n)
 		}
 		for i, r := range rows { // each session is newer than the one before
-			if want := sessionName(n - 1 - i); r.ID != want || r.Name() != "Prompt of "+want || r.Messages != 40 || r.Status != sessions.StatusComplete {
+			if want := sessionName(n - 1 - i); r.ID != want || r.Name() != "Prompt of "+want || r.Messages != 40 ||
+				r.Status != sessions.StatusComplete {
 				t.Fatalf("row %d = %+v, want %s", i, r, want)
 			}
 		}
@@ -72,7 +73,8 @@ func writeSessions(t *testing.T, conn *natsio.Conn, n int) {
 		var puts []record.Put
 		for i := from; i < min(from+batch, n); i++ {
 			name := sessionName(i)
-			info := sessions.Info{ID: name, Harness: "claude", Cwd: "/srv/mill", Model: "opus", Host: "laptop", Created: 1, Prompt: "Prompt of " + name, Answered: true}
+			info := sessions.Info{ID: name, Harness: "claude", Cwd: "/srv/mill", Model: "opus", Host: "laptop", Created: 1,
+				Prompt: "Prompt of " + name, Answered: true}
 			puts = append(puts,
 				record.Put{Key: events.SessionKey(name), Value: info.Encode()},
 				record.Put{Key: events.HeadKey(events.Thread{Session: name, Name: events.MainThread}), Value: sampleHead(i).Encode()})
@@ -83,7 +85,8 @@ func writeSessions(t *testing.T, conn *natsio.Conn, n int) {
 
 func sampleHead(i int) threads.Head {
 	at := func(k int) casstore.Located {
-		return casstore.Located{Ref: casstore.NodeRef([32]byte{byte(i), byte(i >> 8), byte(i >> 16), byte(k)}), Pack: casstore.PackID{byte(i), byte(k)}}
+		return casstore.Located{Ref: casstore.NodeRef([32]byte{byte(i), byte(i >> 8), byte(i >> 16), byte(k)}),
+			Pack: casstore.PackID{byte(i), byte(k)}}
 	}
 	h := threads.Head{
 		Start: at(0), Producers: []threads.Producer{{ID: "~laptop:0123456789abcdef", Epoch: 1, Seq: 80, At: 4000}}, Applied: 4000,

@@ -19,7 +19,8 @@ func TestOneNameInAllSessions(t *testing.T) {
 	publish := func(session string, items int) {
 		p := r.Publisher(client.PublisherConfig{})
 		for range items {
-			e := client.Entry{Thread: events.Thread{Session: session, Name: "main"}, Dialect: "item", Body: []byte(`{"content":[{"type":"text","text":"x"}]}`)}
+			e := client.Entry{Thread: events.Thread{Session: session, Name: "main"}, Dialect: "item",
+				Body: []byte(`{"content":[{"type":"text","text":"x"}]}`)}
 			must.Do(t, p.Publish(t.Context(), e))
 		}
 	}

@@ -42,7 +42,8 @@ func TestOffline(t *testing.T) {
 	s.down()
 	publish(31, 35)
 	body := string(post(th, "36").Body)
-	streamed := client.Entry{Thread: th, Dialect: "item", Open: func() (io.ReadCloser, error) { return io.NopCloser(strings.NewReader(body)), nil }}
+	streamed := client.Entry{Thread: th, Dialect: "item",
+		Open: func() (io.ReadCloser, error) { return io.NopCloser(strings.NewReader(body)), nil }}
 	must.Do(t, p.Publish(limited(t), streamed))
 	s.up()
 	must.Do(t, c.Flush(limited(t)))
@@ -84,7 +85,8 @@ func TestOfflineIsTakenOver(t *testing.T) {
 	q := c.Publisher(client.PublisherConfig{})
 	must.Do(t, q.Publish(limited(t), post(th, "8")))
 	await(t, c, th, q.Producer(), 1)
-	if got := texts(t, c.Subscribe(limited(t), client.Filter{Session: "s", Thread: "main"}, client.Position{N: 1}), 8); !slices.Equal(got, numbers(1, 8)) {
+	if got := texts(t, c.Subscribe(limited(t), client.Filter{Session: "s", Thread: "main"}, client.Position{N: 1}),
+		8); !slices.Equal(got, numbers(1, 8)) {
 		t.Errorf("items %v, want 1 to 8", got)
 	}
 }

@@ -22,7 +22,8 @@ import (
 // again, finds its persister and its publishers at work.
 func TestCredentialsAreRefusedForAWhile(t *testing.T) {
 	options := func(password string) *server.Options {
-		return &server.Options{Host: "127.0.0.1", Port: -1, NoSigs: true, NoLog: true, JetStream: true, StoreDir: t.TempDir(), Username: "spool", Password: password}
+		return &server.Options{Host: "127.0.0.1", Port: -1, NoSigs: true, NoLog: true, JetStream: true, StoreDir: t.TempDir(),
+			Username: "spool", Password: password}
 	}
 	open := options("right")
 	s := must.Get(server.NewServer(open))(t)
@@ -30,7 +31,8 @@ func TestCredentialsAreRefusedForAWhile(t *testing.T) {
 	t.Cleanup(s.Shutdown)
 	dial := func(name string) (*natsio.Conn, *natstest.Log) {
 		log := &natstest.Log{}
-		c := must.Get(natsio.Dial(t.Context(), natsio.Config{URL: s.ClientURL(), User: "spool", Password: "right", Name: name, Timeout: time.Second, Logger: slog.New(slog.NewTextHandler(log, nil))}))(t)
+		c := must.Get(natsio.Dial(t.Context(), natsio.Config{URL: s.ClientURL(), User: "spool", Password: "right", Name: name,
+			Timeout: time.Second, Logger: slog.New(slog.NewTextHandler(log, nil))}))(t)
 		t.Cleanup(c.Close)
 		return c, log
 	}
@@ -81,7 +83,8 @@ func TestClosedClient(t *testing.T) {
 	for what, call := range map[string]func(context.Context) error{
 		"Publish": func(ctx context.Context) error { return pub.Publish(ctx, post(th, "too late")) },
 		"Publish of a body that is read": func(ctx context.Context) error {
-			return pub.Publish(ctx, client.Entry{Thread: th, Dialect: "item", Open: func() (io.ReadCloser, error) { return io.NopCloser(strings.NewReader("{}")), nil }})
+			return pub.Publish(ctx, client.Entry{Thread: th, Dialect: "item",
+				Open: func() (io.ReadCloser, error) { return io.NopCloser(strings.NewReader("{}")), nil }})
 		},
 		"Await":  func(ctx context.Context) error { return c.Await(ctx, th, "p", 0, 1) },
 		"Thread": func(ctx context.Context) error { _, err := c.Thread(ctx, th); return err },

@@ -74,7 +74,8 @@ func (c *Client) Prompts(ctx context.Context, session string) ([]Prompt, error) 
 }
 
 func promptOf(t events.Thread, p record.Prompt) Prompt {
-	return Prompt{Thread: t, Prompt: p.Prompt, Item: p.Item, Asked: p.Asked, Answerable: p.Dialect == "item", Life: p.Life, Resolution: p.Resolution}
+	return Prompt{Thread: t, Prompt: p.Prompt, Item: p.Item, Asked: p.Asked, Answerable: p.Dialect == "item", Life: p.Life,
+		Resolution: p.Resolution}
 }
 
 // Prompt finds a prompt, open or settled. ErrNoPrompt: there is none of that id.
@@ -104,8 +105,8 @@ func (c *Client) prompt(ctx context.Context, t events.Thread, id string) (record
 	return p, err
 }
 
-// lifeOf is where in SPOOL_EVENTS the thread of a name begins; 0: it is not known, or the thread has another name now. threads.ErrNoThread: there
-// is none.
+// lifeOf is where in SPOOL_EVENTS the thread of a name begins; 0: it is not known, or the thread has another name now.
+// threads.ErrNoThread: there is none.
 func (c *Client) lifeOf(ctx context.Context, t events.Thread) (uint64, error) {
 	head, err := c.Thread(ctx, t)
 	if errors.As(err, new(*Renamed)) || isUnreadable(err) {
@@ -156,8 +157,8 @@ func (c *Client) samePrompt(ctx context.Context, t events.Thread, p events.Promp
 // Ask puts a question to a person and waits for the answer. With an ID of the caller's own it can be asked again after a
 // crash: a prompt that is open is waited for, and one that is settled is answered at once. At its deadline Ask settles it.
 // The prompt stays open when ctx ends. ErrPromptTaken: its ID is that of another question.
-// ErrEnded: the thread takes none, or takes none any more. ErrRemoved: the thread that was asked in is removed, or its session: nothing that
-// has the name since answers.
+// ErrEnded: the thread takes none, or takes none any more. ErrRemoved: the thread that was asked in is removed, or its
+// session: nothing that has the name since answers.
 func (c *Client) Ask(ctx context.Context, t events.Thread, p events.Prompt) (events.Resolution, error) {
 	p.ID = cmp.Or(p.ID, ulid.Make().String())
 	if err := checkPrompt(p); err != nil {
@@ -337,8 +338,8 @@ func removedPrompt(t events.Thread, id string) error {
 }
 
 // Answer settles a prompt and returns how it was settled. ErrNoPrompt: there is none of that id. ErrAnswered: another answer
-// was first, or the deadline has passed; the resolution is that one. ErrEnded: its thread has ended. ErrRemoved: it was removed meanwhile, or
-// was of an earlier thread of that name than the one that has it now.
+// was first, or the deadline has passed; the resolution is that one. ErrEnded: its thread has ended. ErrRemoved: it was
+// removed meanwhile, or was of an earlier thread of that name than the one that has it now.
 func (c *Client) Answer(ctx context.Context, t events.Thread, a events.Answer) (events.Resolution, error) {
 	claimed := a.By
 	a.By = cmp.Or(events.UserFrom(ctx), a.By)

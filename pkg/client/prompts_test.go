@@ -52,8 +52,8 @@ func (r *rig) begin(ctx context.Context, t *testing.T, th events.Thread) {
 	must.Do(t, r.Await(ctx, th, pub.Producer(), 0, 1))
 }
 
-// TestAnswerOfAnotherLife: who asked in a session that was deleted is not told the answer of the session that has its name now, whether that
-// asks something else under the id or the same (SPEC P12).
+// TestAnswerOfAnotherLife: who asked in a session that was deleted is not told the answer of the session that has its name
+// now, whether that asks something else under the id or the same (SPEC P12).
 func TestAnswerOfAnotherLife(t *testing.T) {
 	for text, anew := range map[string]string{"Drop the database?": "May I say hello?", "Deploy?": "Deploy?"} {
 		t.Run(anew, func(t *testing.T) {
@@ -120,7 +120,8 @@ func TestAskedInTheNextThread(t *testing.T) {
 	}
 }
 
-// TestAnswerPastTheClient: an answer to what was settled in a removed thread is a dead letter of the next one, though no client looked first.
+// TestAnswerPastTheClient: an answer to what was settled in a removed thread is a dead letter of the next one, though no
+// client looked first.
 func TestAnswerPastTheClient(t *testing.T) {
 	r, th := newRig(t), thread("s")
 	ctx, cancel := context.WithTimeout(t.Context(), 30*time.Second)
@@ -184,7 +185,8 @@ func TestRemoveOfAnEndedThreadThatAsked(t *testing.T) {
 	r, th := newRig(t), thread("s")
 	ctx, cancel := context.WithTimeout(t.Context(), 30*time.Second)
 	defer cancel()
-	done := r.ask(ctx, t, th, events.Prompt{ID: "p", Kind: events.PromptApproval, Text: "Deploy?", Deadline: time.Now().Add(time.Second).UnixMilli()})
+	done := r.ask(ctx, t, th, events.Prompt{ID: "p", Kind: events.PromptApproval, Text: "Deploy?",
+		Deadline: time.Now().Add(time.Second).UnixMilli()})
 	must.Do(t, r.End(ctx, th, events.End{}))
 	<-done
 	must.Do(t, r.Remove(ctx, th))
@@ -197,8 +199,8 @@ func TestRemoveOfAnEndedThreadThatAsked(t *testing.T) {
 	}
 }
 
-// TestAnswerToAnEarlierLife: an answer to the prompt of a thread that was removed does not answer that of the next thread of its name, whether
-// its client looked before, or it was under way meanwhile.
+// TestAnswerToAnEarlierLife: an answer to the prompt of a thread that was removed does not answer that of the next thread
+// of its name, whether its client looked before, or it was under way meanwhile.
 func TestAnswerToAnEarlierLife(t *testing.T) {
 	r, th := newRig(t), thread("s")
 	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)

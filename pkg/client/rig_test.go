@@ -42,7 +42,8 @@ func persister(conn *natsio.Conn, before ...func(natsio.Delivery)) (stop func(),
 			for _, tell := range before {
 				tell(d)
 			}
-			p.Deliver(ctx, persist.Message{Subject: d.Subject, Data: d.Data, Seq: d.Seq, Partition: part, Term: d.Term, Ack: d.Ack, Working: d.Working})
+			p.Deliver(ctx, persist.Message{Subject: d.Subject, Data: d.Data, Seq: d.Seq, Partition: part, Term: d.Term, Ack: d.Ack,
+				Working: d.Working})
 		})
 		if err != nil {
 			stop()
@@ -141,7 +142,8 @@ func publishApplied(ctx context.Context, t *testing.T, conn *natsio.Conn, th eve
 }
 
 func post(t events.Thread, text string) client.Entry {
-	return client.Entry{Thread: t, Dialect: "item", Body: fmt.Appendf(nil, `{"content":[{"type":"text","text":%q}],"metadata":{"type":"text"}}`, text)}
+	return client.Entry{Thread: t, Dialect: "item", Body: fmt.Appendf(nil,
+		`{"content":[{"type":"text","text":%q}],"metadata":{"type":"text"}}`, text)}
 }
 
 func posts(t events.Thread, from, to int) (es []client.Entry) {

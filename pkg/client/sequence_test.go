@@ -12,7 +12,8 @@ import (
 )
 
 func entryOf(seq uint64, text string) *events.Event {
-	return &events.Event{Kind: events.KindEntry, Dialect: "raw", Thread: events.Thread{Session: "s", Name: "main"}, Seq: seq, Body: []byte(text)}
+	return &events.Event{Kind: events.KindEntry, Dialect: "raw", Thread: events.Thread{Session: "s", Name: "main"}, Seq: seq,
+		Body: []byte(text)}
 }
 
 // Whatever a caller does after errors, a sequence names one event, and a thread has every event that was acked.
@@ -99,9 +100,10 @@ func TestSequenceAfterAnError(t *testing.T) {
 		evs  []*events.Event
 		want []uint64
 	}{
-		"the same":                    {[]*events.Event{entryOf(0, "a"), entryOf(0, "b"), entryOf(0, "c")}, []uint64{11, 12, 13}},
-		"the first":                   {[]*events.Event{entryOf(0, "a")}, []uint64{11}},
-		"the same and more":           {[]*events.Event{entryOf(0, "a"), entryOf(0, "b"), entryOf(0, "c"), entryOf(0, "d")}, []uint64{11, 12, 13, 14}},
+		"the same":  {[]*events.Event{entryOf(0, "a"), entryOf(0, "b"), entryOf(0, "c")}, []uint64{11, 12, 13}},
+		"the first": {[]*events.Event{entryOf(0, "a")}, []uint64{11}},
+		"the same and more": {[]*events.Event{entryOf(0, "a"), entryOf(0, "b"), entryOf(0, "c"), entryOf(0, "d")},
+			[]uint64{11, 12, 13, 14}},
 		"the first and another":       {[]*events.Event{entryOf(0, "a"), entryOf(0, "d")}, []uint64{11, 14}},
 		"another":                     {[]*events.Event{entryOf(0, "d")}, []uint64{14}},
 		"another, then the first":     {[]*events.Event{entryOf(0, "d"), entryOf(0, "a")}, []uint64{14, 15}},

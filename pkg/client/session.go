@@ -446,7 +446,8 @@ func (c *Client) begin(ctx context.Context, t events.Thread, now time.Time, ops 
 
 // path makes a fork one of the path to an entry, and gives the operations that label its entries as they are labelled: the
 // label entries themselves may be elsewhere.
-func (c *Client) path(ctx context.Context, t events.Thread, head threads.Head, leaf string, fork *events.Fork) (labels []events.Control, err error) {
+func (c *Client) path(ctx context.Context, t events.Thread, head threads.Head, leaf string,
+	fork *events.Fork) (labels []events.Control, err error) {
 	at := head.Head()
 	if leaf != "" {
 		step, err := c.entry(ctx, t, head, leaf)

@@ -83,8 +83,9 @@ func (c *Client) named(ctx context.Context, session string) ([]Kept, error) {
 		}
 	}
 	if len(heirs) > 0 {
-		kept = append(kept, Kept{What: "entries", Sessions: sorted(heirs), Why: "sessions forked from one of that name may have them, and artifacts: " +
-			"this deletion was cut off, and what was the session's is not known any more"})
+		kept = append(kept, Kept{What: "entries", Sessions: sorted(heirs),
+			Why: "sessions forked from one of that name may have them, and artifacts: " +
+				"this deletion was cut off, and what was the session's is not known any more"})
 	}
 	if names := namers(session, infos, sorted(heirs)); len(names) > 0 {
 		kept = append(kept, Kept{What: KeptName, Why: "sessions say that they come from it", Sessions: names})

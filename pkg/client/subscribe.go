@@ -69,8 +69,10 @@ func (i *Item) Text() string {
 
 // Position is where a subscription starts; the zero value is with the next item. One field at most is set.
 type Position struct {
-	All   bool      // with the first item that is kept
-	Last  bool      // with the newest item of each subject: of each thread, by type and detail. A durable may miss one where items are removed before it has them
+	All bool // with the first item that is kept
+	// with the newest item of each subject: of each thread, by type and detail. A durable may miss one where items are
+	// removed before it has them
+	Last  bool
 	Since time.Time // with the first item stored at or after that time
 	Seq   uint64    // with that ITEMS sequence, an Item's Seq
 	N     int64     // with that item of the one thread that the filter names, also when SPOOL_ITEMS has it no more

@@ -68,8 +68,10 @@ func TestFilters(t *testing.T) {
 	tool := func(session, id string, isError bool) []client.Entry {
 		th := thread(session)
 		return []client.Entry{
-			{Thread: th, Dialect: "item", Body: fmt.Appendf(nil, `{"content":[{"type":"text","text":"call %s"}],"metadata":{"type":"tool_call","tool":{"name":"bash","invocation_id":%q}}}`, id, id)},
-			{Thread: th, Dialect: "item", Body: fmt.Appendf(nil, `{"content":[{"type":"text","text":"result %s"}],"metadata":{"type":"tool_result","tool":{"invocation_id":%q,"is_error":%v}}}`, id, id, isError)},
+			{Thread: th, Dialect: "item", Body: fmt.Appendf(nil,
+				`{"content":[{"type":"text","text":"call %s"}],"metadata":{"type":"tool_call","tool":{"name":"bash","invocation_id":%q}}}`, id, id)},
+			{Thread: th, Dialect: "item", Body: fmt.Appendf(nil,
+				`{"content":[{"type":"text","text":"result %s"}],"metadata":{"type":"tool_result","tool":{"invocation_id":%q,"is_error":%v}}}`, id, id, isError)},
 		}
 	}
 	r.publish(t, append(tool("a", "1", true), tool("a", "2", false)...)...)

@@ -92,11 +92,13 @@ func detect(t testing.TB, data []byte) dialect.Dialect {
 }
 
 func TestDetect(t *testing.T) {
-	want := map[string]string{"7b": "claude", "ag": "claude", "cl": "claude", "ro": "codex", "co": "codex", "20": "omp", "om": "omp", "pi": "omp"}
+	want := map[string]string{"7b": "claude", "ag": "claude", "cl": "claude", "ro": "codex", "co": "codex", "20": "omp",
+		"om": "omp", "pi": "omp"}
 	for name, data := range transcripts(t) {
 		must.Same(t, detect(t, data).Name(), want[name[:2]], "Detect(%s) = %s, want %s", name)
 	}
-	for _, line := range []string{``, `{}`, `[]`, `{"type":"x"}`, `hello`, `{"content":[],"metadata":{"type":"text"}}`, `{"role":"coder","content":""}`} {
+	for _, line := range []string{``, `{}`, `[]`, `{"type":"x"}`, `hello`, `{"content":[],"metadata":{"type":"text"}}`,
+		`{"role":"coder","content":""}`} {
 		if name, ok := dialect.Detect([][]byte{[]byte(line)}); ok {
 			t.Errorf("Detect(%s) = %s, want nothing", line, name)
 		}

@@ -46,8 +46,10 @@ func randomValue(r *rand.Rand, b []byte, depth int) []byte {
 	case k < 6:
 		return append(b, []string{"null", "true", "false", "0", "-1", "3.5", "1e400", "99999999999999999999", "1795176001000"}[r.IntN(9)]...)
 	case k < 7:
-		odd := []string{`""`, `"\ud83d"`, `"\\n"`, "\"\xff\xfe\"", `"\n\r\n x"`, `"2026-11-20T12:00:00.000Z"`, `"2026-99-20T12:00:00.000Z"`, `"[Request interrupted by user]"`,
-			"\"{\\\"output\\\":\\\"x\xff\\\",\\\"metadata\\\":{\\\"exit_code\\\":1}}\"", `"\u0000\u001b[31m"`, `"*** Begin Patch\n*** Update File: a"`}
+		odd := []string{`""`, `"\ud83d"`, `"\\n"`, "\"\xff\xfe\"", `"\n\r\n x"`, `"2026-11-20T12:00:00.000Z"`,
+			`"2026-99-20T12:00:00.000Z"`, `"[Request interrupted by user]"`,
+			"\"{\\\"output\\\":\\\"x\xff\\\",\\\"metadata\\\":{\\\"exit_code\\\":1}}\"", `"\u0000\u001b[31m"`,
+			`"*** Begin Patch\n*** Update File: a"`}
 		return append(b, odd[r.IntN(len(odd))]...)
 	}
 	return append(append(append(b, '"'), words[r.IntN(len(words))]...), '"')

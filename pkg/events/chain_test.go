@@ -100,7 +100,8 @@ func dump(evs []*Event) (all []Event) {
 func TestLinkJoins(t *testing.T) {
 	var evs []*Event
 	for seq := range uint64(6) {
-		e := Event{Producer: "p", Seq: seq + 1, Kind: KindEntry, Dialect: "raw", Thread: Thread{Session: "s", Name: "main"}, Body: make([]byte, 10)}
+		e := Event{Producer: "p", Seq: seq + 1, Kind: KindEntry, Dialect: "raw", Thread: Thread{Session: "s", Name: "main"},
+			Body: make([]byte, 10)}
 		evs = append(evs, &e)
 	}
 	evs[3].Producer = "q"

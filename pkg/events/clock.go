@@ -83,8 +83,8 @@ func AppendStamp(b []byte, ms int64) []byte {
 // MaxLease is the longest lease that a run or an output is begun with, in milliseconds.
 const MaxLease = 7 * 86_400_000
 
-// Millis is so many milliseconds, and the longest time that there is instead of a longer one: a product of a number that somebody said wraps
-// around.
+// Millis is so many milliseconds, and the longest time that there is instead of a longer one: a product of a number that
+// somebody said wraps around.
 func Millis(n int64) time.Duration {
 	const most = int64(math.MaxInt64 / time.Millisecond)
 	return time.Duration(min(max(n, -most), most)) * time.Millisecond

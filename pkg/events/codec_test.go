@@ -25,7 +25,8 @@ func envelopes() *rapid.Generator[events.Event] {
 			Prev:    rapid.Uint64().Draw(t, "prev"),
 			Kind:    events.Kind(rapid.Byte().Draw(t, "kind")),
 			Dialect: text.Draw(t, "dialect"), Thread: events.Thread{Session: text.Draw(t, "session"), Name: text.Draw(t, "thread")},
-			Time: rapid.Int64().Draw(t, "time"), User: text.Draw(t, "user"), Claimed: text.Draw(t, "claimed"), Host: text.Draw(t, "host"), File: text.Draw(t, "file"), Trace: text.Draw(t, "trace"),
+			Time: rapid.Int64().Draw(t, "time"), User: text.Draw(t, "user"), Claimed: text.Draw(t, "claimed"),
+			Host: text.Draw(t, "host"), File: text.Draw(t, "file"), Trace: text.Draw(t, "trace"),
 		}
 		if rapid.Bool().Draw(t, "claim check") {
 			e.Ref = &events.BodyRef{Object: text.Draw(t, "object"), Size: rapid.Int64Min(0).Draw(t, "size")}

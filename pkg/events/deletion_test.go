@@ -21,7 +21,8 @@ func TestOfSession(t *testing.T) {
 			t.Errorf("OfSession has no filter for the records of the class %s", class)
 		}
 	}
-	for _, key := range []string{PackKey("p"), BlobKey("b"), MovedKey("p"), FenceKey(1), GCReportKey, DeletedKey("s1"), DeletingKey("s1"), "session"} {
+	for _, key := range []string{PackKey("p"), BlobKey("b"), MovedKey("p"), FenceKey(1), GCReportKey, DeletedKey("s1"),
+		DeletingKey("s1"), "session"} {
 		if got := SessionOf(key); got != "" {
 			t.Errorf("SessionOf(%s) = %q, want none", key, got)
 		}

@@ -37,7 +37,8 @@ func TestItems(t *testing.T) {
 		{"thinking, cut", Thinking([]byte(`"` + long + `"`)),
 			`thinking [{"type":"text","text":"[thinking] ` + long[:120] + `..."}] {"type":"thinking","text":"` + long + `","full_text_length":130}`},
 		{"thinking of 120 characters", Thinking([]byte(`"` + strings.Repeat("é", 120) + `"`)),
-			`thinking [{"type":"text","text":"[thinking] ` + strings.Repeat("é", 120) + `"}] {"type":"thinking","text":"` + strings.Repeat("é", 120) + `","full_text_length":120}`},
+			`thinking [{"type":"text","text":"[thinking] ` + strings.Repeat("é", 120) + `"}] {"type":"thinking","text":"` +
+				strings.Repeat("é", 120) + `","full_text_length":120}`},
 		{"call", ToolCall("Bash", "tu_1", []byte(`{"description":"Run","command":"npm test\nls"}`)),
 			`tool_call.Bash [{"type":"text","text":"Bash → npm test"}] {"type":"tool_call","tool":{"name":"Bash","invocation_id":"tu_1","input":{"description":"Run","command":"npm test\nls"}}}`},
 		{"call without input", ToolCall("ls", "t", nil),
@@ -119,7 +120,8 @@ func TestParseItem(t *testing.T) {
 	if want := `tool_call.B [{"type":"text","text":"\ud83d"}] {"x":[1.0],"type":"tool_call","tool":{"invocation_id":"t","name":"B"}}`; err != nil || show(it) != want {
 		t.Errorf("ParseItem = %s, %v, want %s", show(it), err, want)
 	}
-	for _, raw := range []string{`[]`, `{}`, `{"content":null}`, `{"content":[1]}`, `{"content":[],"metadata":"x"}`, `{"content":[],"metadata":{"type":""}}`,
+	for _, raw := range []string{`[]`, `{}`, `{"content":null}`, `{"content":[1]}`, `{"content":[],"metadata":"x"}`,
+		`{"content":[],"metadata":{"type":""}}`,
 		`{"content":[],"metadata":{"type":"` + strings.Repeat("a", 129) + `"}}`, `{"content":[],"metadata":{"type":"tool_call","tool":5}}`} {
 		if it, err := ParseItem([]byte(raw)); !errors.Is(err, ErrItem) {
 			t.Errorf("ParseItem(%.60s) = %s, %v, want ErrItem", raw, show(it), err)

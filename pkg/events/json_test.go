@@ -34,7 +34,8 @@ func TestOpenJSON(t *testing.T) {
 			with(func(e *Event) { e.Dialect, e.Body = "raw", []byte("line\né") })},
 		{"time as text", "entry", `{"producer":"ci","seq":4,"dialect":"item","time":"2026-11-20T10:00:00.5Z","body":1}`,
 			with(func(e *Event) { e.Time, e.Body = 1795168800500, []byte("1") })},
-		{"reference", "entry", `{"producer":"ci","seq":4,"dialect":"item","ref":{"object":"o","size":9,"sha256":"` + strings.Repeat("ab", 32) + `"}}`,
+		{"reference", "entry", `{"producer":"ci","seq":4,"dialect":"item","ref":{"object":"o","size":9,"sha256":"` +
+			strings.Repeat("ab", 32) + `"}}`,
 			with(func(e *Event) {
 				e.Ref = &BodyRef{Object: "o", Size: 9}
 				for i := range e.Ref.Sum {
@@ -98,10 +99,14 @@ func TestChunkJSON(t *testing.T) {
 			Op: ChunkData, Output: "o1", Attempt: "k", Seq: 1, Stream: Stdout, Data: []byte("x")},
 		`{"op":"end","output":"o1","attempt":"k","seq":2,"exit_code":1}`: {
 			Op: ChunkEnd, Output: "o1", Attempt: "k", Seq: 2, End: OutputEnd{1, false, 0}},
-		`{"op":"data","output":"o1","seq":1,"text":"h\u00e9\n"}`:                             {Op: ChunkData, Output: "o1", Seq: 1, Stream: Stdout, Data: []byte("hé\n")},
-		`{"op":"data","output":"o1","seq":2,"stream":"stderr","bytes":"/w=="}`:               {Op: ChunkData, Output: "o1", Seq: 2, Stream: Stderr, Data: []byte{0xff}},
-		`{"op":"end","output":"o1","seq":3,"exit_code":-1,"is_error":true,"duration_ms":12}`: {Op: ChunkEnd, Output: "o1", Seq: 3, End: OutputEnd{-1, true, 12}},
-		`{"op":"abort","output":"o1","seq":3,"reason":"lease"}`:                              {Op: ChunkAbort, Output: "o1", Seq: 3, Reason: "lease"},
+		`{"op":"data","output":"o1","seq":1,"text":"h\u00e9\n"}`: {Op: ChunkData, Output: "o1",
+			Seq: 1, Stream: Stdout, Data: []byte("hé\n")},
+		`{"op":"data","output":"o1","seq":2,"stream":"stderr","bytes":"/w=="}`: {Op: ChunkData, Output: "o1",
+			Seq: 2, Stream: Stderr, Data: []byte{0xff}},
+		`{"op":"end","output":"o1","seq":3,"exit_code":-1,"is_error":true,"duration_ms":12}`: {Op: ChunkEnd, Output: "o1", Seq: 3,
+			End: OutputEnd{-1, true, 12}},
+		`{"op":"abort","output":"o1","seq":3,"reason":"lease"}`: {Op: ChunkAbort, Output: "o1",
+			Seq: 3, Reason: "lease"},
 	} {
 		got, err := ParseChunk([]byte(text))
 		if d := cmp.Diff(want, got); err != nil || d != "" {
@@ -113,7 +118,8 @@ func TestChunkJSON(t *testing.T) {
 			t.Errorf("%s as msgpack: %v\n%s", text, err, d)
 		}
 	}
-	for _, text := range []string{`{}`, `{"op":"data"}`, `{"op":"go","output":"o"}`, `{"op":"data","output":"o","seq":1,"stream":"stdin","text":"x"}`,
+	for _, text := range []string{`{}`, `{"op":"data"}`, `{"op":"go","output":"o"}`,
+		`{"op":"data","output":"o","seq":1,"stream":"stdin","text":"x"}`,
 		`{"op":"data","output":"o.x","seq":1}`, `{"op":"end","output":"o","seq":1,"exit_code":"1"}`} {
 		must.Is(t, must.Err(ParseChunk([]byte(text))), ErrChunk, "ParseChunk(%s)", text)
 	}

@@ -23,7 +23,8 @@ var tokens = []struct {
 	{".", false}, {"..", false}, {"a.b", false}, {"a.", false}, {"*", false}, {"a*", false}, {">", false}, {"a>", false},
 	{" ", false}, {"a b", false}, {"a\tb", false}, {"a\n", false}, {"a\r", false}, {"\x00", false}, {"a\x00b", false}, {"\x7f", false},
 	{"é", false}, {"日本", false}, {"𝒶", false}, {"a\u200b", false}, {"\xff", false}, {"\xc3", false},
-	{"a/b", false}, {`a\b`, false}, {"../etc", false}, {"a:b", false}, {"a%2e", false}, {"$JS", false}, {"{a}", false}, {"'", false}, {"~", false},
+	{"a/b", false}, {`a\b`, false}, {"../etc", false}, {"a:b", false}, {"a%2e", false}, {"$JS", false}, {"{a}", false},
+	{"'", false}, {"~", false},
 }
 
 func TestCheckToken(t *testing.T) {
@@ -144,7 +145,8 @@ func TestParseControl(t *testing.T) {
 			t.Errorf("ParseControl(%s) = %s, %v", c.Encode(), got.Encode(), err)
 		}
 	}
-	for _, body := range []string{"", "{", "null", "[]", "{}", `{"op":"explode"}`, `{"op":"fork"}`, `{"op":"tail","start":{}}`, `{"op":7}`, `{"op":"branch"}`, `{"op":"reset"}`, `{"op":"branch_summary","branch":{}}`} {
+	for _, body := range []string{"", "{", "null", "[]", "{}", `{"op":"explode"}`, `{"op":"fork"}`, `{"op":"tail","start":{}}`,
+		`{"op":7}`, `{"op":"branch"}`, `{"op":"reset"}`, `{"op":"branch_summary","branch":{}}`} {
 		must.Is(t, must.Err(events.ParseControl([]byte(body))), events.ErrControl, "ParseControl(%q)", body)
 	}
 }

@@ -134,7 +134,8 @@ func (p Prompt) Settle(a Answer, at int64) (Resolution, error) {
 	case a.Expired && p.Deadline == 0:
 		return r, fmt.Errorf("%w: answer: prompt %q has no deadline", ErrControl, p.ID)
 	case a.Expired:
-		return r, fmt.Errorf("%w: answer: the deadline of prompt %q is %s", ErrControl, p.ID, time.UnixMilli(p.Deadline).UTC().Format(time.RFC3339Nano))
+		return r, fmt.Errorf("%w: answer: the deadline of prompt %q is %s", ErrControl, p.ID,
+			time.UnixMilli(p.Deadline).UTC().Format(time.RFC3339Nano))
 	case len(a.Answer) == 0:
 		return r, fmt.Errorf("%w: answer: prompt %q needs a member \"answer\"", ErrControl, p.ID)
 	case len(a.Answer) > fieldBytes:

@@ -67,14 +67,16 @@ func TestPromptItem(t *testing.T) {
 	it := p.Item()
 	again := must.Get(events.ParseItem(it.JSON()))(t)
 	got, ok := events.ParsePrompt(again)
-	if !ok || got.ID != p.ID || got.Kind != p.Kind || got.Text != p.Text || got.Deadline != 42 || !strings.Contains(string(got.Body), `"questions":[1, 2]`) {
+	if !ok || got.ID != p.ID || got.Kind != p.Kind || got.Text != p.Text || got.Deadline != 42 ||
+		!strings.Contains(string(got.Body), `"questions":[1, 2]`) {
 		t.Errorf("ParsePrompt = %+v %s, %v, want %+v", got, got.Body, ok, p)
 	}
 	if _, ok := events.ParsePrompt(events.User([]byte(`"hi"`))); ok {
 		t.Error("a user post is a prompt")
 	}
 	r := events.Resolution{Outcome: "answered", By: "mira", At: 3, Answer: []byte(`{"x":1}`)}
-	if got := events.ParseResolution(events.PendingPromptResolved("p", "text", r)); got.Outcome != r.Outcome || got.By != r.By || got.At != r.At || string(got.Answer) != string(r.Answer) {
+	if got := events.ParseResolution(events.PendingPromptResolved("p", "text", r)); got.Outcome != r.Outcome ||
+		got.By != r.By || got.At != r.At || string(got.Answer) != string(r.Answer) {
 		t.Errorf("ParseResolution = %+v, want %+v", got, r)
 	}
 }

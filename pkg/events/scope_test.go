@@ -62,7 +62,8 @@ func TestStamp(t *testing.T) {
 		}
 	}
 	long := strings.Repeat("s+,", 200) + "s"
-	for _, stamp := range []string{"@", "@!", "@other", "@s,", "@,s", "@@s", "@s@s@s", "@s@s,s", "@s@s+", "@s@" + long, "@s.t", "@*", "@s*", "@++", "@" + long} {
+	for _, stamp := range []string{"@", "@!", "@other", "@s,", "@,s", "@@s", "@s@s@s", "@s@s,s", "@s@s+", "@s@" + long, "@s.t",
+		"@*", "@s*", "@++", "@" + long} {
 		if got, err := events.Open("spool.v1.p.3.s.t.control"+stamp, e.Encode()); err == nil {
 			t.Errorf("Open of %q = %+v, want an error", stamp, got)
 		}

@@ -12,7 +12,8 @@ func TestTraceParent(t *testing.T) {
 	if got := events.TraceParent(good); got != good {
 		t.Errorf("TraceParent(%q) = %q", good, got)
 	}
-	for _, bad := range []string{"", "00-1", good + "-00", "01" + good[2:], strings.ToUpper(good), good[:35] + "\r\n" + good[37:], good[:54] + "é",
+	for _, bad := range []string{"", "00-1", good + "-00", "01" + good[2:], strings.ToUpper(good), good[:35] + "\r\n" +
+		good[37:], good[:54] + "é",
 		"00-" + strings.Repeat("0", 32) + good[35:], good[:36] + strings.Repeat("0", 16) + "-01"} {
 		if got := events.TraceParent(bad); got != "" {
 			t.Errorf("TraceParent(%q) = %q, want none", bad, got)

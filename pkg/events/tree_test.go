@@ -30,7 +30,8 @@ func TestAppendedID(t *testing.T) {
 	seen := map[string]bool{want: true}
 	for _, id := range []string{
 		events.AppendedID(th, "p", 1, 3), events.AppendedID(th, "p", 2, 2), events.AppendedID(th, "q", 1, 2),
-		events.AppendedID(events.Thread{Session: "s", Name: "x"}, "p", 1, 2), events.AppendedID(events.Thread{Session: "x", Name: "main"}, "p", 1, 2),
+		events.AppendedID(events.Thread{Session: "s", Name: "x"}, "p", 1, 2),
+		events.AppendedID(events.Thread{Session: "x", Name: "main"}, "p", 1, 2),
 	} {
 		if seen[id] {
 			t.Errorf("id %s twice", id)

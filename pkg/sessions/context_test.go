@@ -67,10 +67,12 @@ func TestContextCompaction(t *testing.T) {
 		want   string
 	}{
 		{"kept", []string{said("user", "a"), said("user", "b"), compact("S", "1"), said("user", "c")}, "S b c"},
-		{"kept range holds a compaction", []string{said("user", "a"), compact("S", "0"), said("user", "b"), compact("T", "0"), said("user", "c")}, "T a b c"},
+		{"kept range holds a compaction", []string{said("user", "a"), compact("S", "0"), said("user", "b"), compact("T", "0"),
+			said("user", "c")}, "T a b c"},
 		{"unknown", []string{said("user", "a"), compact("S", "9"), said("user", "c")}, "S c"},
 		{"itself", []string{said("user", "a"), compact("S", "1"), said("user", "c")}, "S c"},
-		{"empty summaries", []string{compact("", ""), `"type":"branch_summary","summary":"","fromId":"root"`, `"type":"branch_summary","summary":"B","fromId":"root"`}, " B"},
+		{"empty summaries", []string{compact("", ""), `"type":"branch_summary","summary":"","fromId":"root"`,
+			`"type":"branch_summary","summary":"B","fromId":"root"`}, " B"},
 	} {
 		var got []string
 		for _, m := range contextOf(t, tt.bodies...).Messages {
@@ -115,7 +117,8 @@ func TestUsage(t *testing.T) {
 		t.Error("Listed before an assistant message")
 	}
 	must.Same(t, tree.Usage(), (Usage{1, 2, 3, 4, 1, 0.25}), "Usage = %+v, want %+v")
-	tree = NewTree(Header{}, append(tree.Entries(), ParseEntry([]byte(`{"type":"message","message":{"role":"assistant","usage":`+usage+`}}`)))...)
+	tree = NewTree(Header{}, append(tree.Entries(),
+		ParseEntry([]byte(`{"type":"message","message":{"role":"assistant","usage":`+usage+`}}`)))...)
 	if got, want := tree.Usage(), (Usage{2, 4, 6, 8, 2, 0.5}); got != want || !tree.Listed() {
 		t.Errorf("Usage = %+v, listed %v, want %+v", got, tree.Listed(), want)
 	}

@@ -102,7 +102,8 @@ const timeFormat = "2006-01-02T15:04:05.000Z"
 func FormatTime(t time.Time) string { return t.UTC().Format(timeFormat) }
 
 // timeLayouts are the spellings of a timestamp that are read; without a zone it is UTC.
-var timeLayouts = []string{time.RFC3339Nano, "2006-01-02T15:04:05.999999999", "2006-01-02T15:04Z07:00", "2006-01-02T15:04", "2006-01-02", "2006-01", "2006"}
+var timeLayouts = []string{time.RFC3339Nano, "2006-01-02T15:04:05.999999999", "2006-01-02T15:04Z07:00", "2006-01-02T15:04",
+	"2006-01-02", "2006-01", "2006"}
 
 // millis is the Unix time in milliseconds that an entry's timestamp denotes; null for none.
 func millis(raw []byte) []byte {

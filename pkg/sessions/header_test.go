@@ -21,7 +21,8 @@ func TestParseHeader(t *testing.T) {
 		{"BOM, CRLF, more lines", "\xef\xbb\xbf" + line + "\r\n{broken", full},
 		{"title slot", slot + "\n" + line + "\n", titled},
 		{"title slot alone", slot, Header{}},
-		{"header's own title wins", slot + "\n" + `{"type":"session","id":"s1","title":"Own"}`, Header{Type: "session", Version: 1, ID: "s1", Title: "Own"}},
+		{"header's own title wins", slot + "\n" + `{"type":"session","id":"s1","title":"Own"}`,
+			Header{Type: "session", Version: 1, ID: "s1", Title: "Own"}},
 		{"no version", `{"type":"session","id":""}`, Header{Type: "session", Version: 1}},
 		{"version null", `{"type":"session","id":"x","version":null}`, Header{Type: "session", Version: 1, ID: "x"}},
 	}
@@ -37,7 +38,8 @@ func TestParseHeader(t *testing.T) {
 			t.Errorf("%s: ParseHeader: %v (-want +got):\n%s", tt.name, err, diff)
 		}
 	}
-	for _, text := range []string{"", "\n\n", "{", "[]", "null", `{"type":"message","id":"x"}`, `{"type":"session"}`, `{"type":"session","id":5}`, slot + "\n" + slot, slot + "\n{"} {
+	for _, text := range []string{"", "\n\n", "{", "[]", "null", `{"type":"message","id":"x"}`, `{"type":"session"}`,
+		`{"type":"session","id":5}`, slot + "\n" + slot, slot + "\n{"} {
 		if h, err := ParseHeader([]byte(text)); !errors.Is(err, ErrHeader) {
 			t.Errorf("ParseHeader(%q) = %+v, %v, want ErrHeader", text, h, err)
 		}

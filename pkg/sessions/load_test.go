@@ -68,10 +68,12 @@ func TestLoadDamaged(t *testing.T) {
 		{"object over lines", header3 + "\n" + a + "\n" + pretty + "\n" + c, "a b c", ""},
 		{"object over lines, fused", header3 + "\n" + a + "\n" + pretty + c, "a b c", ""},
 		{"object over lines, torn", header3 + "\n{\n  \"type\": \"message\",\n" + a, "a", "2 {;3 \"type\": \"message\","},
-		{"torn between values, then good lines", header3 + "\n" + `{"type":"custom","data":[` + "\n" + a + "\n" + b, "a b", `2 {"type":"custom","data":[`},
+		{"torn between values, then good lines", header3 + "\n" + `{"type":"custom","data":[` + "\n" + a + "\n" + b, "a b",
+			`2 {"type":"custom","data":[`},
 		{"no objects", header3 + "\n1\nnull\n\"x\"\n[1]\n" + a, "a", "2 1;3 null;4 \"x\";5 [1]"},
 		{"too deep", header3 + "\n" + `{"a":` + strings.Repeat("[", 300) + strings.Repeat("]", 300) + "}\n" + a, "a", "2 …"},
-		{"an inner object is no entry", header3 + "\n" + `{"type":"message","message":{"content":[{"type":"toolCall","id":"t","arguments":{"a":1}}]` + "\n" + a, "a", `2 …`},
+		{"an inner object is no entry", header3 + "\n" +
+			`{"type":"message","message":{"content":[{"type":"toolCall","id":"t","arguments":{"a":1}}]` + "\n" + a, "a", `2 …`},
 		{"a second header is none", header3 + "\n" + a + "\n" + header3 + "\n" + b, "a b", ""},
 		{"invalid UTF-8 and lone surrogates", header3 + "\n" + strings.Replace(a, "says", "\xff\\ud83d", 1), "a", ""},
 	} {
@@ -82,7 +84,8 @@ func TestLoadDamaged(t *testing.T) {
 				skipped = append(skipped, fmt.Sprintf("%d %s", s.Line, s.Raw))
 			}
 			got := strings.Join(skipped, ";")
-			if want, short := strings.CutSuffix(tt.skipped, "…"); entryIDs(f.Entries) != tt.ids || !short && got != want || short && !strings.HasPrefix(got, want) {
+			if want, short := strings.CutSuffix(tt.skipped, "…"); entryIDs(f.Entries) != tt.ids || !short && got != want || short &&
+				!strings.HasPrefix(got, want) {
 				t.Errorf("Load = %q, skipped %q, want %q, %q", entryIDs(f.Entries), got, tt.ids, tt.skipped)
 			}
 			for _, e := range f.Entries {
@@ -265,7 +268,8 @@ func BenchmarkLoad(b *testing.B) {
 	var text bytes.Buffer
 	text.WriteString(header3 + "\n")
 	for i := range 10_000 {
-		fmt.Fprintln(&text, user(fmt.Sprint(i), fmt.Sprint(i-1))[:len(user(fmt.Sprint(i), fmt.Sprint(i-1)))-1]+`,"pad":"`+strings.Repeat("x", 800)+`"}`)
+		fmt.Fprintln(&text, user(fmt.Sprint(i), fmt.Sprint(i-1))[:len(user(fmt.Sprint(i), fmt.Sprint(i-1)))-1]+`,"pad":"`+
+			strings.Repeat("x", 800)+`"}`)
 	}
 	b.SetBytes(int64(text.Len()))
 	b.ReportAllocs()

@@ -15,10 +15,12 @@ func TestParseDraft(t *testing.T) {
 		draft sessions.Draft
 		want  string
 	}{
-		{sessions.Message([]byte(`{"role":"user","n":1.50}`)), `{"type":"message","id":"e1","parentId":"p","timestamp":"2026-11-20T12:00:00.000Z","message":{"role":"user","n":1.50}}`},
+		{sessions.Message([]byte(`{"role":"user","n":1.50}`)),
+			`{"type":"message","id":"e1","parentId":"p","timestamp":"2026-11-20T12:00:00.000Z","message":{"role":"user","n":1.50}}`},
 		{sessions.Label("a", ""), `{"type":"label","id":"e1","parentId":"p","timestamp":"2026-11-20T12:00:00.000Z","targetId":"a"}`},
 		{sessions.Custom("x", []byte(`[1]`)), `{"type":"custom","id":"e1","parentId":"p","timestamp":"2026-11-20T12:00:00.000Z","customType":"x","data":[1]}`},
-		{sessions.BranchSummary("", sessions.Summarized{Summary: "s"}), `{"type":"branch_summary","id":"e1","parentId":"p","timestamp":"2026-11-20T12:00:00.000Z","fromId":"root","summary":"s"}`},
+		{sessions.BranchSummary("", sessions.Summarized{Summary: "s"}),
+			`{"type":"branch_summary","id":"e1","parentId":"p","timestamp":"2026-11-20T12:00:00.000Z","fromId":"root","summary":"s"}`},
 	} {
 		d, err := sessions.ParseDraft(tt.draft.JSON())
 		if err != nil {
@@ -32,7 +34,8 @@ func TestParseDraft(t *testing.T) {
 	}
 	// Its place is given to it, whatever it says.
 	d, err := sessions.ParseDraft([]byte(`{"id":"mine","type":"mode_change","parentId":"x","timestamp":1,"mode":"plan"}`))
-	if e, err2 := d.Entry(at, ""); err != nil || err2 != nil || string(e.Raw) != `{"type":"mode_change","id":"e1","parentId":null,"timestamp":"2026-11-20T12:00:00.000Z","mode":"plan"}` {
+	if e, err2 := d.Entry(at, ""); err != nil || err2 != nil ||
+		string(e.Raw) != `{"type":"mode_change","id":"e1","parentId":null,"timestamp":"2026-11-20T12:00:00.000Z","mode":"plan"}` {
 		t.Errorf("entry = %s, %v, want its own place", e.Raw, errors.Join(err, err2))
 	}
 	for _, bad := range []string{``, `{`, `[]`, `7`, `{}`, `{"type":7}`, `{"type":"session"}`, `{"type":"title"}`} {

@@ -126,7 +126,8 @@ func TestWriteKeepsBytes(t *testing.T) {
 	tree := mustLoad(t, text).Tree()
 	must.Get(tree.Append(Message([]byte(`{"role":"user"}`)), Stamp{Time: noon}))(t)
 	id := EntryID("s1", 3, 0)
-	want := text + "\n" + `{"type":"message","id":"` + id + `","parentId":"b","timestamp":"2026-01-01T12:00:00.000Z","message":{"role":"user"}}` + "\n"
+	want := text + "\n" + `{"type":"message","id":"` + id +
+		`","parentId":"b","timestamp":"2026-01-01T12:00:00.000Z","message":{"role":"user"}}` + "\n"
 	if diff := cmp.Diff(want, written(t, tree)); diff != "" {
 		t.Errorf("written (-want +got):\n%s", diff)
 	}

@@ -105,7 +105,8 @@ func TestForkPoints(t *testing.T) {
 			t.Errorf("%s: Fork = %v, want nil", name, err)
 			continue
 		}
-		if fork.Head() != c.want || fork.Entries != c.entries || fork.Status != threads.StatusActive || len(fork.Tips) != 0 || fork.Sent != fork.N {
+		if fork.Head() != c.want || fork.Entries != c.entries || fork.Status != threads.StatusActive || len(fork.Tips) != 0 ||
+			fork.Sent != fork.N {
 			t.Errorf("%s: Fork = head %s, %d entries, %s, want %s, %d, active", name, fork.Head(), fork.Entries, fork.Status, c.want, c.entries)
 		}
 		s := must.Get(w.reader().State(t.Context(), c.want))(t)
@@ -161,7 +162,8 @@ func TestFindState(t *testing.T) {
 			t.Errorf("FindState(of entry %d) = %s, %v, want %s", i+1, got, err, at[i].Ref)
 		}
 	}
-	for digits, want := range map[string]string{"": "several states", "0123456789ab": "no state of the thread begins with 0123456789ab (available: 40"} {
+	for digits, want := range map[string]string{"": "several states",
+		"0123456789ab": "no state of the thread begins with 0123456789ab (available: 40"} {
 		_, err := w.reader().FindState(t.Context(), h, digits)
 		if !errors.Is(err, threads.ErrNoPoint) || !strings.Contains(err.Error(), want) {
 			t.Errorf("FindState(%q) = %v, want ErrNoPoint: %s", digits, err, want)
@@ -184,7 +186,8 @@ func TestForkWhole(t *testing.T) {
 	h.Saw("p", 1, 2, 3)
 	h.Updated, h.Leaf, h.Messages = 7, "d", 4
 	fork := must.Get(threads.ForkWhole(h))(t)
-	if len(fork.Producers) != 0 || fork.Updated != 0 || fork.Leaf != "d" || fork.Messages != 4 || fork.Entries != h.Entries || fork.Sent != h.N {
+	if len(fork.Producers) != 0 || fork.Updated != 0 || fork.Leaf != "d" || fork.Messages != 4 || fork.Entries != h.Entries ||
+		fork.Sent != h.N {
 		t.Errorf("ForkWhole = %+v, want the entries of %+v and nothing else", fork, h)
 	}
 	w.add(&fork, "__fork__", 0)

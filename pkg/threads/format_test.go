@@ -168,7 +168,8 @@ func TestFormatDocumentReader(t *testing.T) {
 		}
 	}
 	short := nodes[0].AppendTo(nil)
-	if out, err := exec.CommandContext(t.Context(), python, "-c", string(program[1]), hex.EncodeToString(short[:len(short)-1])).CombinedOutput(); err == nil {
+	if out, err := exec.CommandContext(t.Context(), python, "-c", string(program[1]),
+		hex.EncodeToString(short[:len(short)-1])).CombinedOutput(); err == nil {
 		t.Errorf("a node that is cut short reads as %s", out)
 	}
 }

@@ -97,7 +97,8 @@ func TestDuplicate(t *testing.T) {
 		producer   string
 		epoch, seq uint64
 		want       bool
-	}{{"p", 5, 10, true}, {"p", 5, 9, true}, {"p", 5, 8, false}, {"p", 5, 11, false}, {"p", 4, 99, true}, {"p", 6, 0, false}, {"q", 0, 0, false}} {
+	}{{"p", 5, 10, true}, {"p", 5, 9, true}, {"p", 5, 8, false}, {"p", 5, 11, false}, {"p", 4, 99, true}, {"p", 6, 0, false},
+		{"q", 0, 0, false}} {
 		must.Same(t, h.Duplicate(c.producer, c.epoch, c.seq), c.want, "Duplicate(%s, %d, %d) = %v, want %v", c.producer, c.epoch, c.seq)
 	}
 	h.Saw("p", 6, 1, 101)
@@ -126,7 +127,8 @@ func TestProducersAreForgotten(t *testing.T) {
 	for i := range 2 * threads.MaxProducers {
 		h.Saw(fmt.Sprint("more", i), 1, 1, uint64(200_000+i))
 	}
-	if len(h.Producers) != threads.MaxProducers || slices.ContainsFunc(h.Producers, func(p threads.Producer) bool { return strings.HasPrefix(p.ID, threads.Ephemeral) }) {
+	if len(h.Producers) != threads.MaxProducers || slices.ContainsFunc(h.Producers,
+		func(p threads.Producer) bool { return strings.HasPrefix(p.ID, threads.Ephemeral) }) {
 		t.Errorf("%d producers with ephemeral ones among them, want %d without", len(h.Producers), threads.MaxProducers)
 	}
 	if h.Duplicate("durable0", 1, 1) || !h.Duplicate(fmt.Sprint("more", 2*threads.MaxProducers-1), 1, 1) {
@@ -215,7 +217,8 @@ func BenchmarkHeadDecode(b *testing.B) {
 
 func TestInherit(t *testing.T) {
 	h := threads.Head{Applied: 9, Producers: []threads.Producer{{ID: "p", Epoch: 1, Seq: 2, At: 9}, {ID: "q", Seq: 7, At: 8}}}
-	h.Inherit(&threads.Head{Applied: 5, Producers: []threads.Producer{{ID: "p", Seq: 4, At: 4}, {ID: "q", Seq: 8, At: 5}, {ID: "r", Seq: 1, At: 3}}})
+	h.Inherit(&threads.Head{Applied: 5, Producers: []threads.Producer{{ID: "p", Seq: 4, At: 4}, {ID: "q", Seq: 8, At: 5},
+		{ID: "r", Seq: 1, At: 3}}})
 	want := []threads.Producer{{ID: "p", Epoch: 1, Seq: 2, At: 9}, {ID: "q", Seq: 8, At: 8}, {ID: "r", Seq: 1, At: 3}}
 	if h.Applied != 9 || !slices.Equal(h.Producers, want) {
 		t.Errorf("Inherit() = %d, %v, want 9, %v", h.Applied, h.Producers, want)

@@ -34,7 +34,8 @@ func TestNode15(t *testing.T) {
 	}
 	s := h.Next("coder")
 	s.Content = ref(content)
-	want := []casstore.Ref{ref(start), ref(14), ref(content), ref(13), ref(12), ref(11), ref(10), ref(9), ref(8), ref(7), ref(6), ref(5), ref(4)}
+	want := []casstore.Ref{ref(start), ref(14), ref(content), ref(13), ref(12), ref(11), ref(10), ref(9), ref(8), ref(7),
+		ref(6), ref(5), ref(4)}
 	if got := s.Node().Refs; !slices.Equal(got, want) {
 		t.Errorf("node 15 has refs %v, want %v", got, want)
 	}
@@ -64,7 +65,8 @@ func TestEngineChain(t *testing.T) {
 	contentOf := regexp.MustCompile(`(?m)^  content: (\w+)$`)
 	for _, want := range golden.States {
 		blob := golden.Blobs[want.Hash]
-		text := strings.TrimSuffix(strings.TrimPrefix(golden.Blobs[contentOf.FindStringSubmatch(blob)[1]], "type: content\npayload: "), "\nrefs: []\n")
+		text := strings.TrimSuffix(strings.TrimPrefix(golden.Blobs[contentOf.FindStringSubmatch(blob)[1]],
+			"type: content\npayload: "), "\nrefs: []\n")
 		at := w.add(&h, want.Role, 1)
 		names[at.Ref] = want.Hash
 		w.flush()
@@ -104,7 +106,8 @@ func fullState() threads.State {
 		Role: "coder", Meta: []byte("\x81\xa1i\x01"), Timestamp: 1778308464000, Compact: ref(9),
 		Entry: threads.Record{
 			Dialect: "claude", ID: "uuid", Type: "assistant", Index: 7, First: 12, Count: 3, Projection: "claude/1",
-			Memory: []byte{1, 2}, User: "u", Claimed: "c", Raw: []byte("{}"), Full: casstore.BlobRef([32]byte{1}), Splices: [][2]int64{{100, 1}, {2000, 2}},
+			Memory: []byte{1, 2}, User: "u", Claimed: "c", Raw: []byte("{}"), Full: casstore.BlobRef([32]byte{1}),
+			Splices: [][2]int64{{100, 1}, {2000, 2}},
 		},
 		Start: ref(1), Parent: ref(2), Content: ref(3), Ancestors: []casstore.Ref{ref(4), ref(5)},
 	}

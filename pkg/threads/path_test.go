@@ -115,8 +115,9 @@ func TestAt(t *testing.T) {
 		want int
 	}{
 		"entry": {threads.Point{Entry: 251}, 250}, "first": {threads.Point{Entry: 1}, 0}, "last": {threads.Point{Entry: 500}, 499},
-		"item": {threads.Point{Item: item + 1}, 302}, "time": {threads.Point{Time: began + 77}, 77}, "later": {threads.Point{Time: began + 1e6}, 499},
-		"node": {threads.Point{Node: all[123].Ref}, 123},
+		"item": {threads.Point{Item: item + 1}, 302}, "time": {threads.Point{Time: began + 77}, 77},
+		"later": {threads.Point{Time: began + 1e6}, 499},
+		"node":  {threads.Point{Node: all[123].Ref}, 123},
 	} {
 		w.packs.reads = 0
 		s, err := w.reader().At(t.Context(), h, c.at)

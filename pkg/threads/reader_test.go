@@ -74,7 +74,8 @@ func TestPageHops(t *testing.T) {
 	for i := range 500 {
 		w.add(&h, fmt.Sprint(i), 1)
 	}
-	for _, c := range []struct{ skip, limit, first, n int }{{0, 3, 499, 3}, {1, 1, 498, 1}, {250, 2, 249, 2}, {499, 5, 0, 1}, {500, 5, 0, 0}, {9999, 5, 0, 0}} {
+	for _, c := range []struct{ skip, limit, first, n int }{{0, 3, 499, 3}, {1, 1, 498, 1}, {250, 2, 249, 2}, {499, 5, 0, 1},
+		{500, 5, 0, 0}, {9999, 5, 0, 0}} {
 		w.packs.reads = 0
 		steps, err := w.reader().Page(t.Context(), h.Head(), c.skip, c.limit)
 		if err != nil || len(steps) != c.n || c.n > 0 && steps[0].Role != fmt.Sprint(c.first) {
@@ -117,7 +118,10 @@ func TestEntriesMergesBranches(t *testing.T) {
 		}
 		must.Do(rt, threads.Verify(t.Context(), w.reader(), h))
 		last := all[rapid.IntRange(0, len(all)-1).Draw(rt, "find")].Ref
-		if s, err := w.reader().Find(t.Context(), h, func(s threads.State) bool { return s.Node().Refs != nil && refOf(s) == last }); err != nil || s.At.Ref != last {
+		if s, err := w.reader().Find(t.Context(), h, func(s threads.State) bool {
+			return s.Node().Refs != nil &&
+				refOf(s) == last
+		}); err != nil || s.At.Ref != last {
 			rt.Fatalf("Find = %s, %v, want %s", s.At, err, last)
 		}
 	})
@@ -187,10 +191,11 @@ func TestVerifyFinds(t *testing.T) {
 		damage func(*world, *threads.Head)
 		want   error
 	}{
-		"nothing":          {bad(func(*threads.State) {}), nil},
-		"bit flip":         {func(w *world, h *threads.Head) { w.store.CorruptPack(h.Recent[5].Pack) }, casstore.ErrCorrupt},
-		"pack lost":        {func(w *world, h *threads.Head) { w.store.RemovePack(h.Recent[5].Pack) }, casstore.ErrGone},
-		"ancestors":        {bad(func(s *threads.State) { s.Ancestors[0], s.Ancestors[1] = s.Ancestors[1], s.Ancestors[0] }), threads.ErrInconsistent},
+		"nothing":   {bad(func(*threads.State) {}), nil},
+		"bit flip":  {func(w *world, h *threads.Head) { w.store.CorruptPack(h.Recent[5].Pack) }, casstore.ErrCorrupt},
+		"pack lost": {func(w *world, h *threads.Head) { w.store.RemovePack(h.Recent[5].Pack) }, casstore.ErrGone},
+		"ancestors": {bad(func(s *threads.State) { s.Ancestors[0], s.Ancestors[1] = s.Ancestors[1], s.Ancestors[0] }),
+			threads.ErrInconsistent},
 		"start":            {bad(func(s *threads.State) { s.Start = ref(77) }), threads.ErrInconsistent},
 		"index":            {bad(func(s *threads.State) { s.Entry.Index = 3 }), threads.ErrInconsistent},
 		"index too high":   {bad(func(s *threads.State) { s.Entry.Index = 99 }), threads.ErrInconsistent},

@@ -40,39 +40,53 @@ var entryCases = []struct {
 	{"T1 keys are not cut", `{"` + long + `":1}`, "", false},
 	{"T1 duplicate keys", `{"a":"` + long + `","a":1.0}`, `{"a":"` + cut + `","a":1.0}`, true},
 	{"T1 escapes count as one", `"` + strings.Repeat(`\n`, 250_000) + strings.Repeat(`\u00e9`, 250_000) + `"`, "", false},
-	{"T1 spelling survives", `"\/\u0041\"` + strings.Repeat(`\\`, 500_000) + `"`, `"\/\u0041\"` + strings.Repeat(`\\`, 499_950) + notice + `"`, true},
+	{"T1 spelling survives", `"\/\u0041\"` + strings.Repeat(`\\`, 500_000) + `"`, `"\/\u0041\"` +
+		strings.Repeat(`\\`, 499_950) + notice + `"`, true},
 	{"T1 pair of escapes at the cut", `"` + long[:499_952] + `\ud83c\udf4a` + long[:50] + `"`, `"` + long[:499_952] + notice + `"`, true},
-	{"T1 pair before the cut", `"` + long[:499_951] + `\ud83c\udf4a` + long[:50] + `"`, `"` + long[:499_951] + `\ud83c\udf4a` + notice + `"`, true},
+	{"T1 pair before the cut", `"` + long[:499_951] + `\ud83c\udf4a` + long[:50] + `"`, `"` + long[:499_951] + `\ud83c\udf4a` +
+		notice + `"`, true},
 	{"T1 lone high surrogate at the cut", `"` + long[:499_952] + `\uDBff` + long[:50] + `"`, `"` + long[:499_952] + notice + `"`, true},
-	{"T1 lone low surrogate at the cut", `"` + long[:499_952] + `\udc00` + long[:50] + `"`, `"` + long[:499_952] + `\udc00` + notice + `"`, true},
-	{"T1 backslash before what looks high", `"` + long[:499_947] + `\\ud83c` + long[:50] + `"`, `"` + long[:499_947] + `\\ud83c` + notice + `"`, true},
+	{"T1 lone low surrogate at the cut", `"` + long[:499_952] + `\udc00` + long[:50] + `"`, `"` + long[:499_952] + `\udc00` +
+		notice + `"`, true},
+	{"T1 backslash before what looks high", `"` + long[:499_947] + `\\ud83c` + long[:50] + `"`, `"` + long[:499_947] +
+		`\\ud83c` + notice + `"`, true},
 	{"T1 character of two units at the cut", `"` + long[:499_952] + `🍊` + long[:50] + `"`, `"` + long[:499_952] + notice + `"`, true},
-	{"T1 lone high surrogate before a character of two units at the cut", `"` + long[:499_951] + `\ud83d🍊` + long[:50] + `"`, `"` + long[:499_951] + `\ud83d` + notice + `"`, true},
-	{"T1 lone high surrogate before a pair of escapes at the cut", `"` + long[:499_951] + `\ud83d\ud83c\udf4a` + long[:50] + `"`, `"` + long[:499_951] + `\ud83d` + notice + `"`, true},
+	{"T1 lone high surrogate before a character of two units at the cut", `"` + long[:499_951] + `\ud83d🍊` + long[:50] + `"`,
+		`"` + long[:499_951] + `\ud83d` + notice + `"`, true},
+	{"T1 lone high surrogate before a pair of escapes at the cut", `"` + long[:499_951] + `\ud83d\ud83c\udf4a` + long[:50] +
+		`"`, `"` + long[:499_951] + `\ud83d` + notice + `"`, true},
 	{"T1 invalid UTF-8 survives", "\"\xff" + long + `"`, "\"\xff" + long[:499_952] + notice + `"`, true},
-	{"T2", `{"thinkingSignature":"` + long + `","textSignature":"s","thoughtSignature":"` + long + `"}`, `{"thinkingSignature":"","textSignature":"s","thoughtSignature":""}`, true},
+	{"T2", `{"thinkingSignature":"` + long + `","textSignature":"s","thoughtSignature":"` + long + `"}`,
+		`{"thinkingSignature":"","textSignature":"s","thoughtSignature":""}`, true},
 	{"T3 first", `{ "partialJson":{"a":[1]} , "b":1 }`, `{ "b":1 }`, true},
 	{"T3 last", `{"b":1 , "jsonlEvents":[{}] }`, `{"b":1 }`, true},
 	{"T3 only", `{ "jsonlEvents" : null }`, `{  }`, true},
 	{"T3 around", `{"partialJson":1,"jsonlEvents":2,"b":3,"partialJson":4,"jsonlEvents":5,"c":6,"partialJson":7}`, `{"b":3,"c":6}`, true},
 	{"T3 all", `{"partialJson":1,"jsonlEvents":2}`, `{}`, true},
 	{"T3 deep, escaped name", `[{"a":[{"partial\u004ason":1,"z":2}]}]`, `[{"a":[{"z":2}]}]`, true},
-	{"T3 name in a longer key", `{"\"partialJson\"":1,"a\\b":2,"jsonlEvents ":3,"partialJson":4}`, `{"\"partialJson\"":1,"a\\b":2,"jsonlEvents ":3}`, true},
+	{"T3 name in a longer key", `{"\"partialJson\"":1,"a\\b":2,"jsonlEvents ":3,"partialJson":4}`,
+		`{"\"partialJson\"":1,"a\\b":2,"jsonlEvents ":3}`, true},
 	{"T3 as value", `{"a":"partialJson","b":["jsonlEvents"]}`, "", false},
 	{"T4 before and after content", `{"lineCount": 9,"content":"a\nb","partialJson":1}`, `{"lineCount": 2,"content":"a\nb"}`, true},
 	{"T4 same number, other spelling", `{"content":"a\nb","lineCount":2.0,"partialJson":1}`, `{"content":"a\nb","lineCount":2.0}`, true},
-	{"T4 last duplicate counts", `{"content":"a","lineCount":7,"partialJson":1,"content":"\n\n","lineCount":8}`, `{"content":"a","lineCount":7,"content":"\n\n","lineCount":3}`, true},
+	{"T4 last duplicate counts", `{"content":"a","lineCount":7,"partialJson":1,"content":"\n\n","lineCount":8}`,
+		`{"content":"a","lineCount":7,"content":"\n\n","lineCount":3}`, true},
 	{"T4 notice counts", `{"content":"\n` + long + `","lineCount":2}`, `{"content":"\n` + long[:499_952] + notice + `","lineCount":4}`, true},
-	{"T4 endless number", `{"lineCount":1.` + strings.Repeat("0", 90) + `,"content":"a","partialJson":1}`, `{"lineCount":1,"content":"a"}`, true},
+	{"T4 endless number", `{"lineCount":1.` + strings.Repeat("0", 90) + `,"content":"a","partialJson":1}`,
+		`{"lineCount":1,"content":"a"}`, true},
 	{"T4 number out of range", `{"lineCount":1E999,"content":"a","partialJson":1}`, `{"lineCount":1,"content":"a"}`, true},
 	{"T4 not a number", `{"content":"a","lineCount":"7","partialJson":1}`, `{"content":"a","lineCount":"7"}`, true},
 	{"T4 parents too", `{"content":"a","lineCount":5,"x":{"partialJson":1}}`, `{"content":"a","lineCount":1,"x":{}}`, true},
 	{"T5", `{"content":[{"type":"image","data":"` + picture + `"}]}`, `{"content":[{"type":"image","data":"` + pictureAt + `"}]}`, false},
-	{"T5 type last, unpadded, nested", `{"content":[[{"data":"` + unpadded + `","x":1.50,"type":"image"}]]}`, `{"content":[[{"data":"` + pictureAt + `","x":1.50,"type":"image"}]]}`, false},
-	{"T5 escaped names", `{"c\u006fntent":[{"t\u0079pe":"im\u0061ge","d\u0061ta":"` + picture + `"}]}`, `{"c\u006fntent":[{"t\u0079pe":"im\u0061ge","d\u0061ta":"` + pictureAt + `"}]}`, false},
-	{"T5 spelled with escapes", `{"content":[{"type":"image","data":"\u0041` + unpadded[1:] + `"}]}`, `{"content":[{"type":"image","data":"` + pictureAt + `"}]}`, true},
+	{"T5 type last, unpadded, nested", `{"content":[[{"data":"` + unpadded + `","x":1.50,"type":"image"}]]}`,
+		`{"content":[[{"data":"` + pictureAt + `","x":1.50,"type":"image"}]]}`, false},
+	{"T5 escaped names", `{"c\u006fntent":[{"t\u0079pe":"im\u0061ge","d\u0061ta":"` + picture + `"}]}`,
+		`{"c\u006fntent":[{"t\u0079pe":"im\u0061ge","d\u0061ta":"` + pictureAt + `"}]}`, false},
+	{"T5 spelled with escapes", `{"content":[{"type":"image","data":"\u0041` + unpadded[1:] + `"}]}`,
+		`{"content":[{"type":"image","data":"` + pictureAt + `"}]}`, true},
 	{"T5 too short", `{"content":[{"type":"image","data":"` + picture[:1020] + `"}]}`, "", false},
-	{"T5 siblings left alone", `{"content":[{"type":"image","data":"` + picture + `","alt":"` + long + `","partialJson":1}]}`, `{"content":[{"type":"image","data":"` + pictureAt + `","alt":"` + long + `","partialJson":1}]}`, false},
+	{"T5 siblings left alone", `{"content":[{"type":"image","data":"` + picture + `","alt":"` + long + `","partialJson":1}]}`,
+		`{"content":[{"type":"image","data":"` + pictureAt + `","alt":"` + long + `","partialJson":1}]}`, false},
 	{"T5 not an element", `{"content":{"type":"image","data":"` + picture + `"}}`, "", false},
 	{"T5 other key", `{"images":[{"type":"image","data":"` + picture + `"}]}`, "", false},
 	{"T5 type is no image at last", `{"content":[{"type":"image","data":"` + picture + `","type":"text"}]}`, "", false},
@@ -120,7 +134,8 @@ func TestEntryCountsAndSplices(t *testing.T) {
 		`","textSignature":"` + long + `","partialJson":0,"jsonlEvents":0,"image_url":"data:image/x;base64,é"}`)
 	r, blobs := entry(t, raw, truncate.Options{})
 	if r.Truncated != 1 || r.Cleared != 1 || r.Stripped != 2 || r.Externalized != 3 || len(blobs) != 2 {
-		t.Errorf("%d truncated, %d cleared, %d stripped, %d externalized, %d blobs, want 1, 1, 2, 3, 2", r.Truncated, r.Cleared, r.Stripped, r.Externalized, len(blobs))
+		t.Errorf("%d truncated, %d cleared, %d stripped, %d externalized, %d blobs, want 1, 1, 2, 3, 2", r.Truncated, r.Cleared,
+			r.Stripped, r.Externalized, len(blobs))
 	}
 	forms := []truncate.Form{truncate.FormBase64, truncate.FormBase64Raw, truncate.FormVerbatim}
 	for i, s := range r.Splices {
@@ -134,7 +149,8 @@ func TestEntryCountsAndSplices(t *testing.T) {
 	}
 	_, err = truncate.Restore(r.Full, r.Splices, store{}.get)
 	must.Is(t, err, errNoBlob, "Restore without blobs")
-	for _, bad := range [][]truncate.Splice{{{Offset: -1}}, {{Offset: len(r.Full)}}, {{Offset: 0}}, {r.Splices[1], r.Splices[0]}, {{Offset: r.Splices[0].Offset, Form: 3}}} {
+	for _, bad := range [][]truncate.Splice{{{Offset: -1}}, {{Offset: len(r.Full)}}, {{Offset: 0}},
+		{r.Splices[1], r.Splices[0]}, {{Offset: r.Splices[0].Offset, Form: 3}}} {
 		must.Is(t, must.Err(truncate.Restore(r.Full, bad, blobs.get)), truncate.ErrBadSplice, "Restore with %+v", bad)
 	}
 }

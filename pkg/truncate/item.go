@@ -60,8 +60,9 @@ type ItemResult struct {
 // content[0].text are cut in this order until the item fits: head, marker `…[truncated N bytes; see PATH]…`, tail, where N
 // is the UTF-8 bytes left out. Fields of at most ItemHead+ItemTail bytes are passed over. An object or array under
 // tool.output or tool.input is cut as its JSON text without white space between tokens and becomes a string. What is kept
-// of a cut field is valid UTF-8: a lone surrogate or an invalid byte in it becomes U+FFFD. If that does not do, every field that was cut becomes its marker alone, N being the whole field; last, the fields passed over do too,
-// where the marker is shorter. With CutOutput the first field is cut in any case.
+// of a cut field is valid UTF-8: a lone surrogate or an invalid byte in it becomes U+FFFD. If that does not do, every
+// field that was cut becomes its marker alone, N being the whole field; last, the fields passed over do too, where the
+// marker is shorter. With CutOutput the first field is cut in any case.
 //
 // Each cut is recorded in metadata (created if there was none): truncated, truncated_fields, local_log, node. All else
 // keeps its place and spelling. Errors: ErrItemTooLarge, ErrItemShape, jsonscan.ErrSyntax and ErrDepth.

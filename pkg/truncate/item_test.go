@@ -57,11 +57,14 @@ func TestItemBudgetIsStrict(t *testing.T) {
 
 func TestItemRecordsTheCut(t *testing.T) {
 	item := toolResult(strings.Repeat("a", 418_992))
-	item.Metadata = []byte(` { "type" : "tool_result", "n":1.50,"tool":` + string(jsonscan.Get(item.Metadata, "tool")) + `, "other" : [ 1 ] } `)
+	item.Metadata = []byte(` { "type" : "tool_result", "n":1.50,"tool":` + string(jsonscan.Get(item.Metadata, "tool")) +
+		`, "other" : [ 1 ] } `)
 	r, err := truncate.Item(item, truncate.Budget{LocalLog: logPath, Node: "sha256:1"})
 	check(t, err)
-	want := ` { "type" : "tool_result", "n":1.50,"tool":{"invocation_id":"tu_1","is_error":false,"output":"` + strings.Repeat("a", 4000) + marker(412_992) +
-		strings.Repeat("a", 2000) + `"}, "other" : [ 1 ] ,"truncated":true,"truncated_fields":["tool.output"],"local_log":"` + logPath + `","node":"sha256:1"} `
+	want := ` { "type" : "tool_result", "n":1.50,"tool":{"invocation_id":"tu_1","is_error":false,"output":"` +
+		strings.Repeat("a", 4000) + marker(412_992) +
+		strings.Repeat("a", 2000) + `"}, "other" : [ 1 ] ,"truncated":true,"truncated_fields":["tool.output"],"local_log":"` +
+		logPath + `","node":"sha256:1"} `
 	if string(r.Metadata) != want {
 		t.Errorf("metadata = %s\nwant       %s", ends(string(r.Metadata)), ends(want))
 	}
@@ -177,7 +180,8 @@ func TestItemAlreadyTruncated(t *testing.T) {
 			continue
 		}
 		check(t, err)
-		if got := string(r.Metadata[:len(r.Metadata)-len(`,"tool":{}}`)]); !strings.HasPrefix(got, `{"truncated":true,"local_log":"`+logPath+`","truncated_fields":`+want+`,"tool"`) {
+		if got := string(r.Metadata[:len(r.Metadata)-len(`,"tool":{}}`)]); !strings.HasPrefix(got,
+			`{"truncated":true,"local_log":"`+logPath+`","truncated_fields":`+want+`,"tool"`) {
 			t.Errorf("metadata = %s, want truncated_fields %s and the rest updated in place", ends(got), want)
 		}
 	}
@@ -186,7 +190,8 @@ func TestItemAlreadyTruncated(t *testing.T) {
 func TestItemDropsToTheMarker(t *testing.T) {
 	ballast := func(n int) string { return `"ballast":"` + strings.Repeat("x", n) + `"` }
 	long := strings.Repeat("o", 400_000)
-	r, err := truncate.Item(truncate.Parts{Metadata: []byte(`{` + ballast(342_000) + `,"text":"` + long + `","tool":{"output":"` + long + `","input":"` + long[:5000] + `"}}`)}, budget)
+	r, err := truncate.Item(truncate.Parts{Metadata: []byte(`{` + ballast(342_000) + `,"text":"` + long +
+		`","tool":{"output":"` + long + `","input":"` + long[:5000] + `"}}`)}, budget)
 	check(t, err)
 	if at(t, r, "tool", "output") != marker(400_000) || at(t, r, "text") != marker(400_000) || at(t, r, "tool", "input") != long[:5000] {
 		t.Errorf("after dropping: %s", ends(string(r.Metadata)))
@@ -194,7 +199,8 @@ func TestItemDropsToTheMarker(t *testing.T) {
 	if got := strings.Join(r.Fields, " "); got != "tool.output text" {
 		t.Errorf("fields = %q, want tool.output text", got)
 	}
-	r, err = truncate.Item(truncate.Parts{Metadata: []byte(`{` + ballast(346_000) + `,"tool":{"output":"` + long + `","input":"` + long[:5000] + `","name":"n"},"text":"short"}`)}, budget)
+	r, err = truncate.Item(truncate.Parts{Metadata: []byte(`{` + ballast(346_000) + `,"tool":{"output":"` + long +
+		`","input":"` + long[:5000] + `","name":"n"},"text":"short"}`)}, budget)
 	check(t, err)
 	if at(t, r, "tool", "input") != marker(5000) || at(t, r, "text") != "short" || r.Len > truncate.ItemBudget {
 		t.Errorf("a field that was passed over is dropped last: input %q, text %q", at(t, r, "tool", "input"), at(t, r, "text"))

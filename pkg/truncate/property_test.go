@@ -16,7 +16,8 @@ import (
 
 // spellings draws a string token: short or just around the limit, plain or full of escapes and odd bytes.
 func spellings() *rapid.Generator[string] {
-	piece := rapid.SampledFrom([]string{"a", `\n`, `\\`, `\/`, `\"`, `\u0041`, `\ud83c\udf4a`, `\ud83d`, `\udc00`, "线", "🍊", "\xff", "\xed\xa0\x80", "\x7f", "\u2028", `\u0000`})
+	piece := rapid.SampledFrom([]string{"a", `\n`, `\\`, `\/`, `\"`, `\u0041`, `\ud83c\udf4a`, `\ud83d`, `\udc00`, "线", "🍊",
+		"\xff", "\xed\xa0\x80", "\x7f", "\u2028", `\u0000`})
 	return rapid.Custom(func(t *rapid.T) string {
 		body := strings.Join(rapid.SliceOfN(piece, 0, 6).Draw(t, "pieces"), "")
 		switch rapid.IntRange(0, 30).Draw(t, "size") {
@@ -54,7 +55,8 @@ func payloads() *rapid.Generator[string] {
 	})
 }
 
-var names = rapid.SampledFrom([]string{`"a"`, `"content"`, `"content"`, `"image_url"`, `"partialJson"`, `"jsonlEvents"`, `"thinkingSignature"`, `"thoughtSignature"`,
+var names = rapid.SampledFrom([]string{`"a"`, `"content"`, `"content"`, `"image_url"`, `"partialJson"`, `"jsonlEvents"`,
+	`"thinkingSignature"`, `"thoughtSignature"`,
 	`"lineCount"`, `"type"`, `"data"`, `"partial\u004ason"`, `"text"`, `"1"`, "\"\xff\""})
 
 // values draws a JSON text that leans towards what the rules look for.
@@ -73,7 +75,8 @@ func values(depth int) *rapid.Generator[string] {
 		case kind < 5:
 			return rapid.SampledFrom([]string{"1", "3.0", "-0", "1E400", "null", "true", `"image"`, `"thinking"`, "[]", "{ }"}).Draw(t, "scalar")
 		case kind == 5:
-			members := []string{`"type":"image"`, `"data":` + payloads().Draw(t, "data"), names.Draw(t, "name") + space + ":" + values(depth-1).Draw(t, "sibling")}
+			members := []string{`"type":"image"`, `"data":` + payloads().Draw(t, "data"), names.Draw(t, "name") + space + ":" +
+				values(depth-1).Draw(t, "sibling")}
 			return `{` + space + strings.Join(rapid.Permutation(members).Draw(t, "order"), space+","+space) + space + `}`
 		case kind < 8:
 			var members []string
@@ -105,7 +108,8 @@ func TestEntryProperties(t *testing.T) {
 func FuzzEntry(f *testing.F) {
 	for _, s := range []string{
 		`{"content":[{"type":"image","data":"` + picture + `"}],"image_url":"data:image/png;base64,AA=="}`, `{"a":1,"partialJson":[{}],"b":2}`,
-		`{"content":"a\n","lineCount":1,"jsonlEvents":0}`, `{"image_url":"data:image\/x;base64,\ud83d"}`, `{"partial\u004ason" : 1 , "x":{}}`, `[`, `"partialJson":`,
+		`{"content":"a\n","lineCount":1,"jsonlEvents":0}`, `{"image_url":"data:image\/x;base64,\ud83d"}`,
+		`{"partial\u004ason" : 1 , "x":{}}`, `[`, `"partialJson":`,
 	} {
 		f.Add([]byte(s), false)
 	}
@@ -135,7 +139,8 @@ func FuzzRestore(f *testing.F) {
 
 // FuzzItem runs with small budgets so that every step is reached: the result is JSON and fits, or the error is one of four.
 func FuzzItem(f *testing.F) {
-	f.Add([]byte(`[{"text":"brief"}]`), []byte(`{"text":"thought","tool":{"input":{"a":[1]},"output":"out"}}`), "线🍊x", uint16(900), uint16(9000))
+	f.Add([]byte(`[{"text":"brief"}]`), []byte(`{"text":"thought","tool":{"input":{"a":[1]},"output":"out"}}`), "线🍊x",
+		uint16(900), uint16(9000))
 	f.Add([]byte(``), []byte(`null`), "\n", uint16(9000), uint16(100))
 	f.Fuzz(func(t *testing.T, content, metadata []byte, unit string, times, bytes uint16) {
 		long := jsonscan.AppendString(nil, strings.Repeat(unit, int(times)%1000))
@@ -145,7 +150,8 @@ func FuzzItem(f *testing.F) {
 		item := truncate.Parts{Content: content, Metadata: metadata}
 		r, err := truncate.Item(item, truncate.Budget{Bytes: int(bytes), LocalLog: "s/threads/t/logs/thread.log"})
 		if err != nil {
-			if !errors.Is(err, truncate.ErrItemTooLarge) && !errors.Is(err, truncate.ErrItemShape) && !errors.Is(err, jsonscan.ErrSyntax) && !errors.Is(err, jsonscan.ErrDepth) {
+			if !errors.Is(err, truncate.ErrItemTooLarge) && !errors.Is(err, truncate.ErrItemShape) &&
+				!errors.Is(err, jsonscan.ErrSyntax) && !errors.Is(err, jsonscan.ErrDepth) {
 				t.Fatalf("Item = %v", err)
 			}
 			return

@@ -51,7 +51,8 @@ func TestPythonLenSeedVectors(t *testing.T) {
 		}
 		return true
 	}))
-	if r, err := truncate.Item(toolResult(strings.Repeat("a", 349_851)), truncate.Budget{}); err != nil || r.Len != 350_000 || r.Fields != nil {
+	if r, err := truncate.Item(toolResult(strings.Repeat("a", 349_851)), truncate.Budget{}); err != nil ||
+		r.Len != 350_000 || r.Fields != nil {
 		t.Errorf("Item at the budget: Len %d, cut %q, %v, want 350000 and nothing cut", r.Len, r.Fields, err)
 	}
 }
@@ -73,8 +74,10 @@ func TestPythonLenRandomVectors(t *testing.T) {
 func TestPythonLen(t *testing.T) {
 	for raw, want := range map[string]int{
 		`{}`: 2, `[]`: 2, ` [ 1 , 2 ] `: 6, `{"a":1,"b":[]}`: len(`{"a": 1, "b": []}`), `{"a":1,"\u0061":[1]}`: len(`{"a": [1]}`),
-		`-0`: 1, `-0.0`: 4, `1e5`: len("100000.0"), `1E400`: len("Infinity"), `-1e400`: len("-Infinity"), `1e16`: len("1e+16"), `0.00001`: len("1e-05"),
-		"\"\x7f\"": 8, `"\/"`: 3, `"\u0041\u0022\u000a\u0000"`: 2 + 1 + 2 + 2 + 6, `"🍊"`: 14, `"\ud83c\udf4a"`: 14, `"\ud83c"`: 8, "\"\xff\"": 8, "\"\xff🍊\\n\"": 2 + 6 + 12 + 2,
+		`-0`: 1, `-0.0`: 4, `1e5`: len("100000.0"), `1E400`: len("Infinity"), `-1e400`: len("-Infinity"), `1e16`: len("1e+16"),
+		`0.00001`:  len("1e-05"),
+		"\"\x7f\"": 8, `"\/"`: 3, `"\u0041\u0022\u000a\u0000"`: 2 + 1 + 2 + 2 + 6, `"🍊"`: 14, `"\ud83c\udf4a"`: 14, `"\ud83c"`: 8,
+		"\"\xff\"": 8, "\"\xff🍊\\n\"": 2 + 6 + 12 + 2,
 		`{"\ud83c":1,"\ud83d":2,"\ufffd":3}`: len(`{"\ud83c": 1, "\ud83d": 2, "\ufffd": 3}`), `nul`: -1, ``: -1, `[1,]`: -1,
 	} {
 		must.Same(t, truncate.PythonLen([]byte(raw)), want, "PythonLen(%q) = %d, want %d", raw)

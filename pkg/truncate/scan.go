@@ -412,5 +412,6 @@ func (s *scanner) str(k key) error {
 // moved is the edit that puts a blob in the place of the last string, and whether the blob would be exact (SPEC T7).
 func (s *scanner) moved() (edit, bool) {
 	ok := s.data.close()
-	return edit{start: s.text.start, end: s.r.Offset() - 1, rule: externalized, exact: !s.data.escaped, form: s.data.form, size: s.data.size, ref: s.data.ref()}, ok
+	return edit{start: s.text.start, end: s.r.Offset() - 1, rule: externalized, exact: !s.data.escaped, form: s.data.form,
+		size: s.data.size, ref: s.data.ref()}, ok
 }

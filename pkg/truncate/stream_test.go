@@ -73,7 +73,8 @@ func sameStreamed(t testing.TB, raw []byte, opt truncate.Options, want truncate.
 		t.Fatalf("Apply(%.200q) = %v", raw, err)
 	}
 	if !bytes.Equal(text.Bytes(), want.Text) || !bytes.Equal(full.Bytes(), want.Full) {
-		t.Fatalf("Apply = %s\nfull  %s\nwant  %s\nfull  %s", ends(text.String()), ends(full.String()), ends(string(want.Text)), ends(string(want.Full)))
+		t.Fatalf("Apply = %s\nfull  %s\nwant  %s\nfull  %s", ends(text.String()), ends(full.String()), ends(string(want.Text)),
+			ends(string(want.Full)))
 	}
 	if !reflect.DeepEqual(blobs, wantBlobs) {
 		t.Fatalf("Apply stored %d blobs, want the %d of Entry", len(blobs), len(wantBlobs))
@@ -180,12 +181,13 @@ func TestStreamFailures(t *testing.T) {
 func TestRestoreKeepsRefOfMissingBlob(t *testing.T) {
 	text := `["` + pictureAt + `","` + urlAt + `"]`
 	var out strings.Builder
-	err := truncate.RestoreTo(&out, strings.NewReader(text), []truncate.Splice{{Offset: 2}, {Offset: 81, Form: truncate.FormVerbatim}}, func(ref string) (io.ReadCloser, error) {
-		if ref == pictureAt {
-			return nil, nil
-		}
-		return io.NopCloser(strings.NewReader(url)), nil
-	})
+	err := truncate.RestoreTo(&out, strings.NewReader(text),
+		[]truncate.Splice{{Offset: 2}, {Offset: 81, Form: truncate.FormVerbatim}}, func(ref string) (io.ReadCloser, error) {
+			if ref == pictureAt {
+				return nil, nil
+			}
+			return io.NopCloser(strings.NewReader(url)), nil
+		})
 	if want := `["` + pictureAt + `","` + url + `"]`; err != nil || out.String() != want {
 		t.Errorf("RestoreTo = %q, %v, want %q", out.String(), err, want)
 	}
@@ -219,7 +221,8 @@ func (d *discard) Abort() {}
 
 // repeated is a text with a long middle.
 func repeated(before, unit string, size int64, after string) io.Reader {
-	return io.MultiReader(strings.NewReader(before), io.LimitReader(&endless{unit: strings.Repeat(unit, 4096/len(unit))}, size), strings.NewReader(after))
+	return io.MultiReader(strings.NewReader(before), io.LimitReader(&endless{unit: strings.Repeat(unit, 4096/len(unit))},
+		size), strings.NewReader(after))
 }
 
 type endless struct {

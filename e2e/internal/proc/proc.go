@@ -39,8 +39,8 @@ type tests struct {
 	packages []string
 }
 
-// Main is the tests of a binary that needs these commands, given by import path. Its Run builds them, runs the tests and removes them. It is
-// what TestMain runs: os.Exit(proc.Main(m, "spool/cmd/gc").Run()), or goleak.VerifyTestMain(proc.Main(…)).
+// Main is the tests of a binary that needs these commands, given by import path. Its Run builds them, runs the tests and
+// removes them. It is what TestMain runs: os.Exit(proc.Main(m, "spool/cmd/gc").Run()), or goleak.VerifyTestMain(proc.Main(…)).
 func Main(m interface{ Run() int }, packages ...string) interface{ Run() int } {
 	return tests{m, packages}
 }
@@ -145,7 +145,8 @@ func (p *Process) end() {
 	}
 	log := p.Log()
 	wrote, dump := log[:said], brief(log[said:])
-	p.t.Logf("%.300q, %v, wrote %d bytes:\n%s%s", p.cmd.Args, p.cmd.ProcessState, said, wrote[max(0, said-shownTail):], dump[:min(len(dump), shownDump)])
+	p.t.Logf("%.300q, %v, wrote %d bytes:\n%s%s", p.cmd.Args, p.cmd.ProcessState, said, wrote[max(0, said-shownTail):],
+		dump[:min(len(dump), shownDump)])
 }
 
 // brief is a dump of goroutines without those in which nothing of Spool runs, and without the frames of Go's runtime.

@@ -27,7 +27,8 @@ func Every(d time.Duration) Schedule { return Schedule(every + d.String()) }
 const every = "@every "
 
 // cronFields are the fields of a cron: second, minute, hour, day, month, day of the week.
-var cronFields = [6]cronField{{0, 59, ""}, {0, 59, ""}, {0, 23, ""}, {1, 31, ""}, {1, 12, "JAN FEB MAR APR MAY JUN JUL AUG SEP OCT NOV DEC"},
+var cronFields = [6]cronField{{0, 59, ""}, {0, 59, ""}, {0, 23, ""}, {1, 31, ""},
+	{1, 12, "JAN FEB MAR APR MAY JUN JUL AUG SEP OCT NOV DEC"},
 	{0, 6, "SUN MON TUE WED THU FRI SAT"}}
 
 type cronField struct {

@@ -17,10 +17,11 @@
 //
 // Tried in every run: burying, condemning, repacks, a touch and a spare, the two fences, B0, blobs that are put again, a blob ahead of its
 // commit, records read one by one, a collector that wakes up late, a crash at every step. Each by itself, because together they make too
-// many states: a quarantine beside erasures, gc undelete with T0 put back, tombstones that are forgotten (Keep); a pack made of several, and
-// garbage in it (Merge); a head that a persister has in memory from before its fence, P's moved record that is forgotten, and the verdict on a
-// base that is gone (Cached); records that a killed server brings back (Returns); a backup that is restored under a running collector
-// (Restore). Time is one moment at which all that was written before is older than the quarantine.
+// many states: a quarantine beside erasures, gc undelete with T0 put back, tombstones that are forgotten (Keep); a pack
+// made of several, and garbage in it (Merge); a head that a persister has in memory from before its fence, P's moved
+// record that is forgotten, and the verdict on a base that is gone (Cached); records that a killed server brings back
+// (Returns); a backup that is restored under a running collector (Restore). Time is one moment at which all that was
+// written before is older than the quarantine.
 //
 // Not modelled: the order of packs (what stands between the packs of a merge, internal/gc: TestUndeleteFromSharedPacks), chains of moved
 // records (TestWaysStayShort), batches of records (250 tombstones are not one step here), artifacts, outputs, the inbox and claims, fsck's

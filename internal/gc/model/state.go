@@ -270,8 +270,10 @@ func (m *machine) tidy(s *state) {
 }
 
 func (s *state) less(a, b *writer) bool {
-	x := [...]int{int(a.step), int(a.op), int(a.fence), int(a.parent), int(a.head), int(a.base), int(a.seen.status), int(a.seen.version), int(a.seen.epoch)}
-	y := [...]int{int(b.step), int(b.op), int(b.fence), int(b.parent), int(b.head), int(b.base), int(b.seen.status), int(b.seen.version), int(b.seen.epoch)}
+	x := [...]int{int(a.step), int(a.op), int(a.fence), int(a.parent), int(a.head), int(a.base), int(a.seen.status),
+		int(a.seen.version), int(a.seen.epoch)}
+	y := [...]int{int(b.step), int(b.op), int(b.fence), int(b.parent), int(b.head), int(b.base), int(b.seen.status),
+		int(b.seen.version), int(b.seen.epoch)}
 	for i := range x {
 		if x[i] != y[i] {
 			return x[i] < y[i]

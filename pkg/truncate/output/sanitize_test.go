@@ -84,7 +84,8 @@ func inPieces(b []byte, length func(rest int) int) string {
 
 // streams draws bytes that lean towards what the Sanitizer looks for.
 var streams = rapid.Custom(func(t *rapid.T) []byte {
-	piece := rapid.SampledFrom([]string{"a", "é", "漢", "😀", "\n", "\r", "\r\n", "\x1b", "\x1b[", "31", "m", "\x1b]", ";", "\a", "\x1b\\", "\x1bP", "\x1b7", "(",
+	piece := rapid.SampledFrom([]string{"a", "é", "漢", "😀", "\n", "\r", "\r\n", "\x1b", "\x1b[", "31", "m", "\x1b]", ";", "\a",
+		"\x1b\\", "\x1bP", "\x1b7", "(",
 		"\x00", "\x7f", "\xc2", "\x85", "\xff", "\xf0\x9f", "\xed\xa0\xbd", "\xed\xb8\x80", "\xed", "\xa0", "line of text\n"})
 	return []byte(strings.Join(rapid.SliceOfN(piece, 0, 30).Draw(t, "pieces"), ""))
 })

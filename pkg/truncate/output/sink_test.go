@@ -76,7 +76,8 @@ func TestSink(t *testing.T) {
 		"tail moves forward": {cfg: output.Config{Threshold: 10}, chunks: []string{"漢字漢字"}, stored: "漢字漢字",
 			want: output.Summary{Output: "字漢字", Truncated: true, TotalLines: 1, TotalBytes: 12, OutputLines: 1, OutputBytes: 9, ArtifactID: "7"}},
 		"head and tail": {cfg: output.Config{Threshold: 40, Head: 16}, chunks: []string{text}, stored: text,
-			want: output.Summary{Output: "head line 1\nhead\n[…25B elided…]\nmiddle 3\ntail 1\ntail 2\n", Truncated: true, TotalLines: 8, TotalBytes: 65,
+			want: output.Summary{Output: "head line 1\nhead\n[…25B elided…]\nmiddle 3\ntail 1\ntail 2\n", Truncated: true,
+				TotalLines: 8, TotalBytes: 65,
 				OutputLines: 8, OutputBytes: 59, ElidedBytes: 25, ElidedLines: 1, ArtifactID: "7"}},
 		"head moves back, and says what it left": {cfg: output.Config{Threshold: 20, Head: 10}, chunks: []string{"漢字漢字漢字漢"}, stored: "漢字漢字漢字漢",
 			want: output.Summary{Output: "漢字漢\n[…3B elided…]\n漢字漢", Truncated: true, TotalLines: 1, TotalBytes: 21, OutputLines: 3, OutputBytes: 37,
@@ -84,7 +85,8 @@ func TestSink(t *testing.T) {
 		"head before its limit, tail over its": {cfg: output.Config{Threshold: 20, Head: 10}, chunks: []string{"漢字漢字漢字ab"}, stored: "漢字漢字漢字ab",
 			want: output.Summary{Output: "漢字漢\n[…3B elided…]\n漢字ab", Truncated: true, TotalLines: 1, TotalBytes: 20, OutputLines: 3, OutputBytes: 36,
 				ElidedBytes: 3, ArtifactID: "7"}},
-		"columns": {cfg: output.Config{Columns: 10}, chunks: []string{"01234", "56789", "ABC", "DEF\nnext", "line is long\nok"}, stored: "0123456789ABCDEF\nnextline is long\nok",
+		"columns": {cfg: output.Config{Columns: 10}, chunks: []string{"01234", "56789", "ABC", "DEF\nnext", "line is long\nok"},
+			stored: "0123456789ABCDEF\nnextline is long\nok",
 			want: output.Summary{Output: "0123456789…\nnextlin…\nok", TotalLines: 3, TotalBytes: 36, OutputLines: 3, OutputBytes: 27,
 				ColumnDroppedBytes: 15, ColumnTruncatedLines: 2, ArtifactID: "7"}},
 		"columns, head and a tail that lacks as much as the cap's marks have": {cfg: output.Config{Threshold: 20, Head: 10,
@@ -139,7 +141,8 @@ var marker = regexp.MustCompile(`\n?\[…[0-9.]+[a-zA-Z]+ elided…\]\n?`)
 // chunks.
 func TestSinkProperties(t *testing.T) {
 	rapid.Check(t, func(r *rapid.T) {
-		text := string(streams.Draw(r, "text")) + strings.Repeat("0123456789\n", rapid.IntRange(0, 9).Draw(r, "lines")) + string(streams.Draw(r, "end"))
+		text := string(streams.Draw(r, "text")) + strings.Repeat("0123456789\n",
+			rapid.IntRange(0, 9).Draw(r, "lines")) + string(streams.Draw(r, "end"))
 		cfg := output.Config{Threshold: rapid.IntRange(4, 90).Draw(r, "threshold"), Head: rapid.IntRange(0, 60).Draw(r, "head"),
 			Columns: rapid.SampledFrom([]int{0, 0, 5, 20}).Draw(r, "columns")}
 		var chunks []string

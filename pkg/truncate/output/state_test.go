@@ -16,7 +16,8 @@ import (
 func TestSinkResumes(t *testing.T) {
 	rapid.Check(t, func(r *rapid.T) {
 		threshold := rapid.SampledFrom([]int{1, 8, 40}).Draw(r, "threshold")
-		cfg := output.Config{Threshold: threshold, Head: rapid.IntRange(0, threshold).Draw(r, "head"), Columns: rapid.SampledFrom([]int{0, 7}).Draw(r, "columns")}
+		cfg := output.Config{Threshold: threshold, Head: rapid.IntRange(0, threshold).Draw(r, "head"),
+			Columns: rapid.SampledFrom([]int{0, 7}).Draw(r, "columns")}
 		chunks := rapid.SliceOfN(streams, 0, 8).Draw(r, "chunks")
 		var plain, resumed artifact
 		one, other := cfg, cfg

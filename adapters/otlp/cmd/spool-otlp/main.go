@@ -61,7 +61,8 @@ func run(c flags) error {
 		return err
 	}
 	defer func() { _ = out.Stop(context.WithoutCancel(ctx)) }()
-	err = otlp.Run(ctx, client.New(conn), c.Name, otlp.Config{Session: c.Session, All: c.All, Content: c.Content, Upload: out.UploadTraces, Log: log})
+	err = otlp.Run(ctx, client.New(conn), c.Name, otlp.Config{Session: c.Session, All: c.All, Content: c.Content,
+		Upload: out.UploadTraces, Log: log})
 	if ctx.Err() != nil && errors.Is(err, ctx.Err()) {
 		return nil
 	}
