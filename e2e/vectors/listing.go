@@ -308,7 +308,7 @@ func (l *listing) resumeCases(want any, report func(Case)) {
 					}
 					return nil
 				},
-				"not found": func() error { return says(err, sessions.ErrNoSession.Error()) },
+				"not found": func() error { return says(err, client.ErrSessionNotFound.Error()) },
 			},
 		})
 	}

@@ -118,7 +118,7 @@ func answers() []answerCase {
 		{"unknown", request{path: entriesPath, kind: js, body: "1"}, record.ErrUnknown, 503, "unknown"},
 		{"refused", request{path: entriesPath, kind: js, body: "1"}, record.ErrRefused, 500, "refused"},
 		{"GET", request{method: "GET", path: entriesPath}, nil, 405, "use POST"},
-		{"elsewhere", request{method: "GET", path: "/v2"}, nil, 404, "/v1/events"},
+		{"elsewhere", request{method: "GET", path: "/v2"}, nil, 404, "/v1/openapi.json"},
 		{"live", request{method: "GET", path: "/healthz"}, nil, 200, "true"},
 		{"ready", request{method: "GET", path: "/readyz"}, nil, 200, "true"},
 		{"web page", request{path: entriesPath, kind: js, body: "1",

@@ -212,7 +212,7 @@ var plain = map[string]string{
 	"an identity within the thread": "Event.Producer Event.Epoch Event.Seq Event.Prev Event.More[].Seq Chunk.Seq Chunk.Attempt Chunk.Start.Attempt",
 	"a claim, shown and not believed": `Event.Time Event.User Event.Claimed Event.Host Event.File Event.Trace Event.More[].Time Control.Answer.By
 		Control.Delete.By Control.Run.Agent Chunk.Start.Agent Chunk.Start.Cwd`,
-	"a choice": `Event.Kind Event.Dialect Control.Op Control.Fork.Whole Control.Delete.Force Control.Delete.Erase
+	"a choice": `Event.Kind Event.Dialect Control.Op Control.Fork.Whole Control.Fork.Own Control.Delete.Force Control.Delete.Erase
 		Control.Rename.Force Control.Remove.Force Control.Answer.Expired Control.Run.State Control.Summary.FromExtension
 		Control.Tail.Open Control.Name.Auto Chunk.Op Chunk.Stream Chunk.Start.Keep Chunk.End.IsError`,
 	"a place in the source, which is checked": "Control.Fork.Index Control.Fork.Item Control.Fork.Role",

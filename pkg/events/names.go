@@ -349,12 +349,10 @@ func PromptKey(t Thread, id string) string { return "prompt." + promptKey(t, id)
 func PromptKeys(session string) string { return "prompt." + star(session) + ".*.*" }
 
 // AnsweredKey holds how a prompt was settled.
-func AnsweredKey(t Thread, id string) string { return answered + promptKey(t, id) }
-
-const answered = "answered."
+func AnsweredKey(t Thread, id string) string { return "answered." + promptKey(t, id) }
 
 // IsAnswered reports whether a key is an AnsweredKey.
-func IsAnswered(key string) bool { return strings.HasPrefix(key, answered) }
+func IsAnswered(key string) bool { return strings.HasPrefix(key, "answered.") }
 
 func promptKey(t Thread, id string) string {
 	if CheckToken("", id) != nil {
