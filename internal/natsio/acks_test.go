@@ -48,3 +48,30 @@ func TestAcksThatWaitKeepNoMessages(t *testing.T) {
 		t.Error(err)
 	}
 }
+
+// TestAckedWhenGivenAway: a partition is given away behind the acks that were sent for it, which the server takes when it comes to that:
+// who gets it next is not given what is done.
+func TestAckedWhenGivenAway(t *testing.T) {
+	c := natstest.Conn(t)
+	th := events.Thread{Session: "s", Name: "main"}
+	partition := -1
+	for i := range 300 {
+		stored := must.Get(c.JetStream().Publish(t.Context(), events.EventSubject(th, events.KindEntry), []byte("x")))(t).Sequence
+		if partition < 0 {
+			partition = must.Get(c.Events().NewestEvent(t.Context(), th))(t).Partition
+		}
+		came := make(chan struct{}, 1000)
+		of := must.Get(c.Events().Consume(t.Context(), partition, nil, func(d natsio.Delivery) {
+			_ = d.Ack()
+			if d.Seq == stored {
+				came <- struct{}{}
+			}
+		}))(t)
+		<-came
+		of.Stop()
+		cons := must.Get(c.JetStream().Consumer(t.Context(), events.EventsStream, events.PartitionConsumer(partition)))(t)
+		if info := cons.CachedInfo(); info.NumAckPending > 0 || info.AckFloor.Stream != stored {
+			t.Fatalf("round %d: given away with %d to be acknowledged, behind %d, want %d", i, info.NumAckPending, info.AckFloor.Stream, stored)
+		}
+	}
+}

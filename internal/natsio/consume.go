@@ -102,6 +102,7 @@ func (a *Acks) Ack() error {
 	if a.reply == "" || a.term != a.feed.term.Load() || a.link != a.feed.c.Events().Link() {
 		return nil
 	}
+	a.feed.acked.Store(a)
 	return a.feed.c.nc.Publish(a.reply, ackBytes)
 }
 

@@ -53,14 +53,8 @@ func (its Items) FollowDurable(
 		if ready != nil {
 			ready(begunAt(cons.CachedInfo()))
 		}
-		done := "" // where the ack of the last item went
 		defer func() {
 			it.Stop()
-			if done != "" { // the server has taken it, and those before it, before another process asks
-				last, cancel := context.WithTimeout(context.WithoutCancel(ctx), its.c.timeout)
-				defer cancel()
-				_, _ = its.c.nc.RequestWithContext(last, done, ackBytes) // lost: the items come again
-			}
 			f.unpin()
 		}()
 		for {
@@ -95,8 +89,7 @@ func (its Items) FollowDurable(
 			if !yield(storedItem(m, meta), nil) {
 				return
 			}
-			_ = m.Ack() // lost: the item comes again
-			done = m.Reply()
+			_ = (&Acks{f, f.term.Load(), its.c.Events().Link(), m.Reply()}).Ack() // lost: the item comes again
 		}
 	}
 }

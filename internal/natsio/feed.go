@@ -37,8 +37,9 @@ type feed struct {
 	open   uint64                    // Delivery.Open of the next one
 	hidden []*jetstream.RawStreamMsg // what takeUnseen gives
 
-	term   atomic.Uint64 // of the next delivery
-	looked time.Time     // when deaf was asked last
+	term   atomic.Uint64        // of the next delivery
+	acked  atomic.Pointer[Acks] // the last one
+	looked time.Time            // when deaf was asked last
 }
 
 func newFeed(c *Conn, stream string, cons jetstream.Consumer) *feed {
@@ -77,6 +78,10 @@ func (f *feed) unpin() {
 	}
 	ctx, cancel := context.WithTimeout(context.Background(), f.c.timeout)
 	defer cancel()
+	// The server takes acks beside what it is asked: before this one is answered, the next owner could be given what is done.
+	if last := f.acked.Load(); last != nil && last.term == f.term.Load() && last.link == f.c.Events().Link() {
+		_, _ = f.c.nc.RequestWithContext(ctx, last.reply, ackBytes) // lost: it comes again, and is skipped
+	}
 	// Asked this, the server forgets what it was asked for by those who are gone. Else, when an event comes before another owner
 	// does, it pins one of them, and gives to nobody for pinnedTTL.
 	info, err := f.cons.Info(ctx)
