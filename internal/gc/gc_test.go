@@ -278,8 +278,12 @@ func (r *rig) mixed() {
 	r.t.Helper()
 	stop := r.persister(0)
 	for i := 0; i < 6 || !r.sharePack(th("drop"), th("keep")); i++ {
-		r.publish(said{th("drop"), append(talk(3, fmt.Sprint("drop", i)), image(fmt.Sprint("i", i), byte(i)))},
-			said{th("keep"), talk(1, fmt.Sprint("keep", i))})
+		var all []said
+		for j := range 5 { // more than one commit: what comes while the first is under way shares the next
+			id := fmt.Sprint(i, "-", j)
+			all = append(all, said{th("drop"), append(talk(3, "drop"+id), image("i"+id, byte(i)))}, said{th("keep"), talk(1, "keep"+id)})
+		}
+		r.publish(all...)
 		r.await(th("keep"))
 	}
 	r.say(th("drop"), entry("last", "last"))

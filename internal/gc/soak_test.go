@@ -80,7 +80,10 @@ func (s *soak) persisters(ctx context.Context, r *rand.Rand) {
 		ctx, cancel := context.WithCancel(ctx)
 		var mu sync.Mutex
 		deps := persistnats.Deps(s.conn, 5, 1<<20)
-		deps.At = func(persist.Step) error {
+		deps.At = func(step persist.Step) error {
+			if step == persist.StepFence { // on any machine the next commits are of several threads, and their packs shared
+				time.Sleep(20 * time.Millisecond)
+			}
 			mu.Lock()
 			defer mu.Unlock()
 			if !s.calm.Load() && r.IntN(150) == 0 {
