@@ -26,8 +26,8 @@ const (
 
 // FollowDurable is Follow from a position that the server keeps under a name; from says where it begins the first time, and ready, if it is
 // not nil, is told where that was. An item
-// is done when the caller comes back for the next one, and then not given again, unless its ack is lost or overtaken
-// by a crash. Of several processes under one name one gets the items, and another when that one stops.
+// is done when the caller comes back for the next one, however long that takes, and then not given again, unless its ack is lost or
+// overtaken by a crash. Of several processes under one name one gets the items, and another when that one stops.
 //
 // Each item has an ack of its own: where an ack is for all before it, the server takes the purge of an item, which a
 // deletion of its session is, for the ack of those before it as well, and whoever has those in hand when it dies
@@ -53,10 +53,15 @@ func (its Items) FollowDurable(
 		if ready != nil {
 			ready(begunAt(cons.CachedInfo()))
 		}
+		kept, let := context.WithCancel(ctx)
+		go f.keepPin(kept)
 		defer func() {
 			it.Stop()
+			let()
 			f.unpin()
 		}()
+		var pinned string // when done was
+		var done uint64   // the last item of SPOOL_ITEMS that is, and all before it
 		for {
 			wait, cancel := ctx, context.CancelFunc(func() {})
 			if f.pin == "" { // another process is at it, and may die with deliveries open
@@ -86,9 +91,15 @@ func (its Items) FollowDurable(
 			if !f.inOrder(ctx, m, meta) {
 				continue
 			}
-			if !yield(storedItem(m, meta), nil) {
-				return
+			if pinned != f.pin { // what another process was given in between may not be done
+				pinned, done = f.pin, 0
 			}
+			if meta.Sequence.Stream > done {
+				if !yield(storedItem(m, meta), nil) {
+					return
+				}
+				done = meta.Sequence.Stream
+			} // else its ack was lost, or it waited here for longer than an ack may take
 			_ = (&Acks{f, f.term.Load(), its.c.Events().Link(), m.Reply()}).Ack() // lost: the item comes again
 		}
 	}

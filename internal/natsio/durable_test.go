@@ -179,3 +179,47 @@ func TestForgetLeavesTheReaderOfOthers(t *testing.T) {
 		t.Errorf("the position of others is gone: %v", err)
 	}
 }
+
+// TestDurableLongAtAnItem: who is longer at an item than a pin lasts, and than an ack may take, keeps what follows to itself, and is given
+// nothing again.
+func TestDurableLongAtAnItem(t *testing.T) {
+	t.Parallel()
+	server := natstest.Server(t)
+	c := natstest.Dial(t, server)
+	must.Do(t, c.Ensure(t.Context(), natsio.Limits{EventsBytes: 1 << 28, ItemsBytes: 1 << 28}))
+	postItems(t, c, "a1", "a2", "a3")
+	ctx, stop := context.WithTimeout(t.Context(), time.Minute)
+	defer stop()
+	others := make(chan []string)
+	begin := make(chan struct{})
+	go func() {
+		<-begin
+		var got []string
+		for item, err := range natstest.Dial(t, server).Items().FollowDurable(ctx, "pair", allItems, natsio.Position{All: true}, nil) {
+			if err == nil {
+				got = append(got, string(item.Data))
+			}
+		}
+		others <- got
+	}()
+	var got []string
+	for item, err := range c.Items().FollowDurable(ctx, "pair", allItems, natsio.Position{All: true}, nil) {
+		must.Do(t, err)
+		if got = append(got, string(item.Data)); len(got) == 1 {
+			close(begin)
+			time.Sleep(natsio.AckWait + 2*time.Second) // what is tested
+		}
+		if string(item.Data) == "a3" {
+			postItems(t, c, "a4")
+		}
+		if string(item.Data) == "a4" {
+			stop()
+		}
+	}
+	if want := []string{"a1", "a2", "a3", "a4"}; !slices.Equal(got, want) {
+		t.Errorf("given %v, want %v", got, want)
+	}
+	if got := <-others; len(got) > 0 {
+		t.Errorf("the other one of the name was given %v meanwhile", got)
+	}
+}

@@ -2,6 +2,9 @@ package natsio
 
 import "context"
 
+// AckWait is ackWait.
+const AckWait = ackWait
+
 // LastOfEach is lastOfEach.
 var LastOfEach = Objects.lastOfEach
 

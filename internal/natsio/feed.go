@@ -2,10 +2,13 @@ package natsio
 
 import (
 	"context"
+	"encoding/json"
 	"sync/atomic"
 	"time"
 
 	"github.com/nats-io/nats.go/jetstream"
+
+	"spool/pkg/events"
 )
 
 // hdrPinID tells a pinned client its pin.
@@ -94,6 +97,32 @@ func (f *feed) unpin() {
 		}
 		if s, err := f.c.js.Stream(ctx, f.stream); err == nil {
 			_ = s.UnpinConsumer(ctx, f.name, g.Group)
+		}
+	}
+}
+
+// keepPin keeps the pin that we have while the caller is busy and asks for nothing, until ctx ends. Each time it asks for one message of one
+// byte: the server learns that we live, and has none so small.
+func (f *feed) keepPin(ctx context.Context) {
+	beat := time.NewTicker(pinnedTTL / 4)
+	defer beat.Stop()
+	for {
+		select {
+		case <-ctx.Done():
+			return
+		case <-beat.C:
+		}
+		pin := f.shown.Load()
+		if pin == nil || *pin == "" {
+			continue
+		}
+		body, err := json.Marshal(map[string]any{"batch": 1, "max_bytes": 1, "no_wait": true, "group": events.ReadersGroup, "id": *pin})
+		if err == nil {
+			subject := apiSubject(f.c.js, "CONSUMER.MSG.NEXT."+f.stream+"."+f.name)
+			err = f.c.nc.PublishRequest(subject, f.c.nc.NewInbox(), body)
+		}
+		if err != nil { // the next one may get through
+			f.c.log.Debug("keep a pin", "stream", f.stream, "consumer", f.name, "error", err)
 		}
 	}
 }
