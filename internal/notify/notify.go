@@ -54,10 +54,12 @@ type Teller func(ctx context.Context, n Note, body []byte) error
 var ErrRefused = errors.New("refused")
 
 const (
-	mostWait   = time.Minute    // between two tries
-	mostTries  = 24 * time.Hour // then a note is given up
-	refusals   = 3              // then one that is refused is
-	mostText   = 4000           // characters
+	mostWait   = time.Minute      // between two tries
+	mostTries  = 24 * time.Hour   // then a note is given up
+	refusals   = 3                // then one that is refused is
+	mostAlone  = 5                // tries of one before those behind it are told, too
+	mostAhead  = 10 * time.Second // to look for those
+	mostText   = 4000             // characters
 	subDurable = "notify-"
 )
 
@@ -72,7 +74,7 @@ type Config struct {
 // Run tells until ctx ends. Under a name it goes on where the last one that had it stopped, and begins with what waits; of several of a
 // name at a time one tells. Without a name it begins with the next one.
 func Run(ctx context.Context, cl *client.Client, name string, cfg Config) error {
-	r := runner{Config: cfg, cl: cl}
+	r := runner{Config: cfg, cl: cl, early: map[string]bool{}}
 	g, ctx := errgroup.WithContext(ctx)
 	g.Go(func() error { return r.follow(ctx, name, "prompts", events.TypePendingPrompt, r.asked) })
 	if cfg.Failed {
@@ -83,12 +85,16 @@ func Run(ctx context.Context, cl *client.Client, name string, cfg Config) error 
 
 type runner struct {
 	Config
-	cl  *client.Client
-	one sync.Mutex // one note is under way at a time
+	cl    *client.Client
+	one   sync.Mutex      // one note is under way at a time
+	early map[string]bool // by id: those taken before one that comes first
 }
 
-// follow tells of items of a type; note is what an item is told as, and false where it is not, any more.
-func (r *runner) follow(ctx context.Context, name, what, typ string, note func(context.Context, client.Item) (Note, bool, error)) error {
+// maker is what an item is told as, and false where it is not, any more.
+type maker func(context.Context, client.Item) (Note, bool, error)
+
+// follow tells of items of a type.
+func (r *runner) follow(ctx context.Context, name, what, typ string, note maker) error {
 	filter := client.Filter{Session: r.Session, Type: typ}
 	items := r.cl.Subscribe(ctx, filter, client.Position{})
 	if name != "" {
@@ -100,7 +106,7 @@ func (r *runner) follow(ctx context.Context, name, what, typ string, note func(c
 			continue
 		}
 		if err == nil {
-			err = r.tell(ctx, it, note)
+			err = r.tell(ctx, it, filter, note)
 		}
 		if err != nil {
 			return err
@@ -109,26 +115,20 @@ func (r *runner) follow(ctx context.Context, name, what, typ string, note func(c
 	return ctx.Err()
 }
 
-func (r *runner) tell(ctx context.Context, it client.Item, note func(context.Context, client.Item) (Note, bool, error)) error {
-	r.one.Lock()
-	defer r.one.Unlock()
+// tell tells of an item until it is taken. One that is not taken for long lets those behind it go first.
+func (r *runner) tell(ctx context.Context, it client.Item, behind client.Filter, note maker) error {
 	wait := backoff.NewExponentialBackOff(backoff.WithMaxInterval(mostWait), backoff.WithMaxElapsedTime(mostTries))
 	of := fmt.Sprintf("%s/%s item %d", it.Session, it.Thread, it.N)
-	refused := 0
+	tries, refused := 0, 0
 	err := backoff.RetryNotify(func() error {
-		n, ok, err := note(ctx, it) // again each time: it may be answered meanwhile
-		if err != nil || !ok {
-			return err
-		}
-		n.ID, n.Time = idOf(it), it.CreatedAt
-		body, err := json.Marshal(n)
-		if err != nil {
-			return backoff.Permanent(err)
-		}
-		if err = r.Tell(ctx, n, body); errors.Is(err, ErrRefused) {
+		err := r.try(ctx, it, note, false)
+		if errors.Is(err, ErrRefused) {
 			if refused++; refused >= refusals {
 				return backoff.Permanent(err)
 			}
+		}
+		if tries++; err != nil && tries >= mostAlone {
+			r.ahead(ctx, behind, it.Seq+1, note)
 		}
 		return err
 	}, backoff.WithContext(wait, ctx), func(err error, in time.Duration) {
@@ -139,6 +139,46 @@ func (r *runner) tell(ctx context.Context, it client.Item, note func(context.Con
 		return nil
 	}
 	return ctx.Err()
+}
+
+// ahead tells of the items behind a place, from a sequence of SPOOL_ITEMS on, until one is not taken or none is left.
+func (r *runner) ahead(ctx context.Context, behind client.Filter, from uint64, note maker) {
+	looking, stop := context.WithTimeout(ctx, mostAhead)
+	defer stop()
+	for it, err := range r.cl.Subscribe(looking, behind, client.Position{Seq: from}) {
+		if err == nil {
+			err = r.try(ctx, it, note, true)
+		}
+		if err != nil && !errors.Is(err, ErrRefused) || it.More == 0 {
+			return
+		}
+	}
+}
+
+// try tells of an item once; early: before one that comes first.
+func (r *runner) try(ctx context.Context, it client.Item, note maker, early bool) error {
+	r.one.Lock()
+	defer r.one.Unlock()
+	id := idOf(it)
+	if r.early[id] {
+		if !early {
+			delete(r.early, id)
+		}
+		return nil
+	}
+	n, ok, err := note(ctx, it) // again each time: it may be answered meanwhile
+	if err != nil || !ok {
+		return err
+	}
+	n.ID, n.Time = id, it.CreatedAt
+	body, err := json.Marshal(n)
+	if err != nil {
+		return backoff.Permanent(err)
+	}
+	if err = r.Tell(ctx, n, body); err == nil && early {
+		r.early[id] = true
+	}
+	return err
 }
 
 // asked is a prompt that waits for an answer.
