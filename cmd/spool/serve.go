@@ -7,7 +7,6 @@ import (
 
 	"golang.org/x/sync/errgroup"
 
-	"spool/internal/dstreams"
 	"spool/internal/history"
 	"spool/internal/httpapi"
 	"spool/internal/service"
@@ -17,6 +16,7 @@ import (
 
 type serveCmd struct {
 	service.Door
+	service.Webhooks
 }
 
 func (c *serveCmd) Help() string {
@@ -50,12 +50,16 @@ func (c *serveCmd) Run(a *app) error {
 	if err != nil {
 		return err
 	}
-	streams := dstreams.New(dstreams.On(conn, a.log))
-	cfg.Streams = streams
+	streams, subs, err := c.Streams(conn, a.log)
+	if err != nil {
+		return err
+	}
+	cfg.Streams, cfg.Subscriptions = streams, subs
 	fmt.Fprintf(a.err, "The page is at %s\nStop with: Ctrl-C or kill %d\n", l.URL(), os.Getpid())
 	g, ctx := errgroup.WithContext(a.ctx)
 	g.Go(func() error { return httpapi.Serve(ctx, l, httpapi.Server(httpapi.For(conn, cfg))) })
 	g.Go(func() error { return streams.Run(ctx) })
+	g.Go(func() error { return subs.Run(ctx) })
 	g.Go(func() error { return history.Keep(ctx, cfg.History, conn, a.log) })
 	return g.Wait()
 }

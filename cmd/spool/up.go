@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"os"
+	"path/filepath"
 	"strings"
 	"time"
 
@@ -18,6 +19,7 @@ type upCmd struct {
 	Data   string `placeholder:"DIR" help:"Data directory (default: $XDG_DATA_HOME/spool or ~/.local/share/spool)."`
 	Listen string `default:"127.0.0.1:4222" placeholder:"HOST:PORT" help:"Address of the embedded NATS server (${default})."`
 	service.WebDoor
+	service.Webhooks
 	Sync        string           `default:"always" placeholder:"always|DURATION" help:"When written data is forced to disk: with every ack, or so often; a power cut loses at most that much (${default})."`
 	EventsBytes size             `placeholder:"SIZE" help:"Size of EVENTS when it is created (default 4 GiB or a quarter of the disk limit)."`
 	ItemsBytes  size             `placeholder:"SIZE" help:"Size of ITEMS when it is created."`
@@ -99,13 +101,16 @@ func (c *upCmd) config(a *app) (service.UpConfig, error) {
 	if err := (embedded.Config{Listen: c.Listen, Auth: guard.Auth}).CheckListen(); err != nil && !a.nats.Given() {
 		return service.UpConfig{}, service.UsageError{Err: err}
 	}
+	if c.WebhookKey == "" && c.Data != "" {
+		c.WebhookKey = filepath.Join(c.Data, "webhook.key")
+	}
 	prompts := ""
 	if !a.nats.Given() && c.KeyFile == "" { // it is a file of its own, which nothing encrypts
 		prompts = service.HistoryFile(c.Data)
 	}
 	return service.UpConfig{
 		ScrubEvery: c.ScrubEvery, ScrubRate: rate,
-		GC: collect, History: prompts, NATS: a.nats, Data: c.Data, Listen: c.Listen, HTTP: c.HTTP, API: api, Sync: sync, Guard: guard, Log: a.log,
+		Webhooks: c.Webhooks, GC: collect, History: prompts, NATS: a.nats, Data: c.Data, Listen: c.Listen, HTTP: c.HTTP, API: api, Sync: sync, Guard: guard, Log: a.log,
 		Limits: natsio.Limits{EventsBytes: int64(c.EventsBytes), ItemsBytes: int64(c.ItemsBytes), ItemsAge: c.ItemsAge},
 		Persist: service.PersisterConfig{Secrets: secrets, Config: persist.Config{
 			Lane: -1, Artifacts: large, Cuts: cuts, Limits: c.With(c.Limits.Limits()),

@@ -1,3 +1,3 @@
 import { runConformanceTests } from "@durable-streams/server-conformance-tests"
 
-runConformanceTests({ baseUrl: process.env.SPOOL_HTTP })
+runConformanceTests({ baseUrl: process.env.SPOOL_HTTP, subscriptions: true })

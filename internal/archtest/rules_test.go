@@ -110,7 +110,7 @@ var rules = []rule{
 	{adapt, []string{"internal/httpapi"},
 		slices.Concat(layer0, layer1, []string{
 			"internal/access", "internal/reload", "internal/natsio", "internal/natsadmin", "internal/offline", "internal/web", "internal/history",
-			"internal/dstreams", "internal/mcp", "internal/view", "pkg/client",
+			"internal/dstreams", "internal/subscriptions", "internal/mcp", "internal/view", "pkg/client",
 		}), []string{any_}},
 
 	{adapt, []string{"internal/view"}, slices.Concat(layer0, layer1, []string{"internal/history", "pkg/client"}), []string{any_}},
@@ -120,10 +120,15 @@ var rules = []rule{
 
 	{adapt, []string{"internal/history"}, slices.Concat(layer0, layer1, []string{"internal/natsio", "pkg/client"}), []string{any_}},
 
-	{adapt, []string{"internal/notify"}, []string{"pkg/client", "pkg/events"}, []string{xsync, "github.com/cenkalti/backoff/v4"}},
+	{adapt, []string{"internal/webhook"}, nil, nil},
+
+	{adapt, []string{"internal/notify"}, []string{"internal/webhook", "pkg/client", "pkg/events"}, []string{xsync, "github.com/cenkalti/backoff/v4"}},
 
 	{adapt, []string{"internal/dstreams"}, slices.Concat(layer0, layer1,
 		[]string{"internal/natsio", "pkg/client", "pkg/dialect/raw"}), []string{any_}},
+
+	{adapt, []string{"internal/subscriptions"}, slices.Concat(layer0, layer1,
+		[]string{"internal/natsio", "internal/dstreams", "internal/webhook", "pkg/client"}), []string{xsync}},
 
 	{adapt, []string{"internal/interchange"}, slices.Concat(layer0, layer1,
 		[]string{"internal/natsio", "internal/artifactstore", "pkg/client"}), []string{any_}},
@@ -137,13 +142,14 @@ var rules = []rule{
 		slices.Concat(layer0, layer1, []string{
 			"internal/access", "internal/natsio", "internal/natsadmin", "internal/artifactstore", "internal/sessionstore", "internal/gc/gcnats",
 			"internal/persist/persistnats", "internal/share", "internal/history", "internal/httpapi", "internal/web",
-			"internal/embedded", "internal/metrics", "internal/dstreams", "pkg/client",
+			"internal/embedded", "internal/metrics", "internal/dstreams", "internal/subscriptions", "pkg/client",
 		}), []string{any_}},
 	{wire, []string{"cmd/...", "examples/...", "internal/demo"},
 		slices.Concat(layer0, layer1, []string{
 			"internal/access", "internal/backup", "internal/natsio", "internal/natsadmin", "internal/artifactstore", "internal/history",
 			"internal/interchange", "internal/mcp", "internal/notify", "internal/offline", "internal/view", "internal/watch",
-			"internal/httpapi", "internal/dstreams", "internal/web", "internal/embedded", "internal/service", "internal/bench", "internal/demo",
+			"internal/httpapi", "internal/dstreams", "internal/subscriptions", "internal/web", "internal/embedded", "internal/service",
+			"internal/bench", "internal/demo",
 			"pkg/client", "examples/...",
 		}), []string{any_}},
 

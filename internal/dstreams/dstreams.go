@@ -32,7 +32,7 @@ type Config struct {
 	Events  natsio.Events
 	Inbox   natsio.Inbox
 
-	Prefix    string        // of the paths of streams; "" = "/v1/stream/"
+	Prefix    string        // of the paths of streams; "" = Prefix
 	MaxAppend int64         // bytes of an append; 0 = 64 MiB. One of JSON is held in memory and has at most 8 MiB
 	Memory    int64         // bytes of appends and answers in memory at a time; 0 = 64 MiB, at least 16 MiB
 	LongPoll  time.Duration // how long a long poll waits that does not say timeout=SECONDS; 0 = 3 s
@@ -40,6 +40,9 @@ type Config struct {
 	Patience  time.Duration // how long a busy server or persister is waited for before the client is told; 0 = 10 s
 	Log       *slog.Logger
 }
+
+// Prefix is what the paths of streams begin with.
+const Prefix = "/v1/stream/"
 
 // On is the least configuration of a handler on a connection.
 func On(conn *natsio.Conn, log *slog.Logger) Config {
@@ -62,7 +65,7 @@ type Handler struct {
 
 // New makes the handler. Run keeps its streams clean.
 func New(cfg Config) *Handler {
-	cfg.Prefix = cmp.Or(cfg.Prefix, "/v1/stream/")
+	cfg.Prefix = cmp.Or(cfg.Prefix, Prefix)
 	cfg.MaxAppend = cmp.Or(cfg.MaxAppend, 64<<20)
 	cfg.Memory = max(cmp.Or(cfg.Memory, 64<<20), 2*maxJSON)
 	cfg.LongPoll = cmp.Or(cfg.LongPoll, 3*time.Second)

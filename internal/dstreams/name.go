@@ -41,10 +41,12 @@ func SourceAt(prefix, from string) (events.Thread, error) {
 
 func threadOf(name string) (events.Thread, error) {
 	t, err := events.ParseThread(name)
-	if err == nil && !strings.HasPrefix(t.Session, encoded) {
+	if err == nil && !strings.HasPrefix(t.Session, encoded) && !reserved(name) {
 		return t, nil
 	}
 	switch {
+	case reserved(name):
+		return t, refuse(http.StatusNotFound, fmt.Sprintf("%.200q is no stream: the protocol keeps such names for itself", name))
 	case name == "":
 		return t, refuse(http.StatusNotFound, "a stream has a name: use …/stream/NAME")
 	case len(name) > maxName:

@@ -44,7 +44,7 @@ func tokens(t testing.TB) *access.Tokens {
 // Each token opens what it is for, and who is refused is told why.
 func TestScopes(t *testing.T) {
 	said := http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) { fmt.Fprint(w, r.URL.Path) })
-	_, ctx, cl, url := worldOn(t, httpapi.Config{Tokens: tokens(t), Page: said, Streams: said, Metrics: said})
+	_, ctx, cl, url := worldOn(t, httpapi.Config{Tokens: tokens(t), Page: said, Streams: said, Metrics: said, Subscriptions: said})
 	for _, session := range []string{"ci-1", "prod"} {
 		say(ctx, t, cl, events.Thread{Session: session, Name: "main"}, "hello")
 	}
@@ -80,6 +80,17 @@ func TestScopes(t *testing.T) {
 		{reader, "PUT", "/v1/stream/prod", 403, "write"},
 		{writer, "PUT", "/v1/stream/prod", 200, "/v1/stream/prod"},
 		{writer, "DELETE", "/v1/stream/prod", 403, "admin"},
+		{reader, "GET", "/v1/stream/__ds/subscriptions/x", 200, "/x"},
+		{reader, "PUT", "/v1/stream/__ds/subscriptions/x", 403, "write"},
+		{writer, "PUT", "/v1/stream/__ds/subscriptions/x", 403, "read"},
+		{writer, "POST", "/v1/stream/__ds/subscriptions/x/claim", 403, "read"},
+		{chief, "POST", "/v1/stream/__ds/subscriptions/x/claim", 200, "/x/claim"},
+		{narrow, "PUT", "/v1/stream/__ds/subscriptions/x", 403, "streams of any"},
+		{narrow, "GET", "/v1/stream/__ds/subscriptions/x", 403, "streams of any"},
+		{"", "GET", "/v1/stream/__ds/subscriptions/x", 401, "missing"},
+		{"", "POST", "/v1/stream/__ds/subscriptions/x/ack/y", 401, "missing"},
+		{"of its wake", "POST", "/v1/stream/__ds/subscriptions/x/ack", 200, "/x/ack"},
+		{"", "GET", "/v1/stream/__ds/jwks.json", 200, "/jwks.json"},
 		{"", "GET", "/", 200, "/"},
 		{"", "GET", "/s/prod", 200, "/s/prod"},
 		{"", "GET", "/healthz", 200, "true"},

@@ -54,6 +54,8 @@ type Config struct {
 	Streams http.Handler // Durable Streams, at /v1/stream/; nil = none
 	Metrics http.Handler // at /metrics; nil = none
 
+	Subscriptions http.Handler // to Durable Streams; nil = none
+
 	MCPAnswers bool   // agents answer prompts at /mcp, too, with a token that has the scope for it
 	Version    string // of this program
 

@@ -11,6 +11,7 @@ import (
 
 	"spool/internal/access"
 	"spool/internal/dstreams"
+	"spool/internal/subscriptions"
 )
 
 // routes are those that this process serves.
@@ -41,6 +42,9 @@ func (a *api) mux() http.Handler {
 			}
 			return access.Write
 		}))
+	}
+	if a.cfg.Subscriptions != nil {
+		mux.Handle(streamPath+subscriptions.Control, a.ofSubscriptions(a.cfg.Subscriptions))
 	}
 	if a.cfg.Metrics != nil {
 		mux.Handle("/metrics", a.beside(a.cfg.Metrics, func(*http.Request) access.Scope { return access.Read }))
@@ -183,7 +187,7 @@ func (a *api) beside(next http.Handler, need func(*http.Request) access.Scope) h
 }
 
 const (
-	streamPath   = "/v1/stream/"
+	streamPath   = dstreams.Prefix
 	headerSource = "Stream-Forked-From" // a stream that a new one begins with
 )
 
@@ -212,5 +216,29 @@ func (a *api) ofStream(next http.Handler) http.Handler {
 			untime(w)
 		}
 		next.ServeHTTP(w, r)
+	})
+}
+
+// ofSubscriptions lets in who may read and write all sessions, since a subscription is to streams of any; a worker shows the token of its wake.
+func (a *api) ofSubscriptions(next http.Handler) http.Handler {
+	all := http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if grant := access.From(r.Context()); !grant.Everything() {
+			refuse(w, http.StatusForbidden, "the token "+grant.Name+" is for some sessions: subscriptions are to streams of any")
+			return
+		}
+		next.ServeHTTP(w, r)
+	})
+	reads := a.beside(all, func(*http.Request) access.Scope { return access.Read })
+	writes := a.beside(reads, func(*http.Request) access.Scope { return access.Write })
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if subscriptions.Own(streamPath, r) {
+			next.ServeHTTP(w, r)
+			return
+		}
+		if r.Method == http.MethodGet {
+			reads.ServeHTTP(w, r)
+			return
+		}
+		writes.ServeHTTP(w, r)
 	})
 }

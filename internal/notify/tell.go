@@ -9,40 +9,27 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"net"
 	"net/http"
-	"net/netip"
 	"net/url"
 	"os"
 	"os/exec"
 	"strconv"
 	"strings"
-	"syscall"
 	"time"
+
+	"spool/internal/webhook"
 )
 
-const (
-	webWait     = 10 * time.Second // for an answer
-	commandWait = time.Minute      // for a command to end
-)
+const commandWait = time.Minute // for a command to end
 
 // Webhook is a Teller of an address, as Standard Webhooks has them: a POST with webhook-id, webhook-timestamp and, with a secret,
-// webhook-signature. Any 2xx takes the note. A redirect is not followed; an address that is no public one is refused, unless private
-// says otherwise: a name that leads there could be anybody's.
+// webhook-signature. Any 2xx takes the note. Private addresses need private (webhook.Client).
 func Webhook(address string, secret []byte, private bool) (Teller, error) {
 	u, err := url.Parse(address)
 	if err != nil || u.Scheme != "http" && u.Scheme != "https" || u.Host == "" {
 		return nil, fmt.Errorf("%q is no http:// or https:// address", address)
 	}
-	dialer := &net.Dialer{Timeout: webWait}
-	if !private {
-		dialer.Control = func(_, address string, _ syscall.RawConn) error { return public(address) }
-	}
-	cl := &http.Client{
-		Timeout:       webWait,
-		CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse },
-		Transport:     &http.Transport{DialContext: dialer.DialContext, TLSHandshakeTimeout: webWait, MaxResponseHeaderBytes: 1 << 16},
-	}
+	cl := webhook.Client(private, "--private")
 	return func(ctx context.Context, n Note, body []byte) error {
 		req, err := http.NewRequestWithContext(ctx, http.MethodPost, address, bytes.NewReader(body))
 		if err != nil {
@@ -86,29 +73,6 @@ func Secret(text string) ([]byte, error) {
 		return nil, errors.New(`a secret is "whsec_" and the base64 of 24 to 64 bytes: echo "whsec_$(head -c 32 /dev/urandom | base64)"`)
 	}
 	return key, nil
-}
-
-// shared is what no other machine on the internet has: between a provider's customers, for tests, and the like.
-var shared = []netip.Prefix{
-	netip.MustParsePrefix("0.0.0.0/8"), netip.MustParsePrefix("100.64.0.0/10"), netip.MustParsePrefix("192.0.0.0/24"),
-	netip.MustParsePrefix("198.18.0.0/15"), netip.MustParsePrefix("240.0.0.0/4"), netip.MustParsePrefix("64:ff9b::/96"),
-}
-
-// public refuses an address, "HOST:PORT" as it is dialled, that only this machine or network has.
-func public(address string) error {
-	at, err := netip.ParseAddrPort(address)
-	if err != nil {
-		return err
-	}
-	ip := at.Addr().Unmap().WithZone("")
-	bad := !ip.IsGlobalUnicast() || ip.IsPrivate()
-	for _, p := range shared {
-		bad = bad || p.Contains(ip)
-	}
-	if bad {
-		return fmt.Errorf("%s is no public address: --private allows it", ip)
-	}
-	return nil
 }
 
 // Command is a Teller of a command of the shell: the note is its standard input, and in SPOOL_TYPE, SPOOL_SESSION, SPOOL_THREAD,

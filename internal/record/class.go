@@ -129,6 +129,7 @@ var Classes = []Class{
 	{Name: "deleting"},
 	{Name: "letters", check: reads(DecodeLetters)},
 	{Name: "retention"},
+	{Name: "subscription"},
 	{Name: "gc", Own: true},
 	{Name: "fence", Own: true, Sequence: true},
 	{Name: "lane", Own: true, Sequence: true},

@@ -19,10 +19,13 @@ import (
 	"github.com/oklog/ulid/v2"
 
 	"spool/internal/access"
+	"spool/internal/dstreams"
 	"spool/internal/gc"
 	"spool/internal/httpapi"
 	"spool/internal/ingest"
+	"spool/internal/natsio"
 	"spool/internal/retention"
+	"spool/internal/subscriptions"
 	"spool/pkg/client"
 	"spool/pkg/dialect"
 	"spool/pkg/events"
@@ -277,6 +280,27 @@ func (d Door) API(log *slog.Logger) (cfg httpapi.Config, err error) {
 		}
 	}
 	return cfg, err
+}
+
+// Webhooks are those of subscriptions to Durable Streams.
+type Webhooks struct {
+	WebhookKey      string `name:"webhook-key" type:"path" placeholder:"FILE" help:"Ed25519 key, PEM, that signs webhooks of subscriptions; made when it is not there. spool up has one in its data directory."`
+	PrivateWebhooks bool   `name:"private-webhooks" help:"Webhooks may be of this machine or network."`
+}
+
+// Streams are the Durable Streams of a connection, and the subscriptions to them.
+func (w Webhooks) Streams(conn *natsio.Conn, log *slog.Logger) (*dstreams.Handler, *subscriptions.Service, error) {
+	streams := dstreams.New(dstreams.On(conn, log))
+	cfg := subscriptions.Config{
+		Client: client.New(conn), Records: conn.Records(), Streams: streams, Prefix: dstreams.Prefix, Private: w.PrivateWebhooks, Log: log,
+	}
+	var err error
+	if w.WebhookKey != "" {
+		if cfg.Key, err = subscriptions.Key(w.WebhookKey); err != nil {
+			return nil, nil, fmt.Errorf("--webhook-key: %w", err)
+		}
+	}
+	return streams, subscriptions.New(cfg), nil
 }
 
 // WebDoor is a Door that pages of other origins may use.

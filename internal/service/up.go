@@ -13,7 +13,6 @@ import (
 
 	"golang.org/x/sync/errgroup"
 
-	"spool/internal/dstreams"
 	"spool/internal/embedded"
 	"spool/internal/history"
 	"spool/internal/httpapi"
@@ -37,7 +36,8 @@ type UpConfig struct {
 	Ready   func(*Up) // called once when all of it runs
 	Persist PersisterConfig
 	History string // file of the prompt history to keep; empty: none
-	GC      GC     // When empty: none
+	Webhooks
+	GC GC // When empty: none
 
 	ScrubEvery time.Duration // 0: never
 	ScrubRate  int64         // bytes a second; 0 = as fast as it goes
@@ -109,9 +109,13 @@ func RunUp(ctx context.Context, cfg UpConfig) error {
 		up.HTTP = l.URL()
 		reg.Quotas(api.Quotas)
 		api.History, api.Page, api.Metrics = cfg.History, web.Handler(), reg.Handler()
-		streams := dstreams.New(dstreams.On(conn, cfg.Log))
-		api.Streams = streams
+		streams, subs, err := cfg.Webhooks.Streams(conn, cfg.Log)
+		if err != nil {
+			return err
+		}
+		api.Streams, api.Subscriptions = streams, subs
 		g.Go(func() error { return streams.Run(ctx) })
+		g.Go(func() error { return subs.Run(ctx) })
 		g.Go(func() error { return httpapi.Serve(ctx, l, httpapi.Server(reg.HTTP(httpapi.For(conn, api)))) })
 	}
 	g.Go(func() error { return up.Persister.Run(ctx) })

@@ -3,6 +3,7 @@ package events
 import (
 	"cmp"
 	"crypto/sha256"
+	"encoding/base64"
 	"encoding/hex"
 	"errors"
 	"fmt"
@@ -385,6 +386,14 @@ func StreamKey(t Thread) string { return "stream." + t.Session + "." + t.Name }
 
 // StreamKeys matches the records of streams, see StreamKey.
 const StreamKeys = "stream.*.*"
+
+// SubscriptionKey holds a subscription of the Durable Streams protocol. SubscriptionKeys matches them all.
+func SubscriptionKey(id string) string {
+	return "subscription." + base64.RawURLEncoding.EncodeToString([]byte(id))
+}
+
+// SubscriptionKeys matches the records of subscriptions, see SubscriptionKey.
+const SubscriptionKeys = "subscription.*"
 
 // ParseStreamKey is the inverse of StreamKey.
 func ParseStreamKey(key string) (Thread, bool) { return parseThread("stream", key) }
