@@ -147,3 +147,33 @@ func TestArtifactsOfForksOfTheProgram(t *testing.T) {
 		t.Errorf("the fork has %d artifacts, want 5; without a number %v, want the large result and what the call made", len(got), unnumbered)
 	}
 }
+
+// A session whose fork is refused is imported whole, and that is said.
+func TestRefusedForkOfTheProgram(t *testing.T) {
+	conn, dir := system(t), t.TempDir()
+	lines := message("a", "null", "one") + "\n"
+	write(t, filepath.Join(dir, "from.jsonl"), []byte(header("from", 3)+"\n"+lines))
+	load(t, conn, dir)
+	cl := client.New(conn)
+	put := func(r artifacts.Record) artifacts.Record {
+		return must.Get(cl.PutArtifact(t.Context(), client.NewArtifact{Tool: "sh", Record: r}, strings.NewReader("one")))(t)
+	}
+	had := put(artifacts.Record{Session: "from", ToolCall: "call"})
+	must.Do(t, cl.NewSession(t.Context(), "other", "/w", ""))
+	put(artifacts.Record{Session: "other", ID: had.ForkID("fork")}) // which the fork would have
+
+	head := strings.Replace(header("fork", 3), `"cwd"`, `"parentSession":"from","cwd"`, 1)
+	file := head + "\n" + lines + message("b", `"a"`, "own") + "\n"
+	write(t, filepath.Join(dir, "fork.jsonl"), []byte(file))
+	for range 2 {
+		for _, f := range load(t, conn, dir).Files {
+			warned := len(f.Warnings) == 1 && strings.Contains(f.Warnings[0], "imported whole")
+			if f.Err != nil || warned != (f.Session == "fork" && f.Published > 0) {
+				t.Errorf("%s: warnings %q, %v", f.File, f.Warnings, f.Err)
+			}
+		}
+		var out bytes.Buffer
+		must.Get(cl.Export(t.Context(), events.Thread{Session: "fork", Name: events.MainThread}, &out))(t)
+		must.Same(t, out.String(), file, "it comes back as\n%s\nwant\n%s")
+	}
+}

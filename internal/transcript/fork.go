@@ -2,6 +2,7 @@ package transcript
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -89,7 +90,8 @@ func inOrder(forks []Identity, files map[Identity][]*file) {
 
 // fork begins the thread of a file as the fork that an export says it is, so that it shares what both have with the thread that it
 // branches off from. Where that thread does not have these lines, the file is imported whole. A crash behind it leaves a fork without
-// lines of its own; the next import finds its producer there, and goes on. errOther: it does not have what the file begins with.
+// lines of its own; the next import finds its producer there, and goes on. A fork that is refused leaves no thread, and the file is
+// imported whole, too. errOther: it does not have what the file begins with.
 func (im *Importer) fork(ctx context.Context, f *file, c *claim) error {
 	fork := f.src.Fork
 	if fork == nil || c.thread != fork.Thread || c.lines+c.before > 0 || c.exported || c.joined || !c.started && len(c.head.Producers) > 0 {
@@ -157,13 +159,15 @@ func (im *Importer) fork(ctx context.Context, f *file, c *claim) error {
 		if err := p.publish(ctx, []*events.Event{p.stamp(e, startOf(c.producer))}); err != nil {
 			return err
 		}
+		refused := im.stored.Await(ctx, c.thread, startOf(c.producer), epoch, 1)
+		if c.head, err = im.stored.Thread(ctx, c.thread); refused != nil && ctx.Err() == nil && errors.Is(err, threads.ErrNoThread) {
+			f.warn(fmt.Sprintf("it is imported whole: it could not begin as a fork of %s: %v", fork.From, refused))
+			return nil
+		}
+		if err := cmp.Or(refused, err); err != nil {
+			return err
+		}
 		c.started = true
-		if err := im.stored.Await(ctx, c.thread, startOf(c.producer), epoch, 1); err != nil {
-			return err
-		}
-		if c.head, err = im.stored.Thread(ctx, c.thread); err != nil {
-			return err
-		}
 	}
 	c.before, c.shared, c.forked = have.before, true, true
 	return nil
