@@ -70,7 +70,7 @@ func (x *Exporter) Session(ctx context.Context, id string) (Exported, error) {
 		return out.Exported, err
 	}
 	h := tree.Header()
-	out.File = path.Join("sessions", sessions.DirName(h.Cwd, x.Home, x.Tmp), fileName(h))
+	out.File = path.Join("sessions", fitted(sessions.DirName(h.Cwd, x.Home, x.Tmp), ""), fileName(h))
 	out.Entries = len(tree.Entries())
 	var unread error // of some artifacts
 	if out.records, unread = x.Artifacts.Records(ctx, id, ""); unread != nil && !errors.Is(unread, artifacts.ErrRecord) {
@@ -104,12 +104,13 @@ func (x *export) warn(err error) { x.Warnings = append(x.Warnings, err) }
 
 // fileName is the program's name of a session's file. One that is no path segment is made such.
 func fileName(h sessions.Header) string {
-	return strings.Map(func(r rune) rune {
+	stem := strings.Map(func(r rune) rune {
 		if r == '/' || r == '\\' || r < ' ' {
 			return '_'
 		}
 		return r
-	}, h.FileName())
+	}, strings.TrimSuffix(h.FileName(), sessionExt))
+	return fitted(stem, sessionExt)
 }
 
 // thread is the text of a thread's file: what it was imported from, but for what the size rules did (SPEC T), or, if that is

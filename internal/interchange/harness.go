@@ -75,7 +75,7 @@ func (h Harness) fileOf(info sessions.Info, cwd string) (string, error) {
 		}
 		return fmt.Sprintf("sessions/%s/rollout-%s-%s%s", at.Format("2006/01/02"), at.Format("2006-01-02T15-04-05"), info.ID, sessionExt), nil
 	case "pi": // it looks in the folder of the directory where it runs
-		return path.Join("sessions", sessions.DirName(info.Cwd, "", ""), stemOf(kept)+sessionExt), nil
+		return path.Join("sessions", fitted(sessions.DirName(info.Cwd, "", ""), ""), stemOf(kept)+sessionExt), nil
 	}
 	if ok && cwd == "" {
 		return kept, nil

@@ -14,6 +14,7 @@ import (
 	"strings"
 	"testing"
 	"time"
+	"unicode/utf8"
 
 	"github.com/google/go-cmp/cmp"
 
@@ -331,6 +332,27 @@ func TestGeneratedSessions(t *testing.T) {
 	}
 	if want := []string{"a", "b", "c", "d"}; !slices.Equal(ids, want) {
 		t.Errorf("entries %q, want %q", ids, want)
+	}
+}
+
+// What the program, or a tool, named at length has a file of its own, and comes back from there.
+func TestLongNames(t *testing.T) {
+	dir, id := t.TempDir(), strings.Repeat("é", 150)
+	for _, last := range []string{"1", "2"} {
+		head := strings.Replace(header(id+last, 3), `"/w"`, `"/`+strings.Repeat("w", 300)+`"`, 1)
+		write(t, filepath.Join(dir, last+".jsonl"), []byte(head+"\n"+message("a", "null", "of "+last)+"\n"))
+		write(t, filepath.Join(dir, last, strings.Repeat("n", 251)+".log"), []byte("of "+last))
+		agent := strings.Repeat("A", 249)
+		write(t, filepath.Join(dir, last, agent+".jsonl"), []byte(header("sub", 3)+"\n"+message("x", "null", "sub")+"\n"))
+	}
+	_, exported, out := cycle(t, dir)
+	must.Same(t, len(out), 2, "%d sessions, want %d")
+	got := files(t, os.DirFS(exported))
+	must.Same(t, len(got), 6, "%d files, want %d") // of each session: its own, its agent's, its artifact
+	for name := range got {
+		if !utf8.ValidString(name) || strings.HasSuffix(name, ".part") {
+			t.Errorf("a file is called %q", name)
+		}
 	}
 }
 

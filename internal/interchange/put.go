@@ -5,6 +5,8 @@ import (
 	"bytes"
 	"cmp"
 	"crypto/rand"
+	"crypto/sha256"
+	"encoding/hex"
 	"errors"
 	"fmt"
 	"io"
@@ -13,6 +15,7 @@ import (
 	"path"
 	"regexp"
 	"runtime"
+	"strings"
 	"time"
 
 	"spool/internal/transcript"
@@ -82,7 +85,7 @@ func (f File) stage(write func(io.Writer) error) (s *staged, err error) {
 	if err := f.Dir.MkdirAll(path.Dir(f.Name), 0o755); err != nil {
 		return nil, err
 	}
-	s = &staged{File: f, part: f.Name + "." + rand.Text()[:8] + ".part"}
+	s = &staged{File: f, part: f.beside("part")}
 	part, err := f.Dir.OpenFile(s.part, os.O_RDWR|os.O_CREATE|os.O_EXCL, f.Mode)
 	if err != nil {
 		return nil, err
@@ -98,6 +101,26 @@ func (f File) stage(write func(io.Writer) error) (s *staged, err error) {
 		return nil, errors.Join(err, s.drop())
 	}
 	return s, nil
+}
+
+// beside is a new name next to the file.
+func (f File) beside(what string) string {
+	dir, name := path.Split(f.Name)
+	ext := path.Ext(name)
+	return dir + fitted(strings.TrimSuffix(name, ext), ext+"."+rand.Text()[:8]+"."+what)
+}
+
+// maxName is the longest name of a file or folder that file systems take, in bytes.
+const maxName = 255
+
+// fitted is a name that is short enough: where it would be too long, a digest stands for the end of the stem.
+func fitted(stem, ending string) string {
+	if len(stem)+len(ending) <= maxName {
+		return stem + ending
+	}
+	sum := sha256.Sum256([]byte(stem))
+	ending = "-" + hex.EncodeToString(sum[:8]) + ending
+	return strings.ToValidUTF8(stem[:maxName-len(ending)], "") + ending
 }
 
 // partName is what stage calls a file, and partLives longer than one is staged.
@@ -120,7 +143,7 @@ func (s *staged) commit() (Written, error) {
 	case there != (s.over != nil), there && (now.Size() != s.over.Size() || !now.ModTime().Equal(s.over.ModTime())):
 		err = fmt.Errorf("%s: %w: it was written to just now; try again", cmp.Or(s.Shown, s.Name), ErrThere)
 	case there && s.Keep && s.is == Replaced:
-		done.Kept = fmt.Sprintf("%s.%s.kept", s.Name, rand.Text()[:8])
+		done.Kept = s.beside("kept")
 		err = s.Dir.Link(s.Name, done.Kept)
 	default:
 		err = nil

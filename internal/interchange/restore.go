@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"io"
 	"io/fs"
+	"path/filepath"
 	"strings"
 
 	"spool/internal/transcript"
@@ -36,7 +37,10 @@ type note struct {
 const notesVersion = 1
 
 // NotesFile is the name of the notes beside a session file.
-func NotesFile(name string) string { return strings.TrimSuffix(name, sessionExt) + ".spool.json" }
+func NotesFile(name string) string {
+	dir, base := filepath.Split(name)
+	return dir + fitted(strings.TrimSuffix(base, sessionExt), ".spool.json")
+}
 
 const sessionExt = ".jsonl"
 
