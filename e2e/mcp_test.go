@@ -92,6 +92,10 @@ func TestMCP(t *testing.T) {
 	}
 	must.Same(t, asking.Wait(), 0, "prompts ask = %d, want %d")
 
+	_, errs, code = w.try("no message\n", "spool", "mcp")
+	must.Same(t, code, 1, "mcp = %d, want %d "+errs)
+	must.Same(t, strings.Count(errs, "\n"), 1, "%d lines of what was no message, want %d: "+errs)
+
 	up.Stop()
 	if said, failed := w.ask(reader, "list_sessions", nil); !failed {
 		t.Errorf("list_sessions without a server = %s, want what is wrong", said)

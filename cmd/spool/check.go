@@ -282,7 +282,7 @@ func checkFill(stream string) func(*app, *natsio.Conn) (float64, string, error) 
 		usage, err := natsadmin.New(conn).Usage(a.ctx)
 		for _, u := range usage {
 			if u.Stream == stream && u.Limit > 0 {
-				return percent(float64(u.Bytes), float64(u.Limit)), fmt.Sprintf("%d of %d bytes", u.Bytes, u.Limit), err
+				return percent(float64(u.Bytes), float64(u.Limit)), fmt.Sprintf("%s of %s", text.Bytes(int64(u.Bytes)), text.Bytes(u.Limit)), err
 			}
 		}
 		return 0, "without a limit", err
@@ -344,7 +344,7 @@ func checkGC(a *app, conn *natsio.Conn) (float64, string, error) {
 		if r.Refused != "" {
 			return 0, "", fmt.Errorf("%w: %s", errFailed, r.Refused)
 		}
-		detail = text.Sprintf("%v ago, %d bytes freed", time.Since(at).Round(time.Second), r.Done.Bytes)
+		detail = fmt.Sprintf("%v ago, %s freed", time.Since(at).Round(time.Second), text.Bytes(r.Done.Bytes))
 	}
 	switch {
 	case !scheduled && raw == nil:

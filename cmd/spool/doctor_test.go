@@ -114,7 +114,7 @@ func TestDoctorKnowsTheSchedule(t *testing.T) {
 	due := weekly.After(time.Now()).Format(time.RFC3339)
 	check("no cycle has run yet, the next one is due at "+due, service.ExitOK)
 	must.Do(t, service.StoreReport(t.Context(), conn, &gc.Report{}, nil))
-	check("0 bytes freed, the next one is due at "+due, service.ExitOK)
+	check("0 B freed, the next one is due at "+due, service.ExitOK)
 	must.Same(t, overdue(time.Unix(100, 0), time.Unix(40, 0)), 0, "a minute ahead of its time gc is due for %v s, want %v")
 	must.Same(t, overdue(time.Unix(40, 0), time.Unix(100, 0)), 60, "a minute behind its time gc is due for %v s, want %v")
 }

@@ -16,7 +16,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"log/slog"
 	"strings"
 
 	sdk "github.com/modelcontextprotocol/go-sdk/mcp"
@@ -39,7 +38,6 @@ type Config struct {
 	// Charge refuses an answer in a session to whoever is beyond a quota; nil: nobody is.
 	Charge  func(ctx context.Context, session string) error
 	Version string // of this program
-	Log     *slog.Logger
 }
 
 // instructions are what a peer tells its model of this server.
@@ -58,7 +56,7 @@ type peer struct {
 func New(cfg Config) *sdk.Server {
 	p := &peer{cfg, view.NewReader(cfg.Client)}
 	s := sdk.NewServer(&sdk.Implementation{Name: "spool", Title: "Spool", Version: cfg.Version},
-		&sdk.ServerOptions{Instructions: instructions, Logger: cfg.Log,
+		&sdk.ServerOptions{Instructions: instructions,
 			// What there is does not change while it runs: nobody needs to be told.
 			Capabilities: &sdk.ServerCapabilities{Tools: &sdk.ToolCapabilities{}, Resources: &sdk.ResourceCapabilities{}},
 			// Nobody between the peer and this server may give to others what this one may read.
