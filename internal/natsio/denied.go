@@ -21,8 +21,12 @@ type denials struct {
 
 	mu      sync.Mutex
 	waiting map[*waiter]struct{}
-	deaf    error // why no answer reaches this connection, until it is made again; nil: answers do
+	deaf    error     // why no answer reaches this connection, until it is made again; nil: answers do
+	told    time.Time // when a request last was ended by a refusal
 }
+
+// echo is how long behind a refusal the server may say the same of what was sent with it, by the same request or by others that ended then.
+const echo = time.Second
 
 // waiter is one request, or several.
 type waiter struct {
@@ -80,17 +84,17 @@ func outcome(ctx context.Context, err error) error {
 	return err
 }
 
-// deny ends the requests that send a subject, and reports whether there are any.
+// deny ends the requests that send a subject, and reports whether there are any, or were just now.
 func (d *denials) deny(subject string, why error) (told bool) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	for w := range d.waiting {
 		if w.sends(subject) {
 			w.end(why)
-			told = true
+			d.told = time.Now()
 		}
 	}
-	return told
+	return time.Since(d.told) < echo
 }
 
 // deafen ends all requests, and those to come: the subscription that their answers come to was refused.
