@@ -63,23 +63,33 @@ export class Spool {
   }
 }
 
-const [command, session, thread, count] = process.argv.slice(2);
-if (import.meta.url === `file://${process.argv[1]}`) {
-  const connection = await connect({ servers: process.env.NATS_URL ?? "nats://127.0.0.1:4222" });
+async function main(command, session, thread, count) {
+  const { protocol, host, username, password } = new URL(process.env.NATS_URL ?? "nats://127.0.0.1:4222");
+  const user = username && { user: decodeURIComponent(username), pass: decodeURIComponent(password) };
+  const connection = await connect({ servers: `${protocol}//${host}`, ...user });
   const spool = new Spool(connection);
   if (command === "publish") {
     for await (const line of createInterface({ input: process.stdin })) {
       console.log(await spool.publish(session, thread, JSON.parse(line)));
     }
-  } else if (command === "follow") {
+  } else {
     let n = 0;
     for await (const item of spool.items(session, thread)) {
       console.log(JSON.stringify(item));
       if (++n === Number(count)) break;
     }
-  } else {
-    console.error("usage: spool.mjs publish|follow SESSION THREAD [COUNT]");
-    process.exitCode = 2;
   }
   await connection.close();
+}
+
+if (import.meta.url === `file://${process.argv[1]}`) {
+  const words = process.argv.slice(2);
+  if (!["publish", "follow"].includes(words[0]) || words.length < 3) {
+    console.error("usage: spool.mjs publish|follow SESSION THREAD [COUNT]");
+    process.exit(2);
+  }
+  main(...words).catch((error) => {
+    console.error(`spool.mjs: ${error.message}`);
+    process.exit(1);
+  });
 }

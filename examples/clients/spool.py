@@ -121,5 +121,5 @@ if __name__ == "__main__":
         sys.exit(__doc__)
     try:
         main(*sys.argv[1:])
-    except (OSError, RuntimeError) as why:
+    except (OSError, RuntimeError, ValueError) as why:
         sys.exit(f"spool.py: {why}")
