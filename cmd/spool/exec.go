@@ -75,7 +75,7 @@ func (c *execCmd) Run(a *app) error {
 	}
 	cl := client.New(conn)
 	look, cancel := context.WithTimeout(a.ctx, lookTime)
-	if err = cl.MayBegin(look, t, ""); err == nil {
+	if err = cl.MayBegin(look, t, client.OutputConfig{}); err == nil {
 		err = haveStreams(look, conn) // where no stream is, each thread is new
 	}
 	cancel()

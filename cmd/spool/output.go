@@ -66,7 +66,7 @@ func (c *outputFollowCmd) find(a *app, cl *client.Client, t events.Thread) error
 			return err
 		}
 	}
-	switch err := cl.MayBegin(a.ctx, t, c.Output); {
+	switch err := cl.MayBegin(a.ctx, t, client.OutputConfig{ID: c.Output}); {
 	case errors.Is(err, client.ErrOutputTaken): // it is open, or has ended
 		return nil
 	case errors.Is(err, client.ErrEnded), errors.Is(err, client.ErrLatched):

@@ -116,6 +116,9 @@ func (a *Artifacts) RegisterObject(ctx context.Context, n NewArtifact, object st
 		return artifacts.Record{}, err
 	}
 	o, err := a.objects.Stat(ctx, events.ArtifactsBucket, object)
+	if errors.Is(err, record.ErrNotFound) {
+		err = fmt.Errorf("%w: the bucket %s has no object %q: store it there first", record.ErrNotFound, events.ArtifactsBucket, object)
+	}
 	if err != nil {
 		return artifacts.Record{}, err
 	}

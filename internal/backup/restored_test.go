@@ -130,7 +130,7 @@ func TestEndedOutputRestored(t *testing.T) {
 	send(src)
 	dst := restored(t, src)
 	cl := client.New(dst)
-	must.Is(t, cl.MayBegin(t.Context(), th, "o1"), client.ErrOutputTaken, "MayBegin")
+	must.Is(t, cl.MayBegin(t.Context(), th, client.OutputConfig{ID: "o1"}), client.ErrOutputTaken, "MayBegin")
 	before := must.Get(cl.Thread(t.Context(), th))(t)
 	send(dst)
 	if after := must.Get(cl.Thread(t.Context(), th))(t); after.N != before.N {

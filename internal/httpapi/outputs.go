@@ -80,7 +80,7 @@ func (a *api) putOutput(w http.ResponseWriter, r *http.Request, t events.Thread)
 			cut() // net/http would wait for the rest
 		}
 	}()
-	if err := a.cfg.Client.MayBegin(r.Context(), t, cfg.ID); err != nil {
+	if err := a.cfg.Client.MayBegin(r.Context(), t, cfg); err != nil {
 		return err
 	}
 	out, err := a.cfg.Client.Output(r.Context(), t, cfg)

@@ -45,6 +45,7 @@ func TestOutputIDIsOfOneRequest(t *testing.T) {
 	send("other", "&id=retry", "DDDD\n", http.StatusConflict)
 	send("main", "&id=next", "EEEE\n", http.StatusCreated)
 	send("main", "", "FFFF\n", http.StatusCreated)
+	send("main", "&run=none", "FFFF\n", http.StatusNotFound)
 	must.Do(t, cl.End(ctx, th, events.End{}))
 	send("main", "&id=late", "GGGG\n", http.StatusConflict)
 	if letters := must.Get(cl.DeadLetters(ctx, "s"))(t); len(letters) != 0 {

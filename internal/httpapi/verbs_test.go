@@ -149,4 +149,8 @@ func TestOfASessionThatIsNotThere(t *testing.T) {
 			t.Errorf("POST …%s = %d %s, want the session to be begun and taken", path, status, text)
 		}
 	}
+	status, _, text := do(t, url, request{path: "/v1/sessions/mispelt/artifacts/register", kind: "application/json", body: `{"object":"a/b"}`})
+	if status != 404 || !strings.Contains(text, `no object \"a/b\"`) || strings.Contains(text, "nats") {
+		t.Errorf("register = %d %s, want 404 and which object", status, text)
+	}
 }

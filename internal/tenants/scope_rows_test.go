@@ -200,7 +200,7 @@ var foreign = map[string]names{
 			return events.Chunk{Op: events.ChunkStart, Output: "o2", Start: start}
 		}, change: in("outputs"),
 		also: []asked{
-			{http.MethodPost, "/v1/sessions/mine/threads/outputs/outputs?tool=x&run=r1&keep=true", "printed", plainText, 201},
+			{http.MethodPost, "/v1/sessions/mine/threads/outputs/outputs?tool=x&run=r1&keep=true", "printed", plainText, 404},
 			{http.MethodPost, "/v1/sessions/mine/artifacts?filename=x&run=r1", "bytes", plainText, 404},
 		},
 		check: func(s *scoped, t *testing.T) { s.endsWithoutRun(t, "o2") },

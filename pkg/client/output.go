@@ -286,9 +286,15 @@ const refusalTime = 5 * time.Second
 // errOwn: the open output is of the attempt that asks.
 var errOwn = errors.New("it is of this attempt")
 
-// MayBegin reports why an output of that id, "" for a new one, cannot begin in a thread, as far as is known now; see Begun.
-func (c *Client) MayBegin(ctx context.Context, t events.Thread, id string) error {
-	return c.mayBegin(ctx, t, id, "")
+// MayBegin reports why an output cannot begin in a thread, as far as is known now; see Begun. ErrNoRun: its session has no run of the id
+// that cfg says, and none is on its way.
+func (c *Client) MayBegin(ctx context.Context, t events.Thread, cfg OutputConfig) error {
+	if cfg.Run != "" {
+		if _, err := c.awaitRun(ctx, t.Session, cfg.Run); errors.Is(err, ErrNoRun) && !errors.Is(err, ErrBehind) {
+			return err
+		}
+	}
+	return c.mayBegin(ctx, t, cfg.ID, "")
 }
 
 func (c *Client) mayBegin(ctx context.Context, t events.Thread, id, attempt string) error {
