@@ -2,6 +2,7 @@ package main
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -64,6 +65,7 @@ type listedFile struct {
 	row       sessions.Row
 	listed    bool
 	titleSlot bool
+	title     string // of the slot
 	lines     int
 	size      int
 	messages  int    // lines of type message
@@ -126,7 +128,7 @@ func (f *listedFile) note(text string) {
 		e := mustJSON(line)
 		switch str(field(e, "type")) {
 		case sessions.TypeTitleSlot:
-			f.titleSlot = true
+			f.titleSlot, f.title = true, str(field(e, "title"))
 		case sessions.TypeMessage:
 			f.messages++
 			if f.prompt == "" && valueAt(e, place{"message", "role"}) == dialect.RoleUser {
@@ -134,6 +136,12 @@ func (f *listedFile) note(text string) {
 			}
 		}
 	}
+}
+
+// shownPrompt is what a listing has of the first user prompt.
+func (f *listedFile) shownPrompt() string {
+	cut := []rune(f.prompt)
+	return string(cut[:min(len(cut), sessions.PromptRunes)])
 }
 
 func textsOf(content any) (texts []string) {
@@ -189,11 +197,12 @@ func (l *listing) listCases(want any, report func(Case)) {
 				row["created"] = field(c.Got, "created")
 				return same(c.Want, c.Got)
 			},
-			"listed": func() error { return same(true, f.row.ID != "" && f.row.Title != "") },
+			"listed": func() error {
+				return same([]any{f.title, mustJSON(fmt.Append(nil, f.messages)), f.shownPrompt()},
+					[]any{f.row.Title, mustJSON(fmt.Append(nil, f.row.Messages)), f.row.Prompt})
+			},
 			"whole": func() error {
-				cut := []rune(f.prompt)
-				cut = cut[:min(len(cut), sessions.PromptRunes)]
-				row["messageCount"], row["firstMessage"] = mustJSON(fmt.Append(nil, f.messages)), string(cut)
+				row["messageCount"], row["firstMessage"] = mustJSON(fmt.Append(nil, f.messages)), f.shownPrompt()
 				return same(c.Want, c.Got)
 			},
 			"line breaks": func() error {
@@ -269,10 +278,8 @@ func (l *listing) nameCases(want any, report func(Case)) {
 			},
 			Holds: map[string]func() error{
 				"prompt": func() error {
-					if f.prompt == "" {
-						return same("Untitled", got)
-					}
-					return same(true, strings.HasPrefix(f.prompt, got))
+					line, _, _ := strings.Cut(f.shownPrompt(), "\n")
+					return same(cmp.Or(strings.TrimSpace(line), "Untitled"), got)
 				},
 				"summary": func() error { return same(f.row.Summary, got) },
 			},
@@ -341,9 +348,11 @@ func dirCases(want any, report func(Case)) {
 		report(Case{Name: fmt.Sprintf("dir-%02d", i), Got: got, Want: dir,
 			When: map[string]func() bool{"relative": func() bool { return !path.IsAbs(cwd) && !strings.HasPrefix(cwd, "<HOME>") }},
 			Holds: map[string]func() error{"absolute": func() error {
-				whole := sessions.DirName(path.Join("/base", cwd), "<HOME>", "/tmp")
-				rest := strings.TrimSuffix(strings.TrimPrefix(whole, "--base"), "--")
-				return same(true, strings.HasSuffix(strings.TrimSuffix(dir, "--"), rest))
+				rest := strings.NewReplacer("/", "-", `\`, "-", ":", "-").Replace(path.Clean(cwd))
+				if !strings.HasSuffix(strings.TrimSuffix(dir, "--"), "-"+rest) {
+					return fmt.Errorf("the oracle says %q", dir)
+				}
+				return same("--base-"+rest+"--", sessions.DirName(path.Join("/base", cwd), "<HOME>", "/tmp"))
 			}},
 		})
 	}
