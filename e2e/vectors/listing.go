@@ -138,10 +138,10 @@ func (f *listedFile) note(text string) {
 	}
 }
 
-// shownPrompt is what a listing has of the first user prompt.
+// shownPrompt is what a listing has of the first user prompt: 200 characters.
 func (f *listedFile) shownPrompt() string {
 	cut := []rune(f.prompt)
-	return string(cut[:min(len(cut), sessions.PromptRunes)])
+	return string(cut[:min(len(cut), 200)])
 }
 
 func textsOf(content any) (texts []string) {
@@ -324,7 +324,7 @@ func (l *listing) resumeCases(want any, report func(Case)) {
 // says returns an error where one does not say something.
 func says(err error, what string) error {
 	if err == nil || !strings.Contains(err.Error(), what) {
-		return fmt.Errorf("the command says %w, want %q", errors.Join(err), what)
+		return fmt.Errorf("the command says %v, want %q", err, what)
 	}
 	return nil
 }
