@@ -71,7 +71,7 @@ func (h *asked) report(expected map[string]any, report func(Case)) error {
 				}
 				report(Case{Name: "limit " + limit, Got: got, Want: field(c, "n"),
 					Holds: map[string]func() error{"refused": func() error {
-						if !strings.Contains(str(got), "--limit") {
+						if !strings.Contains(str(got), "spool: --limit") { // the words of the command are in the error, too
 							return fmt.Errorf("got %v, want the limit refused by its name", got)
 						}
 						return nil
