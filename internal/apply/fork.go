@@ -79,13 +79,17 @@ func (d *draft) fork(ctx context.Context, f events.Fork) error {
 	parent := ""
 	if t.Session != source.Session {
 		parent = source.Session
-		d.inherit(source.Session, info)
+		d.inherit(source.Session, info, f.Own)
 		if err := d.inheritArtifacts(ctx, source.Session, f.Own); err != nil {
 			return err
 		}
 	}
-	step := dialect.Step{Known: true, Role: threads.RoleFork, Session: dialect.Session{Parent: parent}}
-	d.account(&dialect.Entry{Step: step})
+	e := dialect.Entry{Step: dialect.Step{Known: true, Role: threads.RoleFork}}
+	if f.Own {
+		e = project.OwnHeader(header)
+	}
+	e.Session.Parent = parent
+	d.account(&e)
 	return nil
 }
 
@@ -98,10 +102,10 @@ func (d *draft) settleSource(ctx context.Context, source events.Thread) error {
 }
 
 // inherit takes over what is known of the session that this one goes on from, if nothing is known of this one yet.
-func (d *draft) inherit(source string, from sessions.Info) {
+func (d *draft) inherit(source string, from sessions.Info, own bool) {
 	info := d.st.Session.Info
-	if !d.st.Session.Stored {
-		info = from.Heir(d.st.Session.ID, d.Head.Created)
+	if !d.st.Session.Stored || own {
+		info = project.Heir(info, d.st.Session.Stored, from.Heir(d.st.Session.ID, d.Head.Created), own, d.Head.Messages > 0)
 	}
 	info.ForkOf(source, from)
 	d.info = info

@@ -5,7 +5,7 @@ import (
 	"encoding/json"
 	"slices"
 
-	"spool/internal/rehydrate"
+	"spool/internal/project"
 	"spool/internal/transcript"
 	"spool/pkg/client"
 	"spool/pkg/dialect"
@@ -63,7 +63,7 @@ func forkOf(ctx context.Context, cl *client.Client, t client.Thread, all []clien
 		}
 		entry := step.State.Entry
 		if step.Role == threads.RoleFork {
-			if rehydrate.OwnFork(step.State) { // its header says it
+			if project.IsOwn(step.State) { // its header says it
 				return nil, nil
 			}
 			if from, ok := client.ForkedFrom(step.State); ok {

@@ -2,6 +2,7 @@ package interchange_test
 
 import (
 	"bytes"
+	"fmt"
 	"io"
 	"path/filepath"
 	"slices"
@@ -22,7 +23,7 @@ import (
 func TestForksOfTheProgram(t *testing.T) {
 	whole := []string{message("a", "null", "one"), message("b", `"a"`, "two"), message("c", `"b"`, "three")}
 	branched := slices.Concat(whole, []string{message("d", `"a"`, "four")})
-	own := message("e", `"d"`, "own")
+	own, titled := message("e", `"d"`, "own"), `{"type":"title","title":"behind entries"}`
 	for name, x := range map[string]struct {
 		parent      string // as the fork's header names it, with what stands behind that
 		source, has []string
@@ -40,6 +41,10 @@ func TestForksOfTheProgram(t *testing.T) {
 		"spaced":             {`from", "mark":"`, whole, whole, nil, 0},
 		"damaged":            {"from", whole, whole, []string{"", "no json", `{"type":"mess` + message("x", `"c"`, "own") + "\r"}, 3},
 		"titled":             {`from","title":"A <title>`, whole, whole, nil, 3},
+		"titled behind":      {"from", slices.Concat(whole, []string{titled}), slices.Concat(whole, []string{titled}), []string{titled}, 4},
+		"blank line left":    {"from", slices.Concat(whole[:2], []string{""}, whole[2:]), whole, nil, 2},
+		"title left":         {"from", slices.Concat(whole[:2], []string{titled}, whole[2:]), whole, nil, 2},
+		"torn":               {"from", slices.Concat(whole[:2], []string{"{"}), whole[:2], nil, 3}, // with where the source is torn
 		"new session":        {"from", whole, nil, []string{message("x", "null", "own")}, 0},
 		"of an unknown one":  {"gone", whole, whole, nil, 0},
 	} {
@@ -75,6 +80,63 @@ func TestForksOfTheProgram(t *testing.T) {
 			}
 		})
 	}
+}
+
+// Where its harness gives a session another title or directory in its header, a fork is that, too: what it shares it shares still, and the
+// file that it was comes back as that (SPEC P6).
+func TestForkOfTheProgramIsTitled(t *testing.T) {
+	conn, dir := system(t), t.TempDir()
+	lines := "\n" + message("a", "null", "one") + "\n" + message("b", `"a"`, "two") + "\n"
+	write(t, filepath.Join(dir, "from.jsonl"), []byte(header("from", 3)+lines))
+	head := strings.Replace(header("fork", 3), `"cwd"`, `"parentSession":"from","cwd"`, 1)
+	was := head + lines + message("x", `"b"`, "own") + "\n"
+	write(t, filepath.Join(dir, "fork.jsonl"), []byte(was))
+	imported(t, conn, dir, map[string]string{"from.jsonl": header("from", 3) + lines, "fork.jsonl": was})
+	now := strings.Replace(was, `"cwd":"/w"`, `"title":"A title","cwd":"/else"`, 1) + message("y", `"x"`, "later") + "\n"
+	write(t, filepath.Join(dir, "fork.jsonl"), []byte(now))
+	former := ""
+	for _, f := range load(t, conn, dir).Files {
+		if f.Session == "fork" {
+			former = f.Former
+		}
+	}
+	imported(t, conn, dir, map[string]string{"from.jsonl": header("from", 3) + lines, "fork.jsonl": now})
+	var out bytes.Buffer
+	must.Get(client.New(conn).Export(t.Context(), events.Thread{Session: "fork", Name: former}, &out))(t)
+	must.Same(t, out.String(), was, "what the file was comes back as\n%s\nwant\n%s")
+	shares := 0
+	for ref := range nodes(t, conn, "from") {
+		if nodes(t, conn, "fork")[ref] {
+			shares++
+		}
+	}
+	must.Same(t, shares, 3, "the fork shares %d nodes with its source, want %d: two entries and the header")
+	info := must.Get(client.New(conn).Info(t.Context(), "fork"))(t)
+	must.Same(t, info.Title, "A title", "the session's title is %q, want %q")
+	must.Same(t, info.Cwd, "/else", "the session's directory is %q, want %q")
+}
+
+// What a listing says of a session that oh-my-pi forked is what its own file says of it, not what its source is called by then, or asks behind
+// where the two part (SPEC S10).
+func TestListingOfForksOfTheProgram(t *testing.T) {
+	conn, dir := system(t), t.TempDir()
+	model := `{"type":"model_change","id":"m","parentId":null,"timestamp":"2026-01-01T00:00:01.000Z","provider":"p","modelId":"q"}`
+	write(t, filepath.Join(dir, "from.jsonl"), []byte(header("from", 3)+"\n"+model+"\n"+message("a", `"m"`, "asked first")+"\n"))
+	load(t, conn, dir)
+	cl := client.New(conn)
+	must.Do(t, cl.NameSession(t.Context(), "from", "The source", false))
+	must.Do(t, cl.MoveSession(t.Context(), "from", "/moved"))
+	head := strings.Replace(header("fork", 3), `"cwd"`, `"parentSession":"from","title":"The fork","cwd"`, 1)
+	head = strings.Replace(head, `"/w"`, `"/own"`, 1)
+	fork := head + "\n" + model + "\n" + message("b", `"m"`, "asked otherwise") + "\n"
+	write(t, filepath.Join(dir, "fork.jsonl"), []byte(fork))
+	load(t, conn, dir)
+	info := must.Get(cl.Info(t.Context(), "fork"))(t)
+	got := fmt.Sprintf("%q in %q: %q, from %q", info.Title, info.Cwd, info.Prompt, info.Parent)
+	must.Same(t, got, `"The fork" in "/own": "asked otherwise", from "from"`, "the fork is %s, want %s")
+	var out bytes.Buffer
+	must.Get(cl.Export(t.Context(), events.Thread{Session: "fork", Name: events.MainThread}, &out))(t)
+	must.Same(t, out.String(), fork, "comes back as\n%s\nwant\n%s")
 }
 
 // imported imports a directory; each of its files comes back from the session of its name.

@@ -51,6 +51,34 @@ func Inherit(ctx context.Context, r threads.Reader, t events.Thread, source thre
 	return err
 }
 
+// Heir is what is known of a session that goes on from another one; heir is that as sessions.Info.Heir has it, and had what the session has
+// if it is stored. own: its harness forked it, and its own header says what it is called and where it is (OwnHeader); said: somebody says
+// something up to where it goes on, else the first prompt is one of its own.
+func Heir(had sessions.Info, stored bool, heir sessions.Info, own, said bool) sessions.Info {
+	if own {
+		heir.Title, heir.TitleSource, heir.Cwd, heir.Named, heir.Moved = "", "", "", false, false
+		if !said {
+			heir.Prompt, heir.Summary, heir.Answered = "", "", false
+		}
+	}
+	if !stored {
+		return heir
+	}
+	had.Prompt, had.Summary = heir.Prompt, heir.Summary
+	if !had.Named {
+		had.Title, had.TitleSource = "", ""
+	}
+	return had
+}
+
+// OwnHeader is what the header says of a session that its harness forked.
+func OwnHeader(header []byte) (e dialect.Entry) {
+	if d, ok := dialect.Lookup("omp"); ok {
+		e, _ = d.Read(header, nil)
+	}
+	return e
+}
+
 // messages counts the states before the one given in which somebody says something; all is how many they are at most.
 func messages(steps iter.Seq2[threads.Step, error], until casstore.Ref, all int64) (n int64, err error) {
 	read := int64(0)

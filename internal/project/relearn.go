@@ -16,7 +16,7 @@ func Relearn(
 	ctx context.Context, r threads.Reader, t events.Thread, head threads.Head, of func(session string) (sessions.Info, error),
 ) (info sessions.Info, err error) {
 	info = sessions.Info{ID: t.Session, Created: head.Created}
-	first := true
+	first, said := true, false
 	for step, err := range r.Entries(ctx, head) {
 		if err != nil {
 			return info, err
@@ -27,7 +27,15 @@ func Relearn(
 			if err != nil {
 				return info, err
 			}
-			info = source.Heir(t.Session, head.Created)
+			own := IsOwn(step.State)
+			if own {
+				content, err := step.ReadContent(ctx)
+				if err != nil {
+					return info, err
+				}
+				e = OwnHeader(content.Text)
+			}
+			info = Heir(sessions.Info{}, false, source.Heir(t.Session, head.Created), own, said)
 			info.ForkOf(from, source)
 			e.Session.Parent, first = from, false
 			info.User = step.Entry.User
@@ -37,6 +45,7 @@ func Relearn(
 		if first {
 			info.User = step.Entry.User
 		}
+		said = said || says(e.Type, e.Role)
 		Learn(&info, &e, true, first)
 		first = false
 	}
@@ -53,6 +62,14 @@ func entryOf(ctx context.Context, t events.Thread, step threads.Step) (e dialect
 		e = again
 	}
 	return e, nil
+}
+
+// IsOwn tells whether a state begins a session that its harness forked, and has a file of it.
+func IsOwn(st threads.State) bool {
+	meta, err := casstore.DecodeValue(st.Meta)
+	m, _ := meta.(map[string]any)
+	own, _ := m["own"].(bool)
+	return err == nil && own && st.Role == threads.RoleFork
 }
 
 // forkedFrom is the session of the thread that goes on from a state on; "": it goes on from none.

@@ -10,6 +10,7 @@ import (
 	"io"
 
 	"spool/internal/jsonscan"
+	"spool/internal/project"
 	"spool/pkg/casstore"
 	"spool/pkg/dialect"
 	"spool/pkg/events"
@@ -148,11 +149,11 @@ func (s Source) Export(ctx context.Context, head threads.Head, form Form, w io.W
 			}
 			continue
 		}
-		if step.Role == threads.RoleFork {
-			s.header = nil
-		}
 		if s.header != nil && isHead(step.State.Entry) {
 			continue
+		}
+		if project.IsOwn(step.State) {
+			tail = events.Tail{} // of what it was forked from
 		}
 		if d := step.State.Entry.Dialect; d == "" || dialect.IsNote(head.Dialect, d) {
 			continue
@@ -164,6 +165,7 @@ func (s Source) Export(ctx context.Context, head threads.Head, form Form, w io.W
 		if _, err := write(ctx, step, out); err != nil {
 			return entries, err
 		}
+		s.header = nil // the entries have begun
 		if glued = part; !part {
 			if entries++; entries&(entries-1) == 0 { // who only compares learns soon that the rest makes no difference
 				_ = out.Flush()

@@ -266,15 +266,17 @@ func (s Source) forkHeader(ctx context.Context, head threads.Head, session strin
 		return nil, false, ignore(err, threads.ErrNoStep)
 	}
 	content, err := step.ReadContent(ctx)
-	return content.Text, OwnFork(step.State), err
+	return content.Text, project.IsOwn(step.State), err
 }
 
-// OwnFork tells whether a state begins a session that its harness forked, and has a file of it.
-func OwnFork(st threads.State) bool {
-	meta, err := casstore.DecodeValue(st.Meta)
-	m, _ := meta.(map[string]any)
-	own, _ := m["own"].(bool)
-	return err == nil && own && st.Role == threads.RoleFork
+// OwnHeader is the header of a session's file if its harness forked it, as it says it before anything was said of the session in Spool; nil
+// if its harness forked none of that name in this thread.
+func (s Source) OwnHeader(ctx context.Context, head threads.Head, session string) ([]byte, error) {
+	header, own, err := s.forkHeader(ctx, head, session)
+	if !own {
+		return nil, err
+	}
+	return header, err
 }
 
 // ExportFork is Export of a session that its harness forked, as the file that it has of it: its own header in place of its source's.
@@ -282,11 +284,10 @@ func OwnFork(st threads.State) bool {
 func (s Source) ExportFork(
 	ctx context.Context, head threads.Head, session string, form Form, w io.Writer,
 ) (entries int, ok bool, err error) {
-	header, own, err := s.forkHeader(ctx, head, session)
-	if err != nil || !own {
+	s.header, err = s.OwnHeader(ctx, head, session)
+	if s.header == nil {
 		return 0, false, err
 	}
-	s.header = header
 	entries, err = s.Export(ctx, head, form, w)
 	return entries, true, err
 }

@@ -31,9 +31,10 @@ type claim struct {
 	group    []*file      // of its source, in this import
 	src      *Source      // the one of them that is all that the source has in it
 
-	started bool // the name of the subagent that it is of is in it, or it was begun as a fork
-	forked  bool // it was begun as a fork: the lines before its entries are those of what it branches off from, as that was imported
-	joined  bool // entries of others that it had before this import gave it a source
+	started bool   // the name of the subagent that it is of is in it, or it was begun as a fork
+	forked  bool   // it was begun as a fork: the lines before its entries are those of what it branches off from, as that was imported
+	header  []byte // of the file, where that says itself that it is a fork; nil: what stands before the entries is not held against the file
+	joined  bool   // entries of others that it had before this import gave it a source
 
 	replaced bool // by this import, with a file that was written before the next one
 }
@@ -222,6 +223,9 @@ func (im *Importer) look(ctx context.Context, id Identity, t events.Thread) (*cl
 			c.producer, c.started = producer, true
 			c.forked = id.Agent == ""
 			c.shared = c.shared || c.forked // what it shares may have others' lines in it
+			if c.header, err = im.stored.OwnHeader(ctx, head, t.Session); err != nil {
+				return nil, err
+			}
 		default:
 			c.shared = true
 		}

@@ -207,6 +207,8 @@ func (s *store) events() (n int) {
 	return n
 }
 
+func (s *store) OwnHeader(context.Context, threads.Head, string) ([]byte, error) { return nil, nil }
+
 // SessionLines is as if no thread could be exported.
 func (s *store) SessionLines(context.Context, threads.Head) ([]rehydrate.Line, bool, error) {
 	return nil, false, nil

@@ -76,7 +76,9 @@ func (im *Importer) file(ctx context.Context, f *file, c *claim) error {
 		if goOn, err = im.supersede(ctx, f, c); err != nil || !goOn {
 			return err
 		}
-		err = im.pass(ctx, f, c)
+		if err = im.fork(ctx, f, c); err == nil {
+			err = im.pass(ctx, f, c)
+		}
 	}
 	switch {
 	case errors.Is(err, errFormer):
@@ -312,7 +314,7 @@ func (r record) time() int64 {
 // others wrote.
 func (c *claim) stands(r record, next func() (rehydrate.Line, error, bool)) (bool, error) {
 	if (c.exported || c.forked) && r.heads() {
-		return true, nil
+		return c.header == nil || r.is(rehydrate.LineOf(c.header)), nil
 	}
 	is := r.is
 	if c.exported {

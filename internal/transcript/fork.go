@@ -169,7 +169,9 @@ func (im *Importer) fork(ctx context.Context, f *file, c *claim) error {
 		}
 		c.started = true
 	}
-	c.before, c.shared, c.forked = have.before, true, true
+	if c.before, c.shared, c.forked = have.before, true, true; fork.Lines == 0 {
+		c.header = have.header
+	}
 	return nil
 }
 
@@ -211,6 +213,7 @@ func (im *Importer) common(ctx context.Context, f *file, from threads.Head, left
 	next, stop := iter.Pull2(im.stored.RawEntries(ctx, from))
 	defer stop()
 	var last string
+	heads := stoodFirst()
 	for r, err := range f.src.records() {
 		if err != nil {
 			return shared{}, err
@@ -231,11 +234,12 @@ func (im *Importer) common(ctx context.Context, f *file, from threads.Head, left
 			if err != nil || !ok {
 				return shared{}, err
 			}
-			if r.is(line) || r.heads() && headsFile(line) {
+			first := heads(line)
+			if r.is(line) || r.heads() && first {
 				have.at = line.Index
 				break
 			}
-			have.lacks = have.lacks || line.Dialect == f.id.Dialect && !headsFile(line)
+			have.lacks = have.lacks || line.Dialect == f.id.Dialect && !first
 		}
 		if have.before = r.seq(); r.part {
 			continue
@@ -251,16 +255,17 @@ func (im *Importer) common(ctx context.Context, f *file, from threads.Head, left
 	return shared{}, nil
 }
 
-// agreeing counts the lines that a file begins with and the thread that it branches off from has in their order; 0: no entry is among them.
+// agreeing counts the lines that a file begins with and the thread that it branches off from has in their order, and nothing between them
+// that the fork would have and the file has not; 0: no entry is among them.
 func (im *Importer) agreeing(ctx context.Context, f *file, from threads.Head) (lines int, err error) {
 	next, stop := iter.Pull2(im.stored.RawEntries(ctx, from))
 	defer stop()
-	n, entries := 0, false
+	n, entries, heads := 0, false, stoodFirst()
 	for r, err := range f.src.records() {
 		if err != nil {
 			return 0, err
 		}
-		if r.torn {
+		if r.torn || r.heads() && r.start > 0 {
 			break
 		}
 		for same := r.heads(); !same; {
@@ -268,7 +273,12 @@ func (im *Importer) agreeing(ctx context.Context, f *file, from threads.Head) (l
 			if err != nil || !ok {
 				return lines, err
 			}
-			same = r.is(line)
+			first := heads(line)
+			same = !first && r.is(line)
+			nameless := line.Dialect == rawDialect || line.Dialect == partDialect || line.Dialect == f.id.Dialect && member(line.Head, "id") == ""
+			if !same && !first && nameless { // the path to what is behind it has it, and the file has not
+				return lines, nil
+			}
 			entries = entries || same && r.json
 		}
 		if r.part {
@@ -281,7 +291,12 @@ func (im *Importer) agreeing(ctx context.Context, f *file, from threads.Head) (l
 	return lines, nil
 }
 
-// headsFile tells whether a stored line stands before the entries of a session's file.
-func headsFile(line rehydrate.Line) bool {
-	return jsonscan.Valid(line.Head) == nil && (record{body: line.Head, json: true}).heads()
+// stoodFirst tells of the lines of a thread, in their order, whether they stood before the entries of a session's file.
+func stoodFirst() func(rehydrate.Line) bool {
+	first := true
+	return func(line rehydrate.Line) bool {
+		heads := first && jsonscan.Valid(line.Head) == nil && (record{body: line.Head, json: true, first: true}).heads()
+		first = first && (heads || line.Dialect != ompDialect)
+		return heads
+	}
 }

@@ -48,7 +48,7 @@ func (l *lines) giant() (record, error) {
 	if err == nil && jsonscan.KindOf(head) == jsonscan.KindObject {
 		g.plan = plan
 	}
-	r := record{start: l.at, line: l.line, giant: g, json: g.plan != nil}
+	r := l.placed(record{start: l.at, line: l.line, giant: g, json: g.plan != nil})
 	if r.json {
 		l.objects++
 	}
@@ -91,7 +91,7 @@ func (r record) wrote(line rehydrate.Line) bool {
 
 // heads tells whether a record stands before the entries of a session's file: what an export makes of what Spool knows by now.
 func (r record) heads() bool {
-	if !r.json || r.giant != nil {
+	if !r.json || r.giant != nil || !r.first {
 		return false
 	}
 	typ := member(r.body, "type")

@@ -282,7 +282,7 @@ func (h *headless) Write(p []byte) (int, error) {
 		if h.line[len(h.line)-1] != '\n' && len(h.line) <= giantLine {
 			continue
 		}
-		if text := bytes.TrimSpace(h.line); jsonscan.Valid(text) == nil && (record{body: text, json: true}).heads() {
+		if text := bytes.TrimSpace(h.line); jsonscan.Valid(text) == nil && (record{body: text, json: true, first: true}).heads() {
 			h.heads, h.line = append(h.heads, h.line...), h.line[:0]
 		} else if err := h.flush(); err != nil {
 			return 0, err

@@ -21,6 +21,7 @@ type record struct {
 	open  bool   // the file ends before its newline; of a torn one: it does not begin a line
 	torn  bool   // the file ends inside it; body is all that is left of the file
 	giant *giant // too long for body, which is nil
+	first bool   // no entry stands before it: no JSON object but those that stand before the entries
 }
 
 // seq is the record's place in its source: it grows from record to record, those without bytes included.
@@ -58,6 +59,7 @@ type lines struct {
 
 	restore func(n int, body []byte) []byte // Source.Restore
 	objects int                             // records that are JSON so far
+	entries bool                            // one of them is an entry
 }
 
 func newLines(r io.Reader) *lines { return &lines{r: bufio.NewReaderSize(r, 128<<10), line: 1} }
@@ -151,6 +153,13 @@ func (l *lines) restored(r record) record {
 			r.body = l.restore(l.objects, r.body)
 		}
 	}
+	return l.placed(r)
+}
+
+// placed is a record that knows whether it stands before the entries.
+func (l *lines) placed(r record) record {
+	r.first = !l.entries
+	l.entries = l.entries || r.json && !r.heads()
 	return r
 }
 

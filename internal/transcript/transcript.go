@@ -32,6 +32,8 @@ type Threads interface {
 	RawEntries(ctx context.Context, head threads.Head) iter.Seq2[rehydrate.Line, error]
 	// SessionLines are the entries of a thread as an export of its session writes them behind the header. Not ok: it does not.
 	SessionLines(ctx context.Context, head threads.Head) (lines []rehydrate.Line, ok bool, err error)
+	// OwnHeader is the header of the file of a session that its harness forked; nil: it forked none of that name there.
+	OwnHeader(ctx context.Context, head threads.Head, session string) ([]byte, error)
 	// Await returns when a thread has what a producer published.
 	Await(ctx context.Context, t events.Thread, producer string, epoch, seq uint64) error
 	// Unapplied is what a producer published to a thread that the thread may lack yet, in the order in which it is stored. head is what the

@@ -27,6 +27,11 @@ func (c *Client) RawEntries(ctx context.Context, head threads.Head) iter.Seq2[re
 	}
 }
 
+// OwnHeader is rehydrate.Source.OwnHeader.
+func (c *Client) OwnHeader(ctx context.Context, head threads.Head, session string) ([]byte, error) {
+	return c.Source().OwnHeader(ctx, head, session)
+}
+
 // SessionLines are the entries of a thread as lines of a session's file in the current version: what an export of it has behind the header
 // (SPEC S9). Not ok: its entries are not those of such files, or it began with an older version.
 func (c *Client) SessionLines(ctx context.Context, head threads.Head) (lines []rehydrate.Line, ok bool, err error) {

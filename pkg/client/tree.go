@@ -76,14 +76,21 @@ func (c *Client) info(ctx context.Context, session string) (info sessions.Info, 
 // that it has. forked is false, and nothing is written, for every other thread.
 func (c *Client) exportFork(ctx context.Context, t events.Thread, head threads.Head, form rehydrate.Form, w io.Writer,
 	warn func(rehydrate.Missing), info sessions.Info) (entries int, forked bool, err error) {
-	if info.Parent == "" || t.Name != events.MainThread { // only a session that has a parent is looked through
+	main := events.Thread{Session: t.Session, Name: events.MainThread}
+	if info.Parent == "" || t != main && !events.HasFormer(main, t) { // only a session that has a parent is looked through
 		return 0, false, nil
 	}
 	src := c.Source()
 	src.Warn = warn
-	out := &sessions.HeaderWriter{W: w, Info: info}
+	out := &sessions.HeaderWriter{W: w}
+	if t == main {
+		out.Info = info
+	}
 	if entries, forked, err = src.ExportFork(ctx, head, t.Session, form, out); forked || err != nil {
 		return entries, forked, errors.Join(err, out.Flush())
+	}
+	if t != main {
+		return 0, false, nil
 	}
 	header, err := src.ForkHeader(ctx, head, t.Session)
 	if err != nil || header == nil {
