@@ -60,7 +60,7 @@ func Artifacts(ctx context.Context, reg Registry, src transcript.Source, session
 	for _, d := range list {
 		name := path.Join(dir, d.Name())
 		switch {
-		case transcript.IsTranscript(d.Name()) || strings.HasSuffix(d.Name(), ".spool.json"):
+		case transcript.IsTranscript(d.Name()) || strings.HasSuffix(d.Name(), notesExt):
 			continue
 		case !d.Type().IsRegular():
 			out.Warnings = append(out.Warnings, fmt.Errorf("%s is not imported: it is no file", name))

@@ -16,6 +16,7 @@ import (
 
 	"spool/internal/jsonscan"
 	"spool/internal/rehydrate"
+	"spool/internal/transcript"
 	"spool/pkg/artifacts"
 	"spool/pkg/casstore"
 	"spool/pkg/client"
@@ -379,10 +380,15 @@ func fileNames(list []artifacts.Record) (names map[artifacts.ID]string, doubles 
 			continue
 		}
 		name := r.Filename
-		if taken[name] {
+		number, _, ok := strings.Cut(name, ".")
+		others := ok && number != "" && strings.Trim(number, "0123456789") == "" && number != string(r.Seq) // as the program finds them
+		if taken[name] || others {
 			name = r.DirName()
 		}
-		if taken[name] || strings.HasSuffix(name, sessionExt) {
+		if transcript.IsTranscript(name) || strings.HasSuffix(name, notesExt) { // in the folder these are none
+			name += ".txt"
+		}
+		if taken[name] {
 			doubles = append(doubles, r)
 			continue
 		}

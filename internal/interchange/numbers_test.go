@@ -3,6 +3,7 @@ package interchange_test
 import (
 	"fmt"
 	"io"
+	"os"
 	"path/filepath"
 	"strings"
 	"testing"
@@ -96,6 +97,8 @@ func TestArtifactsOfAnExport(t *testing.T) {
 		{Filename: "shot.png", ToolCall: "call", Summary: "a picture"}, {Filename: "data.json"}, {Filename: "shot.png"},
 		{Filename: "trace.html", Category: artifacts.ProviderRaw}, {Filename: "9.log", MIME: "text/x-log"}, {},
 		{Writer: artifacts.FromAgent, Agent: "0-Plan", MIME: "application/json"},
+		{Filename: "0.bash.log", MIME: "text/x-log"}, {Filename: "results.jsonl", MIME: "text/x-lines"},
+		{Filename: "trace.jsonl.gz", MIME: "application/gzip"}, {Filename: "x.spool.json"},
 	} {
 		r.Session = "s"
 		n := client.NewArtifact{Tool: map[bool]string{true: "bash"}[r.Filename == ""], Record: r}
@@ -119,6 +122,12 @@ func TestArtifactsOfAnExport(t *testing.T) {
 		dir := t.TempDir()
 		if out, err := export(t, conn, dir, "s", false); err != nil || len(out.Warnings) > 0 {
 			t.Fatalf("export: %+v, %v", out, err)
+		}
+		for name, body := range files(t, os.DirFS(dir)) { // oh-my-pi finds artifact://<n> by the file's name
+			number, _, ok := strings.Cut(filepath.Base(name), ".")
+			if ok && strings.Trim(number, "0123456789") == "" && !strings.Contains(want[body], fmt.Sprintf("number %q", number)) {
+				t.Errorf("%s has the bytes of %s", name, want[body])
+			}
 		}
 		conn = system(t)
 		for range 2 {

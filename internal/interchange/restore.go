@@ -39,8 +39,10 @@ const notesVersion = 1
 // NotesFile is the name of the notes beside a session file.
 func NotesFile(name string) string {
 	dir, base := filepath.Split(name)
-	return dir + fitted(strings.TrimSuffix(base, sessionExt), ".spool.json")
+	return dir + fitted(strings.TrimSuffix(base, sessionExt), notesExt)
 }
+
+const notesExt = ".spool.json"
 
 const sessionExt = ".jsonl"
 
