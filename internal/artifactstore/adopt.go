@@ -2,11 +2,13 @@ package artifactstore
 
 import (
 	"context"
+	"crypto/rand"
 	"errors"
 	"io"
 
 	"spool/internal/record"
 	"spool/pkg/artifacts"
+	"spool/pkg/events"
 )
 
 // Adopt stores an artifact that brings its id, number and file name along from another store (SPEC A1): the session's
@@ -38,7 +40,14 @@ func (a *Artifacts) Adopt(ctx context.Context, r artifacts.Record, body io.Reade
 	if err := a.count(ctx, r.Session, f, raise); err != nil {
 		return r, false, err
 	}
-	r.Object = r.ObjectName()
+	r.Object, f.adopts = r.ObjectName(), true
+	marks, err := a.records.Records(ctx, events.SharedKeys(record.ObjectToken(r.Object)))
+	if err != nil {
+		return r, false, err
+	}
+	if marks[0].Seq != 0 {
+		r.Object = r.ObjectBeside(rand.Text())
+	}
 	adopted, err := a.createFrom(ctx, f, r, body)
 	if errors.Is(err, artifacts.ErrTaken) { // another import was faster
 		if old, e := a.Records(ctx, r.Session, r.ID); e != nil || len(old) > 0 {

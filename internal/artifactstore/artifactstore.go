@@ -207,6 +207,12 @@ type fence struct {
 	session string        // "": no number was taken
 	given   bool          // the number was taken before, for this record
 	deleted record.Record // of events.DeletedKey, as it was then
+	adopts  bool          // the id is that of a file, in each life of the session
+}
+
+// frees tells whether what has a record's id is gone with an earlier life of its session, and it may have that again.
+func (f *fence) frees(had record.Record, key string) bool {
+	return f.adopts && had.Key == key && !had.Exists() && had.Seq < f.deleted.Seq
 }
 
 func (a *Artifacts) begin(ctx context.Context, r artifacts.Record) (*fence, error) {
@@ -320,6 +326,15 @@ func (a *Artifacts) create(
 			behind = false
 		}
 		puts := []record.Put{{Key: key, Value: r.Encode(), Alone: events.ArtifactKeys("", string(r.ID))}}
+		if f.adopts {
+			before, err := a.holder(ctx, r.ID)
+			if err != nil {
+				return err
+			}
+			if f.frees(before, key) {
+				puts[0].Alone, puts[0].Expect = "", before.Seq
+			}
+		}
 		if key := record.SharedKey(r); key != "" {
 			puts = append(puts, record.Put{Key: key, Value: []byte{1}, Expect: record.Any})
 		}
@@ -337,7 +352,7 @@ func (a *Artifacts) create(
 			return e
 		case holder.Key == key && bytes.Equal(holder.Value, r.Encode()):
 			return nil // an attempt whose answer was lost
-		case holder.Seq != 0:
+		case holder.Seq != 0 && !f.frees(holder, key):
 			return taken(r)
 		case errors.Is(err, record.ErrUnknown):
 			return err

@@ -9,6 +9,7 @@ import (
 	"strings"
 	"testing"
 
+	"spool/internal/artifactstore"
 	"spool/internal/must"
 	"spool/internal/natsio"
 	"spool/pkg/artifacts"
@@ -137,6 +138,31 @@ func TestListingOfForksOfTheProgram(t *testing.T) {
 	var out bytes.Buffer
 	must.Get(cl.Export(t.Context(), events.Thread{Session: "fork", Name: events.MainThread}, &out))(t)
 	must.Same(t, out.String(), fork, "comes back as\n%s\nwant\n%s")
+}
+
+// A session that is removed and imported again has bytes of its own: the names of its fork's artifacts lead to those that the fork has (SPEC A7).
+func TestSourceOfAForkComesAgain(t *testing.T) {
+	conn, dir := system(t), t.TempDir()
+	large := strings.Replace(message("b", `"a"`, strings.Repeat("a long line\n", 9000)), `{"role":"user","content":`,
+		`{"role":"toolResult","toolCallId":"t","toolName":"bash","content":`, 1)
+	write(t, filepath.Join(dir, "from.jsonl"), []byte(header("from", 3)+"\n"+message("a", "null", "one")+"\n"+large+"\n"))
+	write(t, filepath.Join(dir, "from", "0.bash.log"), []byte("zero"))
+	load(t, conn, dir)
+	cl := client.New(conn)
+	must.Do(t, cl.ForkSession(t.Context(), "from", "fork", client.SessionFork{}))
+	for range 2 {
+		must.Get(cl.DeleteSession(t.Context(), "from", client.Deletion{}))(t)
+		load(t, conn, dir)
+		objects := map[string]artifacts.ID{}
+		for _, r := range must.Get(artifactstore.Of(conn, 0).Records(t.Context(), "", ""))(t) {
+			if other, ok := objects[r.Object]; ok {
+				t.Errorf("%s and %s have bytes of their own under one name, %s", r.ID, other, r.Object)
+			}
+			objects[r.Object] = r.ID
+		}
+		must.Same(t, len(objects), 4, "%d artifacts, want %d: a file and a large result, in both sessions")
+		artifactsOf(t, conn) // all of them can be read
+	}
 }
 
 // imported imports a directory; each of its files comes back from the session of its name.

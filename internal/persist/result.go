@@ -2,7 +2,9 @@ package persist
 
 import (
 	"context"
+	"encoding/hex"
 	"io"
+	"slices"
 	"strings"
 
 	"golang.org/x/sync/errgroup"
@@ -31,15 +33,16 @@ func (p *Persister) uploadResults(ctx context.Context, c *commit) ([]record.Put,
 	if len(c.results) == 0 {
 		return nil, nil
 	}
-	keys := make([]string, len(c.results))
+	keys, marks := make([]string, len(c.results)), make([]string, len(c.results))
 	for i, a := range c.results {
 		keys[i] = events.ArtifactKey(a.Session, string(a.ID))
+		marks[i] = events.SharedKeys(record.ObjectToken(a.Object))
 	}
-	known, err := p.Records.Records(ctx, keys...)
+	known, err := p.Records.Records(ctx, slices.Concat(keys, marks)...)
 	if err != nil {
 		return nil, err
 	}
-	puts := make([]record.Put, len(keys))
+	puts := make([]record.Put, 2*len(keys))
 	seen := map[string]bool{}
 	g, ctx := errgroup.WithContext(ctx)
 	g.SetLimit(uploads)
@@ -50,6 +53,9 @@ func (p *Persister) uploadResults(ctx context.Context, c *commit) ([]record.Put,
 		seen[keys[i]] = true
 		g.Go(func() error {
 			if a.Locator == nil { // else an attempt before this one has uploaded it
+				if known[len(keys)+i].Seq != 0 {
+					a.Object = a.ObjectBeside(hex.EncodeToString(c.id[:]))
+				}
 				o, err := p.Wholes.UploadFrom(ctx, events.ArtifactsBucket, a.Object, strings.NewReader(a.text))
 				if err != nil {
 					return err
@@ -57,7 +63,10 @@ func (p *Persister) uploadResults(ctx context.Context, c *commit) ([]record.Put,
 				a.Locator = o.Locator()
 				p.stats.stored.Add(a.Size)
 			}
-			puts[i] = record.Put{Key: keys[i], Value: a.Encode(), Expect: known[i].Seq}
+			puts[2*i] = record.Put{Key: keys[i], Value: a.Encode(), Expect: known[i].Seq}
+			if key := record.SharedKey(a.Record); key != "" {
+				puts[2*i+1] = record.Put{Key: key, Value: []byte{1}, Expect: record.Any}
+			}
 			return nil
 		})
 	}

@@ -83,6 +83,12 @@ var (
 // ObjectName is where the bytes of a new artifact go: <session>/<artifact_id>/<filename> (SPEC A2).
 func (r Record) ObjectName() string { return r.Session + "/" + string(r.ID) + "/" + r.Filename }
 
+// ObjectBeside is where they go if that name may lead to the bytes of a fork still, which it had from the artifact of this id in an earlier
+// life of the session. mark is another one each time.
+func (r Record) ObjectBeside(mark string) string {
+	return r.Session + "/" + string(r.ID) + "/" + mark + "." + r.Filename
+}
+
 // Validate reports everything that is wrong with a record at once.
 func (r Record) Validate() error {
 	errs := []error{events.CheckToken("artifact_id", string(r.ID)), events.CheckToken("session", r.Session), CheckFilename(r.Filename)}
