@@ -63,10 +63,9 @@ func forkOf(ctx context.Context, cl *client.Client, t client.Thread, all []clien
 		}
 		entry := step.State.Entry
 		if step.Role == threads.RoleFork {
-			if project.IsOwn(step.State) { // its header says it
-				return nil, nil
-			}
-			if from, ok := client.ForkedFrom(step.State); ok {
+			if project.IsOwn(step.State) { // its header says it, and is the one that its file has
+				lines, heads = 1+lines-heads, 1
+			} else if from, ok := client.ForkedFrom(step.State); ok {
 				note = forkNote{Thread: t.Thread.String(), From: from.String(), Lines: lines}
 				if from.Session != t.Session { // its file has one header, its own
 					note.Lines = 1 + lines - heads

@@ -10,6 +10,7 @@ import (
 	"testing"
 
 	"spool/internal/artifactstore"
+	"spool/internal/interchange"
 	"spool/internal/must"
 	"spool/internal/natsio"
 	"spool/pkg/artifacts"
@@ -112,6 +113,24 @@ func TestForkOfTheProgramIsTitled(t *testing.T) {
 		}
 	}
 	must.Same(t, shares, 3, "the fork shares %d nodes with its source, want %d: two entries and the header")
+	retry := events.Thread{Session: "fork", Name: "retry"}
+	must.Do(t, client.New(conn).Fork(t.Context(), retry, events.Fork{Session: "fork", Thread: events.MainThread, Entry: "x"}))
+	want := strings.Join(strings.SplitAfter(now, "\n")[:4], "")
+	exported, _ := save(t, conn)
+	second := system(t)
+	load(t, second, exported)
+	for _, conn := range []*natsio.Conn{conn, second} {
+		out.Reset()
+		must.Get(client.New(conn).Export(t.Context(), retry, &out))(t)
+		must.Same(t, out.String(), want, "a thread of the fork is\n%s\nwant\n%s")
+	}
+	all := must.Get(client.New(conn).Threads(t.Context(), "fork"))(t)
+	for _, th := range all {
+		if th.Thread == retry {
+			notes := string(must.Get(interchange.ForkNotes(t.Context(), client.New(conn), th, all))(t))
+			must.Same(t, strings.Contains(notes, `"lines": 4`), true, notes+" says how many lines it shares: %v, want %v")
+		}
+	}
 	info := must.Get(client.New(conn).Info(t.Context(), "fork"))(t)
 	must.Same(t, info.Title, "A title", "the session's title is %q, want %q")
 	must.Same(t, info.Cwd, "/else", "the session's directory is %q, want %q")

@@ -234,19 +234,20 @@ func (s Source) HeaderOn(
 		h = sessions.Header{Type: sessions.TypeHeader, Version: sessions.Version, ID: t.Session, Cwd: info.Cwd,
 			Title: info.Title, ParentSession: info.Parent}
 	}
-	if t.Name != events.MainThread {
-		return h, nil
-	}
+	main := t.Name == events.MainThread
 	if info.Parent != "" { // only a session that has a parent is looked through
-		fork, err := s.ForkHeader(ctx, head, t.Session)
+		fork, own, err := s.forkHeader(ctx, head, t.Session)
 		if err != nil {
 			return h, err
 		}
-		if fork != nil {
+		if fork != nil && (main || own) {
 			if h, err = sessions.ParseHeader(fork); err != nil {
 				return h, err
 			}
 		}
+	}
+	if !main {
+		return h, nil
 	}
 	return info.Over(h), nil
 }

@@ -77,7 +77,7 @@ func (c *Client) info(ctx context.Context, session string) (info sessions.Info, 
 func (c *Client) exportFork(ctx context.Context, t events.Thread, head threads.Head, form rehydrate.Form, w io.Writer,
 	warn func(rehydrate.Missing), info sessions.Info) (entries int, forked bool, err error) {
 	main := events.Thread{Session: t.Session, Name: events.MainThread}
-	if info.Parent == "" || t != main && !events.HasFormer(main, t) { // only a session that has a parent is looked through
+	if info.Parent == "" { // only a session that has a parent is looked through
 		return 0, false, nil
 	}
 	src := c.Source()
