@@ -110,7 +110,7 @@ var rules = []rule{
 	{adapt, []string{"internal/httpapi"},
 		slices.Concat(layer0, layer1, []string{
 			"internal/access", "internal/reload", "internal/natsio", "internal/natsadmin", "internal/offline", "internal/web", "internal/history",
-			"internal/dstreams", "internal/subscriptions", "internal/mcp", "internal/view", "pkg/client",
+			"internal/claudestore", "internal/dstreams", "internal/subscriptions", "internal/mcp", "internal/view", "pkg/client",
 		}), []string{any_}},
 
 	{adapt, []string{"internal/view"}, slices.Concat(layer0, layer1, []string{"internal/history", "pkg/client"}), []string{any_}},
@@ -129,6 +129,9 @@ var rules = []rule{
 
 	{adapt, []string{"internal/subscriptions"}, slices.Concat(layer0, layer1,
 		[]string{"internal/natsio", "internal/dstreams", "internal/webhook", "pkg/client"}), []string{xsync}},
+
+	{adapt, []string{"internal/claudestore"}, slices.Concat(layer0, layer1,
+		[]string{"internal/natsio", "internal/interchange", "pkg/client"}), []string{any_}},
 
 	{adapt, []string{"internal/interchange"}, slices.Concat(layer0, layer1,
 		[]string{"internal/natsio", "internal/artifactstore", "pkg/client"}), []string{any_}},

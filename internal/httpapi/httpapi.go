@@ -28,6 +28,7 @@ import (
 
 	"spool/internal/access"
 	"spool/internal/apply"
+	"spool/internal/claudestore"
 	"spool/internal/ingest"
 	"spool/internal/mcp"
 	"spool/internal/natsadmin"
@@ -81,6 +82,7 @@ type Config struct {
 	Limits   apply.Limits   // what a session may have, as its persisters have it
 	Log      *slog.Logger
 
+	claude  *claudestore.Store
 	records *natsio.Records // that Client reads; nil: each entry looks for itself
 	stores  *stores         // whether the server stores; nil: nobody knows
 }
@@ -371,9 +373,11 @@ func verdict(err error) (status, after int) {
 		return http.StatusConflict, 0
 	case is(errForbidden, record.ErrDenied):
 		return http.StatusForbidden, 0
-	case is(ErrRequest, ingest.ErrEntry, artifacts.ErrURL, artifacts.ErrRecord, events.ErrToken, events.ErrControl,
+	case is(ErrRequest, claudestore.ErrKey, claudestore.ErrEntry, ingest.ErrEntry, artifacts.ErrURL, artifacts.ErrRecord, events.ErrToken, events.ErrControl,
 		threads.ErrNoPoint, client.ErrFilter):
 		return http.StatusBadRequest, 0
+	case is(claudestore.ErrSummary):
+		return http.StatusPreconditionFailed, 0
 	case is(errMedia):
 		return http.StatusUnsupportedMediaType, 0
 	case is(artifacts.ErrTaken, client.ErrOutputTaken, client.ErrEnded, client.ErrThreadExists, client.ErrBusyThread, client.ErrRefused,
@@ -384,7 +388,7 @@ func verdict(err error) (status, after int) {
 	case is(casstore.ErrGone):
 		return http.StatusGone, 0
 	case is(artifacts.ErrNotFound, artifacts.ErrUnavailable, threads.ErrNoThread, threads.ErrNoStep, client.ErrNoPrompt, client.ErrNoRun,
-		sessions.ErrNotFound, sessions.ErrNoSession, client.ErrSessionNotFound, record.ErrNotFound, casstore.ErrNotFound, errNothing):
+		sessions.ErrNotFound, sessions.ErrNoSession, client.ErrSessionNotFound, record.ErrNotFound, casstore.ErrNotFound, claudestore.ErrNone, errNothing):
 		return http.StatusNotFound, 0
 	case is(artifacts.ErrPastEnd):
 		return http.StatusRequestedRangeNotSatisfiable, 0

@@ -19,7 +19,7 @@ func (a *api) routes() []route {
 	if a.cfg.Client == nil {
 		return open
 	}
-	return slices.Concat(open, served, verbs, removals)
+	return slices.Concat(open, served, verbs, claudeRoutes, removals)
 }
 
 // mux leads requests to their routes, and what is no route's to the handlers beside.

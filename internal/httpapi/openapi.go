@@ -29,10 +29,11 @@ type fields = map[string]any
 func (a *api) describe() []byte {
 	paths := fields{}
 	for _, r := range a.routes() {
-		ops, _ := paths[r.path].(fields)
+		path := strings.ReplaceAll(r.path, "...}", "}")
+		ops, _ := paths[path].(fields)
 		if ops == nil {
 			ops = fields{}
-			paths[r.path] = ops
+			paths[path] = ops
 		}
 		ops[strings.ToLower(r.method)] = r.describe()
 	}
@@ -47,7 +48,7 @@ func (a *api) describe() []byte {
 	})
 }
 
-var inPath = regexp.MustCompile(`\{(\w+)\}`)
+var inPath = regexp.MustCompile(`\{(\w+)(?:\.\.\.)?\}`)
 
 func (r route) describe() fields {
 	params := []fields{}

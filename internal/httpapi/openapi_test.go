@@ -70,7 +70,7 @@ func TestDocument(t *testing.T) {
 	}
 	ids := map[string]bool{}
 	order := slices.Sorted(maps.Keys(doc.Paths))
-	for _, method := range []string{"get", "post", "delete"} { // what takes something away comes last
+	for _, method := range []string{"get", "post", "put", "delete"} { // what takes something away comes last
 		for _, path := range order {
 			op, ok := doc.Paths[path][method]
 			if !ok {
@@ -175,6 +175,14 @@ func furnish(t *testing.T, ctx context.Context, cl *client.Client) map[string][]
 		must.Do(t, pub.Publish(ctx, client.Entry{Thread: th, Dialect: "omp", Body: []byte(line)}))
 	}
 	must.Do(t, cl.Await(ctx, th, pub.Producer(), 0, uint64(len(lines))))
+	const sdkSession = "5f0c9a52-7d0e-4f0b-9a3e-2f6f1c0d7e11"
+	for _, name := range []string{"main", "agent-a"} {
+		of := cl.Publisher(client.PublisherConfig{})
+		at := client.Entry{Thread: events.Thread{Session: sdkSession, Name: name}, Dialect: "claude",
+			Body: []byte(`{"type":"user","uuid":"u","cwd":"/w","message":{"role":"user","content":"hi"}}`)}
+		must.Do(t, of.Publish(ctx, at))
+		must.Do(t, cl.Await(ctx, at.Thread, of.Producer(), 0, 1))
+	}
 	for _, name := range []string{"compacted", "ended", "renamed"} {
 		must.Do(t, cl.Fork(ctx, events.Thread{Session: "s", Name: name}, events.Fork{Session: "s", Thread: "main", Item: 1}))
 	}
@@ -223,6 +231,7 @@ func furnish(t *testing.T, ctx context.Context, cl *client.Client) map[string][]
 		return []example{{path: path, header: []string{"Accept", js}}, {path: path, header: []string{"Accept", nd}}}
 	}
 	post := func(path, body string) []example { return []example{{path: path, kind: js, body: body}} }
+	const claude, claudePath, sub = "/v1/claude/{project}/{key}", "/v1/claude/-w/" + sdkSession, "/subagents/agent-a"
 	threadPath, sessionPath := "/v1/sessions/{session}/threads/{thread}", "/v1/sessions/{session}"
 	return map[string][]example{
 		"GET /healthz":         {{path: "/healthz"}},
@@ -294,6 +303,14 @@ func furnish(t *testing.T, ctx context.Context, cl *client.Client) map[string][]
 		"POST " + sessionPath + "/artifacts/register": post("/v1/sessions/items/artifacts/register",
 			`{"object":"build/report.log","tool":"build"}`),
 		"POST " + sessionPath + "/artifacts/cleanup": post("/v1/sessions/items/artifacts/cleanup", `{"include_all":true,"max_bytes":1}`),
+		"GET /v1/claude/{project}":                   both("/v1/claude/-w"),
+		"GET " + claude:                              {{path: claudePath}, {path: claudePath + "?subkeys"}},
+		"GET " + claude + "/{subpath}":               {{path: claudePath + sub}},
+		"POST " + claude:                             {{path: claudePath, kind: nd, body: lines[1]}},
+		"POST " + claude + "/{subpath}":              {{path: claudePath + sub, kind: nd, body: lines[1]}},
+		"PUT " + claude:                              {{path: claudePath + "?summary", kind: js, body: `{"title":"T"}`}},
+		"DELETE " + claude:                           {{path: claudePath}},
+		"DELETE " + claude + "/{subpath}":            {{path: claudePath + sub}},
 		"DELETE " + threadPath:                       {{path: "/v1/sessions/spare/threads/main"}},
 		"DELETE /v1/artifacts/{id}":                  {{path: "/v1/artifacts/" + string(art.ID)}},
 		"DELETE " + sessionPath:                      {{path: "/v1/sessions/s?by=mira"}},

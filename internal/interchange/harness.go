@@ -80,7 +80,7 @@ func (h Harness) fileOf(info sessions.Info, cwd string) (string, error) {
 	if ok && cwd == "" {
 		return kept, nil
 	}
-	return path.Join("projects", projectKey(cmp.Or(cwd, info.Cwd)), info.ID+sessionExt), nil
+	return path.Join("projects", ProjectKey(cmp.Or(cwd, info.Cwd)), info.ID+sessionExt), nil
 }
 
 var errPlace = errors.New("no place of a session's file")
@@ -104,9 +104,9 @@ func (h Harness) isFileOf(file, session string) bool {
 	return folder == "projects" && stem == session && strings.Count(rest, "/") == 1
 }
 
-// placeOf is the place of a session's file, by its name: the harness, a colon, and the name below the harness's directory. "": it lies
+// PlaceOf is the place of a session's file, by its name: the harness, a colon, and the name below the harness's directory. "": it lies
 // in none.
-func placeOf(dialect, session, name string) string {
+func PlaceOf(dialect, session, name string) string {
 	name = "/" + filepath.ToSlash(name)
 	for _, h := range Harnesses {
 		if h.Dialect != dialect || h.Name == ompDialect || h.Name == "pi" && !strings.Contains(name, "/"+h.Home+"/") {
@@ -131,9 +131,9 @@ func stemOf(file string) string {
 // maxKey bounds a project's key, in UTF-16 units, without the hash that then follows.
 const maxKey = 200
 
-// projectKey is the name of the folder in which Claude Code keeps the sessions of a working directory: every unit of UTF-16 that is no
+// ProjectKey is the name of the folder in which Claude Code keeps the sessions of a working directory: every unit of UTF-16 that is no
 // letter or digit of ASCII is a dash.
-func projectKey(cwd string) string {
+func ProjectKey(cwd string) string {
 	units := utf16.Encode([]rune(cwd))
 	key, hash := make([]byte, 0, len(units)), int32(0)
 	for _, u := range units {

@@ -33,7 +33,7 @@ func Import(
 			told.add(err)
 		}
 	}
-	cfg.Place = placeOf
+	cfg.Place = PlaceOf
 	cfg.Blobs = &Blobs{Store: conn.Store(0)}
 	written := writtenBefore(ctx, conn, restored, cfg.Dialect)
 	cl := client.New(conn)

@@ -62,14 +62,14 @@ func TestProjectKey(t *testing.T) {
 	for cwd, want := range map[string]string{
 		"/home/dev/my app_2.x": "-home-dev-my-app-2-x", "/é/🙂": "-----", "": "-",
 	} {
-		must.Same(t, projectKey(cwd), want, "projectKey = %q, want %q")
+		must.Same(t, ProjectKey(cwd), want, "ProjectKey = %q, want %q")
 	}
 	long := make([]byte, 300)
 	for i := range long {
 		long[i] = 'a'
 	}
-	if key := projectKey(string(long)); len(key) <= maxKey || key[:maxKey+1] != string(long[:maxKey])+"-" ||
-		key == projectKey(string(long[1:])) {
-		t.Errorf("projectKey of 300 letters = %q, want 200 of them and a hash", key)
+	if key := ProjectKey(string(long)); len(key) <= maxKey || key[:maxKey+1] != string(long[:maxKey])+"-" ||
+		key == ProjectKey(string(long[1:])) {
+		t.Errorf("ProjectKey of 300 letters = %q, want 200 of them and a hash", key)
 	}
 }

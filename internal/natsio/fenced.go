@@ -20,6 +20,7 @@ import (
 type Chain struct {
 	Last   uint64
 	Events []*events.Event
+	Scope  events.Scope // of who asks for it
 
 	Seq uint64 // of the last event, once stored
 	// Err is nil when it is stored. record.ErrConflict: it is not, the thread moved; in a cluster see record.ErrConflict.
@@ -69,7 +70,7 @@ func (es Events) sendChains(ctx context.Context, chains []*Chain) (last uint64, 
 			if err != nil {
 				return 0, err
 			}
-			msgs = append(msgs, &nats.Msg{Subject: es.subject(e, ""), Data: data}) // ctx is of another's chain, too
+			msgs = append(msgs, &nats.Msg{Subject: es.subject(e, ch.Scope), Data: data}) // ctx is of another's chain, too
 		}
 		msgs[first].Header = nats.Header{
 			hdrExpectSubj: {events.StoredFilter(ch.Events[0].Thread)}, hdrExpectSeq: {strconv.FormatUint(ch.Last, 10)},

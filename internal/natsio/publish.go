@@ -43,6 +43,9 @@ func (es Events) PublishEvents(ctx context.Context, evs []*events.Event) error {
 	return nil
 }
 
+// Stamped reports whether a connection is one of a user that may publish no event without a scope, and writes no records: of ingest.
+func Stamped(es Events) bool { return es.c.scope != "" }
+
 // subject is where an event goes. What stamps it: whoever made it, else whoever asks, else whoever we are.
 func (es Events) subject(e *events.Event, asked events.Scope) string {
 	return cmp.Or(e.Scope, asked, es.c.scope).Stamp(events.EventSubject(e.Thread, e.Kind))

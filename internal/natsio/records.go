@@ -44,6 +44,25 @@ func (recs Records) Records(ctx context.Context, keys ...string) ([]record.Recor
 	return out, nil
 }
 
+// Written is when the newest value of each key was stored, by the server's clock. Zero: there is none.
+func Written(ctx context.Context, recs Records, keys ...string) ([]time.Time, error) {
+	subjects := make([]string, len(keys))
+	for i, key := range keys {
+		subjects[i] = events.RecordSubject(key)
+	}
+	found, err := recs.c.newest(ctx, events.RecordsStream, subjects)
+	if err != nil {
+		return nil, text.Errorf("read the times of %d records: %w", len(keys), err)
+	}
+	out := make([]time.Time, len(keys))
+	for i, m := range found {
+		if len(m.Data) > 0 {
+			out[i] = m.Time
+		}
+	}
+	return out, nil
+}
+
 // RecordKey is the key of the record that is stored on a subject.
 func RecordKey(subject string) string { return subject[len(events.RecordSubject("")):] }
 

@@ -122,6 +122,7 @@ var Classes = []Class{
 	{Name: "answered", Session: true, check: reads(DecodePrompt)},
 	{Name: "run", Session: true, check: reads(DecodeRun)},
 	{Name: "stream", Session: true},
+	{Name: "claude", Session: true, check: reads(DecodeClaude)},
 	{Name: "pack", Keeps: PackBytes, check: reads(DecodePack), object: packObject},
 	{Name: "blob", Keeps: BlobBytes, check: reads(DecodeBlob), object: blobObject},
 	{Name: "moved", Keeps: MovedTo, check: reads(DecodeMoved)},

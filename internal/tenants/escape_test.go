@@ -378,6 +378,22 @@ func rolesSuffice(t *testing.T, s *site) {
 	if err != nil || resp.StatusCode != http.StatusOK || !strings.Contains(string(body), marker) {
 		t.Errorf("items over HTTP as ingest = %d %s, %v", resp.StatusCode, body, err)
 	}
+	sdk := api.URL + "/v1/claude/-w/5f0c9a52-7d0e-4f0b-9a3e-2f6f1c0d7e11"
+	for _, c := range []struct {
+		path string
+		want int
+	}{{"", 200}, {"/subagents/agent-1", 200}, {"/subagents/x/agent-2", 403}, {"/other", 403}, {"?summary", 403}} {
+		method := http.MethodPost
+		if c.path == "?summary" {
+			method = http.MethodPut
+		}
+		req := must.Get(http.NewRequestWithContext(ctx, method, sdk+c.path, strings.NewReader(`{"type":"user","uuid":"u"}`)))(t)
+		req.Header.Set("Content-Type", map[string]string{http.MethodPost: "application/x-ndjson", http.MethodPut: "application/json"}[method])
+		resp := must.Get(http.DefaultClient.Do(req))(t)
+		body := must.Get(io.ReadAll(resp.Body))(t)
+		must.Do(t, resp.Body.Close())
+		must.Same(t, resp.StatusCode, c.want, method+" "+c.path+" as ingest = %d, want %d: %s", string(body))
+	}
 	collector := s.dial("acme", tenants.Collector, &complaints)
 	if err := collector.Verify(ctx); err != nil {
 		t.Errorf("Verify as gc = %v", err)

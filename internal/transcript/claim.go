@@ -58,6 +58,15 @@ func producer(id Identity) string {
 	return fmt.Sprintf("%s%x", source(id), sum[:8])
 }
 
+// Producer is the identity under which the lines of a source are published that is the thread itself: sequences are the offsets of the
+// lines, plus one.
+func Producer(dialect string, t events.Thread) (id string, in uint64) {
+	return producer(Identity{Dialect: dialect, Thread: t}), epoch
+}
+
+// Asides is the producer of entries that belong to such a source and stand in no file of it: a file is held against the others.
+func Asides(producer string) string { return producer + ":aside" }
+
 // startOf is the producer of what begins a subagent's thread, its name (SPEC C1), or a fork.
 func startOf(producer string) string { return producer + ":start" }
 
@@ -219,6 +228,8 @@ func (im *Importer) look(ctx context.Context, id Identity, t events.Thread) (*cl
 			c.producer, c.leaf, c.shared = producer, p.Seq, true
 		case tailOf(producer):
 			c.producer, c.tail = producer, p.Seq
+		case Asides(producer):
+			c.producer, c.shared = producer, true
 		case startOf(producer):
 			c.producer, c.started = producer, true
 			c.forked = id.Agent == ""

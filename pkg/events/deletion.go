@@ -42,7 +42,7 @@ const RetentionKey = "retention.report"
 // ofSession is where the keys of records that belong to a session have its name: class → token.
 var ofSession = map[string]int{
 	"thread": 1, "history": 2, "left": 1, "session": 1, "counter": 1, "artifact": 1, "shared": 2, "output": 1, "outputbase": 1,
-	"prompt": 1, "answered": 1, "run": 1, "stream": 1,
+	"prompt": 1, "answered": 1, "run": 1, "stream": 1, "claude": 1,
 }
 
 // SessionOf is the session that a record belongs to; "" for one that belongs to none.
@@ -60,7 +60,7 @@ func OfSession(session string) []string {
 		HeadKeys(session), HistoryKeys(session), LeftKey(Thread{session, "*"}), SessionKey(session), CounterKey(session),
 		ArtifactKeys(session, ""), SharedKey("*", session, "*"), OutputKeys(session),
 		OutputBaseKey(session, "*"), PromptKeys(session),
-		"answered." + session + ".*.*", RunKeys(session), StreamKey(Thread{session, "*"}),
+		"answered." + session + ".*.*", RunKeys(session), StreamKey(Thread{session, "*"}), ClaudeKeys(session),
 	}
 }
 

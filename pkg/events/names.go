@@ -398,6 +398,19 @@ const SubscriptionKeys = "subscription.*"
 // ParseStreamKey is the inverse of StreamKey.
 func ParseStreamKey(key string) (Thread, bool) { return parseThread("stream", key) }
 
+// ClaudeKey holds what the session store of the Claude Agent SDK calls a thread. ClaudeKeys matches those of a session, ClaudeMains the
+// main threads of all.
+func ClaudeKey(t Thread) string { return "claude." + t.Session + "." + t.Name }
+
+// ClaudeKeys matches the records of a session, see ClaudeKey.
+func ClaudeKeys(session string) string { return ClaudeKey(Thread{session, "*"}) }
+
+// ClaudeMains matches the records of all main threads, see ClaudeKey.
+const ClaudeMains = "claude.*." + MainThread
+
+// ParseClaudeKey is the inverse of ClaudeKey.
+func ParseClaudeKey(key string) (Thread, bool) { return parseThread("claude", key) }
+
 // PackKey says where a pack's bytes are, or that they are gone.
 func PackKey(id string) string { return "pack." + id }
 
