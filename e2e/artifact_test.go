@@ -99,9 +99,7 @@ func TestArtifacts(t *testing.T) {
 	if left := w.run("spool", "artifact", "ls", "s", "--json"); left != "" {
 		t.Errorf("left: %s", left)
 	}
-	if _, err := os.Stat(local); err != nil {
-		t.Errorf("a registered file went with its artifact: %v", err)
-	}
+	must.Is(t, must.Err(os.Stat(local)), nil, "Stat(a registered file)")
 	fails(1, "Artifact 0 not found. Available: none", "read", "artifact://0", "--session", "s")
 	if id := put("again"); id == whole {
 		t.Errorf("id %s was given out twice", id)

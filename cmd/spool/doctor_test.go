@@ -193,9 +193,7 @@ func TestDiskOfATenant(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer conn.Close()
-	if err := conn.Ensure(t.Context(), natsio.Limits{}); err != nil {
-		t.Errorf("Ensure within 256 MiB = %v", err)
-	}
+	must.Is(t, conn.Ensure(t.Context(), natsio.Limits{}), nil, "Ensure within 256 MiB")
 }
 
 func TestTooOld(t *testing.T) {

@@ -50,9 +50,7 @@ func TestMadeUpIDs(t *testing.T) {
 			t.Errorf("%v = %d %q, want 0, and which session that is", with("019AA0D2-178"), code, said)
 		}
 	}
-	if _, err := cl.AwaitThread(ctx, events.Thread{Session: id, Name: "side"}); err != nil {
-		t.Errorf("the fork: %v", err)
-	}
+	must.Is(t, must.Err(cl.AwaitThread(ctx, events.Thread{Session: id, Name: "side"})), nil, "the fork")
 	for _, line := range [][]string{{"session", "rm", "019aa0d2-178", "--yes"}, {"thread", "rm", "019aa0d2-178/side", "--yes"}} {
 		if _, said, code := ask(line...); code != service.ExitFailure || !strings.Contains(said, id) {
 			t.Errorf("%v = %d %q, want 1, and the id in full", line, code, said)

@@ -240,9 +240,7 @@ func verify(t *testing.T, r *run, said func(string, ...any), w *watcher, pause t
 		}
 	}
 	// A cycle that reads while leaders change may see less than there is, and knows it (record.ErrBusy); one that reads now must not.
-	if err := settled(ctx, func() error { return planned(ctx, r.c.conn) }); err != nil {
-		t.Errorf("gc finds something wrong: %v", err)
-	}
+	must.Is(t, settled(ctx, func() error { return planned(ctx, r.c.conn) }), nil, "a cycle of gc")
 	said("%d entries acked, %d unknown; %d forks, %d deletions, %d cut short; %d items to %d subscribers, %d of them filled",
 		r.l.acked(), unknown,
 		r.l.forks.Load(), r.l.deletions.Load(), r.l.cut.Load(), items, len(r.l.followers), filled)
@@ -254,9 +252,7 @@ func verify(t *testing.T, r *run, said func(string, ...any), w *watcher, pause t
 func (r *run) checkEntries(ctx context.Context, cl *client.Client) {
 	t := r.c.t
 	for _, g := range r.l.ledgers {
-		if err := g.CheckThreads(ctx, r.c.conn); err != nil {
-			t.Errorf("ledger: %v", err)
-		}
+		must.Is(t, g.CheckThreads(ctx, r.c.conn), nil, "ledger")
 		if g.Acked() == 0 {
 			t.Errorf("ledger of %v: nothing was acked: it was not tried", g.Sessions())
 		}

@@ -102,9 +102,7 @@ func TestLedger(t *testing.T) {
 	go func() { watched <- r.watch(watch, r.dial()) }()
 	beside.Go(func() { r.killer(ctx, rand.New(rand.NewPCG(seed, 1)), every) })
 	each := (total + sessions*producers - 1) / (sessions * producers)
-	if err := r.ledger.Publish(ctx, client.New(conn), int(each)); err != nil {
-		t.Errorf("publish: %v", err)
-	}
+	must.Is(t, r.ledger.Publish(ctx, client.New(conn), int(each)), nil, "publish")
 	done()
 	beside.Wait()
 	published := time.Now()

@@ -150,9 +150,7 @@ func TestEvent(t *testing.T) {
 		if len(th.Head.Recent) == 0 {
 			continue
 		}
-		if err := threads.Verify(t.Context(), m.Reader(), th.Head); err != nil {
-			t.Errorf("Verify(%s) = %v", key, err)
-		}
+		must.Is(t, threads.Verify(t.Context(), m.Reader(), th.Head), nil, "Verify(%s)", key)
 	}
 }
 

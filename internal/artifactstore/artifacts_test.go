@@ -319,9 +319,7 @@ func TestArtifactRegister(t *testing.T) {
 	a.Local = true
 	must.Same(t, must.Get(readArtifact(t, a, r))(t), "local", "read %q, want %q")
 	must.Do(t, a.Remove(t.Context(), r))
-	if _, err := os.Stat(file); err != nil {
-		t.Errorf("the file went with its artifact: %v", err)
-	}
+	must.Is(t, must.Err(os.Stat(file)), nil, "Stat(the registered file)")
 }
 
 // TestArtifactRace: of several puts of one id at the same time, in one session or in many, one makes the artifact. The

@@ -294,9 +294,7 @@ func TestRestoreTwice(t *testing.T) {
 		t.Fatalf("two restores = %v, %v, want one that ends, and %v", one, other, backup.ErrNotEmpty)
 	}
 	conn := natstest.Dial(t, into)
-	if err := conn.Ensure(t.Context(), natsio.Limits{EventsBytes: 1 << 28, ItemsBytes: 1 << 28}); err != nil {
-		t.Errorf("Ensure behind a restore = %v", err)
-	}
+	must.Is(t, conn.Ensure(t.Context(), natsio.Limits{EventsBytes: 1 << 28, ItemsBytes: 1 << 28}), nil, "Ensure behind a restore")
 	checkSound(t, conn)
 }
 

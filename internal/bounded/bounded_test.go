@@ -23,18 +23,14 @@ func TestCheckAcceptsEveryForm(t *testing.T) {
 		if n, err := bounded.Check(append(b, 0xff)); n != len(b) || err != nil {
 			t.Errorf("Check(%.20T of %d bytes) = %d, %v, want %d, nil", v, len(b), n, err, len(b))
 		}
-		if err := bounded.Exactly(b); err != nil {
-			t.Errorf("Exactly(%T) = %v, want nil", v, err)
-		}
+		must.Is(t, bounded.Exactly(b), nil, "Exactly(%T)", v)
 		for cut := range min(len(b), 20) {
 			must.Is(t, must.Err(bounded.Check(b[:cut])), bounded.ErrMalformed, "Check(first %d of %d bytes)", cut, len(b))
 		}
 	}
 	for _, ext := range []string{"\xd4\x01a", "\xd5\x01ab", "\xd6\x01abcd", "\xd7\x01abcdefgh", "\xd8\x010123456789abcdef",
 		"\xc7\x02\x01ab", "\xc8\x00\x02\x01ab", "\xc9\x00\x00\x00\x02\x01ab"} {
-		if err := bounded.Exactly([]byte(ext)); err != nil {
-			t.Errorf("Exactly(%q) = %v, want nil", ext, err)
-		}
+		must.Is(t, bounded.Exactly([]byte(ext)), nil, "Exactly(%q)", ext)
 	}
 }
 
@@ -57,9 +53,7 @@ func TestCheckRefusesBombs(t *testing.T) {
 
 func TestCheckDepth(t *testing.T) {
 	deepest := append(bytes.Repeat([]byte{0x91}, bounded.MaxDepth), 0xc0)
-	if err := bounded.Exactly(deepest); err != nil {
-		t.Errorf("Exactly(depth %d) = %v, want nil", bounded.MaxDepth, err)
-	}
+	must.Is(t, bounded.Exactly(deepest), nil, "Exactly(depth %d)", bounded.MaxDepth)
 	must.Is(t, bounded.Exactly(append([]byte{0x91}, deepest...)), bounded.ErrMalformed, "Exactly(depth %d)", bounded.MaxDepth+1)
 }
 

@@ -42,15 +42,11 @@ func TestAgain(t *testing.T) {
 
 	before := s.ClientURL()
 	must.Do(t, s.again(t.Context()))
-	if err := s.stopped(); err != nil {
-		t.Errorf("stopped behind a start: %v", err)
-	}
+	must.Is(t, s.stopped(), nil, "stopped behind a start")
 	eventually(t, func() error { _, err := js.Publish(t.Context(), "s", []byte("c")); return err })
 	outside := must.Get(nats.Connect(before))(t)
 	outside.Close()
-	if err := s.room(); err != nil {
-		t.Errorf("room: %v", err)
-	}
+	must.Is(t, s.room(), nil, "room")
 }
 
 func eventually(t *testing.T, try func() error) {

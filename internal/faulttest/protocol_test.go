@@ -312,9 +312,7 @@ func TestHalfAnObject(t *testing.T) {
 	if _, err := w.Blob(ctx, ref); err == nil {
 		t.Error("Blob() of half an object, want an error")
 	}
-	if _, err := w.conn.Store(0).PutBlob(ctx, data); err != nil {
-		t.Errorf("PutBlob() of the same bytes = %v", err)
-	}
+	must.Is(t, must.Err(w.conn.Store(0).PutBlob(ctx, data)), nil, "PutBlob() of the same bytes")
 	if got, err := w.Blob(ctx, ref); err != nil || !bytes.Equal(got, data) {
 		t.Errorf("Blob() = %d bytes, %v, want %d", len(got), err, len(data))
 	}

@@ -84,9 +84,7 @@ func TestSessionOfManyBranches(t *testing.T) {
 	if err == nil {
 		err = threads.Verify(t.Context(), client.New(r.conn).Reader(), whole)
 	}
-	if err != nil {
-		t.Errorf("verify the fork: %v", err)
-	}
+	must.Is(t, err, nil, "verify the fork")
 	stop()
 	r.persister(500)
 	r.publish(said{fork, [][]byte{under("e", "n2")}})

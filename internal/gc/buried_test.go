@@ -63,9 +63,7 @@ func TestBuriedNode(t *testing.T) {
 		t.Fatal(err)
 	}
 	good := r.step(alive.String())
-	if err := r.producer.Publish(t.Context(), good); err != nil {
-		t.Errorf("Publish of a step that refers to another node of the pack = %v", err)
-	}
+	must.Is(t, r.producer.Publish(t.Context(), good), nil, "Publish of a step that refers to another node of the pack")
 	r.await(good.Thread)
 	if h, err := r.Thread(t.Context(), good.Thread); err != nil || h.Entries != 1 {
 		t.Errorf("%d entries, %v, want the one of the good step", h.Entries, err)
@@ -73,9 +71,7 @@ func TestBuriedNode(t *testing.T) {
 	if p, d := r.collect(cfg); len(p.Bury)+len(p.Condemn)+len(p.Repack) > 0 {
 		t.Errorf("a second cycle plans %+v and does %+v, want nothing buried or condemned", p.Sum(0), d)
 	}
-	if _, err := r.collector(cfg, nil).Plan(t.Context()); err != nil {
-		t.Errorf("Plan() after a step referred to what is garbage = %v", err)
-	}
+	must.Is(t, must.Err(r.collector(cfg, nil).Plan(t.Context())), nil, "Plan() after a step referred to what is garbage")
 }
 
 // A step names a node by a pack that has moved, and the collector is about to forget where to: the step is stored with where the node
@@ -114,7 +110,5 @@ func TestRefByAnOldName(t *testing.T) {
 	if h, err := r.Thread(t.Context(), th("steps")); err != nil || h.Entries != 1 || !published {
 		t.Errorf("%d entries, %v, want the step", h.Entries, err)
 	}
-	if _, err := r.collector(cfg, nil).Plan(t.Context()); err != nil {
-		t.Errorf("Plan() afterwards = %v", err)
-	}
+	must.Is(t, must.Err(r.collector(cfg, nil).Plan(t.Context())), nil, "Plan() afterwards")
 }

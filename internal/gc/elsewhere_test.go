@@ -83,9 +83,7 @@ func livingReaders(t *testing.T, seed uint64) {
 			if err == nil {
 				err = threads.Verify(t.Context(), c.Reader(), h)
 			}
-			if err != nil {
-				t.Errorf("Verify(%s) by a reader that lived on = %v", name, err)
-			}
+			must.Is(t, err, nil, "Verify(%s) by a reader that lived on", name)
 		}
 		r.verify(th(name))
 	}
@@ -99,12 +97,8 @@ func readItem(t *testing.T, c *client.Client, name string, dice *rand.Rand) {
 		t.Fatal(h.N, err)
 	}
 	n := 1 + dice.Int64N(h.N)
-	if _, err := c.FullItem(t.Context(), th(name), h, n); err != nil {
-		t.Errorf("item %d of %s: %v", n, name, err)
-	}
-	if _, err := threads.Fork(t.Context(), c.Reader(), h, threads.Point{Item: n}); err != nil {
-		t.Errorf("fork of %s at item %d: %v", name, n, err)
-	}
+	must.Is(t, must.Err(c.FullItem(t.Context(), th(name), h, n)), nil, "item %d of %s", n, name)
+	must.Is(t, must.Err(threads.Fork(t.Context(), c.Reader(), h, threads.Point{Item: n})), nil, "fork of %s at item %d", name, n)
 }
 
 // readSome reads a thread from its head back, with the contents, down to some state.

@@ -187,9 +187,7 @@ func TestFailClosed(t *testing.T) {
 				if what == "no head" {
 					allow = append(allow, gc.BrakeShare)
 				}
-				if _, err := cycle(gc.Config{Allow: allow}); err != nil {
-					t.Errorf("a cycle that allows %q = %v", allow, err)
-				}
+				must.Is(t, must.Err(cycle(gc.Config{Allow: allow})), nil, "a cycle that allows %q", allow)
 			}
 		})
 	}
@@ -423,9 +421,7 @@ func TestMentionedBlob(t *testing.T) {
 	r.persister(0)
 	r.await(th("keep"))
 	r.collect(cfg)
-	if _, err := r.conn.Store(0).Blob(t.Context(), ref); err != nil {
-		t.Errorf("Blob(%s) = %v", ref, err)
-	}
+	must.Is(t, must.Err(r.conn.Store(0).Blob(t.Context(), ref)), nil, "Blob(%s)", ref)
 }
 
 // An entry holds on to the blobs that it names first; one behind a thousand others is kept for who else refers to it.

@@ -58,9 +58,7 @@ func TestSpare(t *testing.T) {
 		t.Errorf("Apply() = %+v, %v, want all three spared", d, err)
 	}
 	for _, l := range []casstore.Located{top, bottom} {
-		if err := f.lives(l); err != nil {
-			t.Errorf("%s: %v", l, err)
-		}
+		must.Is(t, f.lives(l), nil, "%s", l)
 	}
 	if b, err := record.DecodeBlob(f.recs[blobKey(blob.Sum())].Value); err != nil || b.Gone {
 		t.Errorf("the blob's record is %+v, %v, want it live", b, err)
@@ -88,9 +86,7 @@ func TestSpareKeepsNames(t *testing.T) {
 	if d, err := c.Apply(t.Context(), plan); err != nil || d.Spared != 3 || d.Forgotten != 0 {
 		t.Errorf("Apply() = %+v, %v, want all three spared and nothing forgotten", d, err)
 	}
-	if err := f.lives(bottom); err != nil {
-		t.Errorf("%s: %v", bottom, err)
-	}
+	must.Is(t, f.lives(bottom), nil, "%s", bottom)
 }
 
 // deaf is a store that does not answer so many reads of bytes.

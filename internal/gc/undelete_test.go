@@ -175,9 +175,7 @@ func TestUndeleteTellsWhatIsLost(t *testing.T) {
 		t.Errorf("Undelete() = %+v, %v, want it to say what is lost", back, err)
 	}
 	t.Logf("%+v", back)
-	if _, err := r.collector(cfg, nil).Plan(t.Context()); err != nil {
-		t.Errorf("the next cycle: %v", err)
-	}
+	must.Is(t, must.Err(r.collector(cfg, nil).Plan(t.Context())), nil, "the next cycle")
 	stop := r.persister(0)
 	r.say(th("keep"), entry("on", "and on"))
 	stop()

@@ -290,9 +290,7 @@ func TestDamaged(t *testing.T) {
 	for i := range 200 { // more than a page
 		apply(t, db, history.Batch{Posts: []history.Post{post("a/main", int64(i+2), int64(i), strings.Repeat(fmt.Sprint(i, " "), 100))}})
 	}
-	if err := db.Check(t.Context()); err != nil {
-		t.Errorf("Check = %v", err)
-	}
+	must.Is(t, db.Check(t.Context()), nil, "Check")
 	must.Do(t, db.Close())
 	f := must.Get(os.OpenFile(path, os.O_RDWR, 0))(t)
 	defer f.Close()

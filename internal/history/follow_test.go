@@ -198,9 +198,7 @@ func TestKeep(t *testing.T) {
 	go func() { done <- history.Keep(ctx, path, s.conn, nil) }()
 	defer func() {
 		cancel()
-		if err := <-done; err != nil {
-			t.Errorf("Keep = %v, want nil", err)
-		}
+		must.Is(t, <-done, nil, "Keep")
 	}()
 	s.say("one", 1_700_000_100, "user:first")
 	awaitPrompts(t, path, 1)
@@ -309,9 +307,7 @@ func TestKilled(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		if _, err := bufio.NewReader(out).ReadString('\n'); err != nil {
-			t.Errorf("follower %d said nothing: %v", i, err)
-		}
+		must.Is(t, must.Err(bufio.NewReader(out).ReadString('\n')), nil, "the first line of follower %d", i)
 		awaitPrompts(t, path, int64(i*prompts/kills/2)) // in the middle of it
 		if err := cmd.Process.Kill(); err != nil {
 			t.Error(err)

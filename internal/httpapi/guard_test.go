@@ -177,9 +177,7 @@ func TestOrigins(t *testing.T) {
 			t.Errorf("preflight from %q = %d %v", origin, status, h)
 		}
 	}
-	if err := httpapi.CheckOrigins([]string{page, "http://localhost:3000"}); err != nil {
-		t.Errorf("CheckOrigins = %v", err)
-	}
+	must.Is(t, httpapi.CheckOrigins([]string{page, "http://localhost:3000"}), nil, "CheckOrigins")
 	for _, wrong := range []string{"*", "fleet.example", page + "/", ""} {
 		if err := httpapi.CheckOrigins([]string{page, wrong}); err == nil || !strings.Contains(err.Error(), fmt.Sprintf("%q", wrong)) {
 			t.Errorf("CheckOrigins(%q) = %v, want it refused by name", wrong, err)
@@ -259,9 +257,7 @@ func TestSlowAndLargeHeaders(t *testing.T) {
 	go func() { served <- httpapi.Serve(ctx, l, srv) }()
 	defer func() {
 		cancel()
-		if err := <-served; err != nil {
-			t.Errorf("Serve = %v", err)
-		}
+		must.Is(t, <-served, nil, "Serve")
 	}()
 	slow := must.Get(net.Dial("tcp", l.Addr().String()))(t)
 	defer slow.Close()

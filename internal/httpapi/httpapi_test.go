@@ -245,9 +245,7 @@ func TestLiveStreamAndDrain(t *testing.T) {
 		t.Errorf("the stream ends with %q, want a word about the end", rest)
 	}
 	_ = w.Close()
-	if err := <-served; err != nil {
-		t.Errorf("Serve = %v, want nil", err)
-	}
+	must.Is(t, <-served, nil, "Serve")
 }
 
 func TestListen(t *testing.T) {

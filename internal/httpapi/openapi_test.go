@@ -64,9 +64,7 @@ func TestDocument(t *testing.T) {
 		func(db *history.DB) error { return history.NewItemsFollower(db, conn, nil).CatchUp(ctx) }))
 	v := validator{doc.Components.Schemas}
 	for name, schema := range doc.Components.Schemas {
-		if err := v.wellFormed(schema); err != nil {
-			t.Errorf("schema %s: %v", name, err)
-		}
+		must.Is(t, v.wellFormed(schema), nil, "schema %s", name)
 	}
 	ids := map[string]bool{}
 	order := slices.Sorted(maps.Keys(doc.Paths))
@@ -91,9 +89,7 @@ func TestDocument(t *testing.T) {
 				if e.kind != "" && op.RequestBody.Content[e.kind].Schema != nil && e.kind == "application/json" {
 					var body any
 					_ = json.Unmarshal([]byte(e.body), &body)
-					if err := v.check(op.RequestBody.Content[e.kind].Schema, body); err != nil {
-						t.Errorf("%s: request %s: %v", name, e.body, err)
-					}
+					must.Is(t, v.check(op.RequestBody.Content[e.kind].Schema, body), nil, "%s: request %s", name, e.body)
 				}
 				status, header, body := ask(t, ctx, url, method, e)
 				guarded(t, name, header)

@@ -133,9 +133,7 @@ func TestOutputOfAThreadThatLeaves(t *testing.T) {
 		must.Do(t, leave.by())
 		must.Get(io.WriteString(tool, "late\n"))(t)
 		must.Do(t, tool.Close())
-		if got := <-status; got != http.StatusConflict {
-			t.Errorf("%s: POST = %d, want 409", name, got)
-		}
+		must.Same(t, <-status, http.StatusConflict, "%s: POST = %d, want %d", name)
 		found := false
 		for it := range must.All(t, cl.Subscribe(ctx, client.Filter{Session: "s", Thread: leave.to}, client.Position{All: true})) {
 			if found = strings.Contains(string(it.Raw), `precious\n`); found {

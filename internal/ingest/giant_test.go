@@ -124,9 +124,7 @@ func TestGiantIsHeldOnce(t *testing.T) {
 		t.Errorf("Lines = %+v, %v, want one stored", sum, err)
 	}
 	inbox.began = live()
-	if _, err := ingest.One(t.Context(), giant(), &sink{}, cfg); err != nil {
-		t.Errorf("One = %v", err)
-	}
+	must.Is(t, must.Err(ingest.One(t.Context(), giant(), &sink{}, cfg)), nil, "One")
 }
 
 // zeros reads the digit.

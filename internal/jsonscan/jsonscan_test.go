@@ -17,9 +17,7 @@ func TestValid(t *testing.T) {
 		strings.Repeat("[", 256) + strings.Repeat("]", 256), `[[],[[]],{"a":{}}]`,
 	}
 	for _, s := range good {
-		if err := jsonscan.Valid([]byte(s)); err != nil {
-			t.Errorf("Valid(%.40q) = %v, want nil", s, err)
-		}
+		must.Is(t, jsonscan.Valid([]byte(s)), nil, "Valid(%.40q)", s)
 	}
 	bad := []string{
 		``, ` `, `nul`, `nulll`, `truex`, `01`, `-`, `+1`, `.5`, `1.`, `1e`, `1e+`, `--1`, `0x1`, `NaN`, `"`, `"a`, `"\`, `"\x"`,

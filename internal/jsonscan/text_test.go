@@ -123,11 +123,7 @@ func TestBrokenTextIsReadAsFarAsItGoes(t *testing.T) {
 	}
 	must.Same(t, jsonscan.FirstLine([]byte(`"ab\x"`), 9), "ab", "FirstLine = %q, want %q")
 	for _, s := range []string{`[`, `["a`, `{"a":[{]`, `:`, ``} {
-		if got := jsonscan.SkipValue([]byte(s), 0); got != -1 {
-			t.Errorf("SkipValue(%q) = %d, want -1", s, got)
-		}
+		must.Same(t, jsonscan.SkipValue([]byte(s), 0), -1, "SkipValue(%q) = %d, want %d", s)
 	}
-	if got := jsonscan.SkipString([]byte(`"a\q"`), 0); got != -1 {
-		t.Errorf("SkipString = %d, want -1", got)
-	}
+	must.Same(t, jsonscan.SkipString([]byte(`"a\q"`), 0), -1, "SkipString = %d, want %d")
 }

@@ -17,9 +17,7 @@ import (
 func TestInspect(t *testing.T) {
 	conn := natstest.Conn(t)
 	before := must.Get(conn.Streams().LastSeqs(t.Context(), events.EventsStream, events.RecordsStream))(t)
-	if err := natsadmin.New(conn).MayPublish(t.Context()); err != nil {
-		t.Errorf("MayPublish = %v, want nil", err)
-	}
+	must.Is(t, natsadmin.New(conn).MayPublish(t.Context()), nil, "MayPublish")
 	after, err := conn.Streams().LastSeqs(t.Context(), events.EventsStream, events.RecordsStream)
 	if err != nil || after[events.EventsStream] != before[events.EventsStream] || after[events.RecordsStream] != before[events.RecordsStream] {
 		t.Errorf("MayPublish stored something: %v, then %v, %v", before, after, err)

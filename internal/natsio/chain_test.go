@@ -153,9 +153,7 @@ func TestEnsureOverAWireThatIsCut(t *testing.T) {
 	defer c.Close()
 	for at := 1; at < 60_000; at += at/3 + rand.IntN(1000) {
 		wire.after(at, -1)
-		if err := c.Ensure(t.Context(), natsio.Limits{}); err != nil {
-			t.Errorf("cut after %d bytes from the server: %v", at, err)
-		}
+		must.Is(t, c.Ensure(t.Context(), natsio.Limits{}), nil, "cut after %d bytes from the server", at)
 	}
 }
 

@@ -71,9 +71,7 @@ func TestCluster(t *testing.T) {
 		}
 	}
 	eventually(t, "all are there", look(0))
-	if err := natsadmin.New(conn).MayPublish(t.Context()); err != nil {
-		t.Errorf("MayPublish = %v, want nil", err)
-	}
+	must.Is(t, natsadmin.New(conn).MayPublish(t.Context()), nil, "MayPublish")
 	quiet(t, conn)
 	servers[2].Shutdown()
 	eventually(t, "one is gone", look(1))

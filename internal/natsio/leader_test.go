@@ -37,9 +37,7 @@ func TestMessagesComeFromTheLeader(t *testing.T) {
 		"NewestEvent": func() error { _, err := c.Events().NewestEvent(ctx, th); return err },
 		"Records":     func() error { _, err := c.Records().Records(ctx, events.HeadKey(th)); return err },
 	} {
-		if err := read(); err != nil {
-			t.Errorf("%s: %v", what, err)
-		}
+		must.Is(t, read(), nil, "%s", what)
 		if n, _, _ := direct.Pending(); n != 0 {
 			m, err := direct.NextMsgWithContext(ctx)
 			t.Fatalf("%s asked any copy: %v, %v", what, m, err)

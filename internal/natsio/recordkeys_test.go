@@ -59,9 +59,7 @@ func TestKeysOfMoreThanAPage(t *testing.T) {
 		defer close(ended)
 		for n := 0; beside.Err() == nil; n++ {
 			for _, k := range []string{key(n * 7919 % names), key(names + n), "session.other"} {
-				if _, err := nc.RequestMsg(nats.NewMsg(events.RecordSubject(k)), 5*time.Second); err != nil {
-					t.Errorf("write %s: %v", k, err)
-				}
+				must.Is(t, must.Err(nc.RequestMsg(nats.NewMsg(events.RecordSubject(k)), 5*time.Second)), nil, "write %s", k)
 			}
 		}
 	}()

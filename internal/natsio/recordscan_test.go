@@ -142,18 +142,14 @@ func TestForget(t *testing.T) {
 	}
 	old, now := put(), put()
 	for range 2 {
-		if err := c.Records().Forget(t.Context(), old); err != nil {
-			t.Errorf("Forget(overwritten) = %v", err)
-		}
+		must.Is(t, c.Records().Forget(t.Context(), old), nil, "Forget(overwritten)")
 	}
 	rs, err := c.Records().Records(t.Context(), "blob.x")
 	if err != nil || rs[0].Seq != now {
 		t.Errorf("the record is %+v, %v, want it at %d", rs, err, now)
 	}
 	for range 2 {
-		if err := c.Records().Forget(t.Context(), now); err != nil {
-			t.Errorf("Forget(%d) = %v", now, err)
-		}
+		must.Is(t, c.Records().Forget(t.Context(), now), nil, "Forget(%d)", now)
 	}
 	if rs, err := c.Records().Records(t.Context(), "blob.x"); err != nil || rs[0].Seq != 0 {
 		t.Errorf("the record is %+v, %v, want none", rs, err)

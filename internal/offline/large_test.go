@@ -33,9 +33,7 @@ func TestDrainBesideLargeEntries(t *testing.T) {
 			}
 			return nil
 		})
-		if err != nil {
-			t.Errorf("after %d sends: %v", sends, err)
-		}
+		must.Is(t, err, nil, "after %d sends", sends)
 		must.Do(t, q.Close())
 	})
 }

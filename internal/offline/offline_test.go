@@ -192,9 +192,7 @@ func TestDamageIsKept(t *testing.T) {
 	if len(s.got) != 5 || s.got[4] != "p:6" {
 		t.Errorf("drained %v, want the five whole events", s.got)
 	}
-	if _, err := os.Stat(first + ".damaged"); err != nil {
-		t.Errorf("the damaged segment is gone: %v", err)
-	}
+	must.Is(t, must.Err(os.Stat(first+".damaged")), nil, "Stat(the damaged segment)")
 }
 
 func TestLimit(t *testing.T) {

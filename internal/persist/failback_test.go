@@ -223,9 +223,7 @@ func TestOutputOverFailback(t *testing.T) {
 	if n := r.head(id).N; n != 1 {
 		t.Errorf("%d items, want the result", n)
 	}
-	if err := <-closed; err != nil {
-		t.Errorf("Close() = %v", err)
-	}
+	must.Is(t, <-closed, nil, "Close()")
 }
 
 // What is in memory of a session ends with the term in which it was read: its head is read once in each.

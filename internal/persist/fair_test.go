@@ -275,9 +275,7 @@ func TestBranchesShareCommits(t *testing.T) {
 			refs[i] = append(refs[i], step.At.Ref)
 		}
 		must.Same(t, len(refs[i]), n, "%d entries, want %d")
-		if err := threads.Verify(t.Context(), r.Reader(), h); err != nil {
-			t.Errorf("Verify() = %v", err)
-		}
+		must.Is(t, threads.Verify(t.Context(), r.Reader(), h), nil, "Verify()")
 		if commits := p.Stats().Commits; most > 1 && commits > n/2 { // how many share one is a matter of time
 			t.Errorf("%d commits for %d entries", commits, n)
 		}

@@ -137,9 +137,7 @@ func TestCommitOnAMovedPack(t *testing.T) {
 	}
 	fresh := client.New(r.conn) // without the packs that others have in memory
 	head := r.head(thread(0))
-	if err := threads.Verify(t.Context(), fresh.Reader(), head); err != nil {
-		t.Errorf("Verify = %v", err)
-	}
+	must.Is(t, threads.Verify(t.Context(), fresh.Reader(), head), nil, "Verify")
 	var out bytes.Buffer
 	if n, err := fresh.Export(t.Context(), thread(0), &out); err != nil || n != 30 {
 		t.Errorf("Export = %d entries, %v, want 30", n, err)

@@ -209,9 +209,7 @@ func TestForkPoints(t *testing.T) {
 			if got := strings.Count(r.export(to), "\n"); int64(got) != tt.want+1 {
 				t.Errorf("export has %d lines, want %d", got, tt.want+1)
 			}
-			if err := threads.Verify(t.Context(), r.Reader(), head); err != nil {
-				t.Errorf("Verify = %v", err)
-			}
+			must.Is(t, threads.Verify(t.Context(), r.Reader(), head), nil, "Verify")
 		})
 	}
 	r.unmoved(source)
@@ -278,9 +276,7 @@ func TestForkWhileTheSourceRuns(t *testing.T) {
 			continue
 		}
 		head := r.head(to)
-		if err := threads.Verify(t.Context(), r.Reader(), head); err != nil {
-			t.Errorf("Verify(%s) = %v", to, err)
-		}
+		must.Is(t, threads.Verify(t.Context(), r.Reader(), head), nil, "Verify(%s)", to)
 		if head.N != int64(2*i+1) {
 			t.Errorf("%s: item %d, want %d", to, head.N, 2*i+1)
 		}

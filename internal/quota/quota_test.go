@@ -135,13 +135,9 @@ func TestRefusedVisitsNobody(t *testing.T) {
 	if _, err := l.Take(now, 0, use("a"), use("b"), use("c")); err == nil {
 		t.Fatal("three sessions are taken, want a refusal")
 	}
-	if _, err := l.Take(now, 0, use("d"), use("e")); err != nil {
-		t.Errorf("two sessions, where nothing was stored before: %v", err)
-	}
+	must.Is(t, must.Err(l.Take(now, 0, use("d"), use("e"))), nil, "two sessions, where nothing was stored before")
 	if _, err := l.Take(now, 0, use("d"), use("f")); err == nil {
 		t.Error("a third session is taken, want a refusal")
 	}
-	if _, err := l.Take(now, 0, use("e"), use("d")); err != nil {
-		t.Errorf("those that it has: %v", err)
-	}
+	must.Is(t, must.Err(l.Take(now, 0, use("e"), use("d"))), nil, "those that it has")
 }

@@ -79,9 +79,7 @@ func TestEveryKeyHasAClass(t *testing.T) {
 	}
 	used := map[string]bool{}
 	for name, word := range prefixes {
-		if _, err := record.ClassOf(word + ".x"); err != nil {
-			t.Errorf("events.%s makes keys of the class %q: %v", name, word, err)
-		}
+		must.Is(t, must.Err(record.ClassOf(word+".x")), nil, "events.%s makes keys of the class %q", name, word)
 		used[word] = true
 	}
 	for _, c := range record.Classes {

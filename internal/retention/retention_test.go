@@ -72,9 +72,7 @@ func TestBrake(t *testing.T) {
 }
 
 func TestValidate(t *testing.T) {
-	if err := Validate([]Policy{{Name: "a"}, {Name: "b", MaxAge: 1, MaxBytes: 1, KeepLast: 1}}); err != nil {
-		t.Errorf("Validate = %v", err)
-	}
+	must.Is(t, Validate([]Policy{{Name: "a"}, {Name: "b", MaxAge: 1, MaxBytes: 1, KeepLast: 1}}), nil, "Validate")
 	err := Validate([]Policy{{}, {Name: "a", MaxAge: -1}, {Name: "a"}})
 	for _, want := range []string{"policy 1", "policy 2", "policy 3"} {
 		if err == nil || !strings.Contains(err.Error(), want) {

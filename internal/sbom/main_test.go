@@ -95,9 +95,7 @@ func TestLicenses(t *testing.T) {
 		if err == nil {
 			err = new(component).licensed(id)
 		}
-		if err != nil {
-			t.Errorf("%s: %v", name, err)
-		}
+		must.Is(t, err, nil, "%s", name)
 	}
 	dir := t.TempDir()
 	for text, want := range map[string]string{"": "", "GNU GENERAL PUBLIC LICENSE\nVersion 3": "",

@@ -138,7 +138,5 @@ func TestOpenConfigFinds(t *testing.T) {
 	must.Is(t, must.Err(parse("-config", other+".missing")), os.ErrNotExist, "a file that is named and missing")
 	t.Setenv(ConfigEnv, "")
 	must.Do(t, os.Remove(path))
-	if got := lane(); got != -1 {
-		t.Errorf("lane without a file = %d, want -1", got)
-	}
+	must.Same(t, lane(), -1, "lane without a file = %d, want %d")
 }

@@ -149,9 +149,7 @@ func TestErase(t *testing.T) {
 	if err == nil {
 		err = threads.Verify(ctx, client.New(conn).Reader(), head)
 	}
-	if err != nil {
-		t.Errorf("the other session: %v", err)
-	}
+	must.Is(t, err, nil, "the other session")
 	must.Is(t, must.Err(e.Run(ctx, "mine")), client.ErrSessionNotFound, "second Run")
 }
 
@@ -199,9 +197,7 @@ func TestEraseShared(t *testing.T) {
 	if err == nil {
 		err = threads.Verify(ctx, client.New(conn).Reader(), head)
 	}
-	if err != nil {
-		t.Errorf("the fork: %v", err)
-	}
+	must.Is(t, err, nil, "the fork")
 }
 
 func run(t *testing.T, p *service.Persister) {

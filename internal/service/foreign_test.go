@@ -78,9 +78,7 @@ func testForeign(t *testing.T, class record.Class, key, value string) {
 		if err == nil {
 			err = cl.Await(ctx, id, "p-"+session, 0, seq)
 		}
-		if err != nil {
-			t.Errorf("entry %d of %s: %v", seq, session, err)
-		}
+		must.Is(t, err, nil, "entry %d of %s", seq, session)
 	}
 	say("good", 1)
 	say("bad", 1)
@@ -92,15 +90,11 @@ func testForeign(t *testing.T, class record.Class, key, value string) {
 	listed(t, cl)
 	say("good", 2)
 	say("fresh", 1)
-	if _, err := fsck.Check(ctx, natsadmin.Of(conn), fsck.Config{}); err != nil {
-		t.Errorf("fsck = %v", err)
-	}
+	must.Is(t, must.Err(fsck.Check(ctx, natsadmin.Of(conn), fsck.Config{})), nil, "fsck")
 	rep, err := collect(t, conn)
 	switch {
 	case !keepsSomething(class):
-		if err != nil {
-			t.Errorf("gc = %v", err)
-		}
+		must.Is(t, err, nil, "gc")
 		return
 	case class.Name == "artifact": // it keeps the artifacts' bucket as it is, and nothing else
 		if err != nil || !strings.Contains(strings.Join(rep.Anomalies, "\n"), key) {
@@ -136,9 +130,7 @@ func listed(t *testing.T, cl *client.Client) {
 		"artifacts": func() error { _, err := cl.Artifacts(ctx, "good"); return err },
 		"dead":      func() error { _, err := cl.DeadLetters(ctx, ""); return err },
 	} {
-		if err := list(); err != nil {
-			t.Errorf("listing of %s = %v", what, err)
-		}
+		must.Is(t, list(), nil, "listing of %s", what)
 	}
 }
 

@@ -132,9 +132,7 @@ func TestPartPurged(t *testing.T) {
 			if missing := p.missing(); len(missing) > 0 {
 				t.Errorf("missing: %v", missing)
 			}
-			if _, err := p.collect(); err != nil {
-				t.Errorf("gc after a clean fsck = %v", err)
-			}
+			must.Is(t, must.Err(p.collect()), nil, "gc after a clean fsck")
 		})
 	}
 }

@@ -87,7 +87,5 @@ func storeIsRaised(t *testing.T) {
 	if now := must.Get(records.Info(ctx))(t).State.LastSeq; now != last {
 		t.Errorf("%d records are written ten seconds after the format was raised", now-last)
 	}
-	if _, err := httpSide.Objects().Stat(ctx, events.InboxBucket, "body"); err != nil {
-		t.Errorf("the body: %v", err)
-	}
+	must.Is(t, must.Err(httpSide.Objects().Stat(ctx, events.InboxBucket, "body")), nil, "the body")
 }

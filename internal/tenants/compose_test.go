@@ -128,14 +128,10 @@ func TestComposed(t *testing.T) {
 	agent, reader := dial(url, "agents", "SPOOL_AGENT_PASSWORD"), client.New(dial(url, "readers", "SPOOL_READER_PASSWORD"))
 	must.Do(t, agent.Events().PublishEvents(limited, []*events.Event{event("new", "hello", 1)}))
 	for _, session := range []string{"old", "new"} {
-		if err := reader.Await(limited, events.Thread{Session: session, Name: "main"}, "p-"+session, 0, 1); err != nil {
-			t.Errorf("session %s: %v", session, err)
-		}
+		must.Is(t, reader.Await(limited, events.Thread{Session: session, Name: "main"}, "p-"+session, 0, 1), nil, "session %s", session)
 	}
 	for item, err := range reader.Subscribe(limited, client.Filter{Session: "new"}, client.Position{All: true}) {
-		if err != nil {
-			t.Errorf("item %v: %v", item, err)
-		}
+		must.Is(t, err, nil, "item %v", item)
 		break
 	}
 }

@@ -47,9 +47,7 @@ func TestDeniedIsTold(t *testing.T) {
 		large[i] = &nats.Msg{Subject: "spool.v1.event.other.main.entry", Data: make([]byte, 900_000)}
 	}
 	must.Is(t, must.Err(conn.Streams().Send(ctx, large)), record.ErrDenied, "more than the window")
-	if err := conn.Events().PublishEvents(ctx, []*events.Event{event("mine", "after", 100)}); err != nil {
-		t.Errorf("what it may publish = %v", err)
-	}
+	must.Is(t, conn.Events().PublishEvents(ctx, []*events.Event{event("mine", "after", 100)}), nil, "what it may publish")
 }
 
 // patient connects as a user of acme, and waits for any answer as long as a test runs.

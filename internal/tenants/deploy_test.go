@@ -129,9 +129,7 @@ func TestShippedConfiguration(t *testing.T) {
 	go func() { ended <- p.Run(ctx) }()
 	t.Cleanup(func() {
 		cancel()
-		if err := <-ended; err != nil {
-			t.Errorf("persister: %v", err)
-		}
+		must.Is(t, <-ended, nil, "persister")
 	})
 	cl := client.New(admin)
 	wanted, done := context.WithTimeout(t.Context(), time.Minute)

@@ -395,9 +395,7 @@ func rolesSuffice(t *testing.T, s *site) {
 		must.Same(t, resp.StatusCode, c.want, method+" "+c.path+" as ingest = %d, want %d: %s", string(body))
 	}
 	collector := s.dial("acme", tenants.Collector, &complaints)
-	if err := collector.Verify(ctx); err != nil {
-		t.Errorf("Verify as gc = %v", err)
-	}
+	must.Is(t, collector.Verify(ctx), nil, "Verify as gc")
 	if text := complaints.String(); strings.Contains(text, "ermission") {
 		t.Errorf("the server complained:\n%s", text)
 	}

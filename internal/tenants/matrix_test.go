@@ -227,9 +227,7 @@ func (s *target) compare(what string, before map[string]string) {
 	keys := maps.Clone(before)
 	maps.Copy(keys, after)
 	for key := range keys {
-		if before[key] != after[key] {
-			s.Errorf("%s: %s was %q and is %q", what, key, before[key], after[key])
-		}
+		must.Same(s, before[key], after[key], "%s: %s was %q and is %q", what, key)
 	}
 }
 

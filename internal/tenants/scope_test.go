@@ -293,9 +293,7 @@ func TestWithinTheScope(t *testing.T) {
 	}
 	ctx, cancel := context.WithTimeout(t.Context(), wait)
 	defer cancel()
-	if err := s.acme.Await(ctx, at, e.Producer, 0, 1); err != nil {
-		t.Errorf("an agent forks its own session: %v", err)
-	}
+	must.Is(t, s.acme.Await(ctx, at, e.Producer, 0, 1), nil, "an agent forks its own session")
 	fork := func(from, token, to string) {
 		path, body := "/v1/sessions/"+from+"/threads/main/fork", `{"to":"`+to+`/x","whole":true}`
 		if status, text := s.ask(t, http.MethodPost, path, token, body); status != 201 {
@@ -314,9 +312,7 @@ func TestWithinTheScope(t *testing.T) {
 	}
 	ctx, cancel = context.WithTimeout(t.Context(), wait)
 	defer cancel()
-	if _, err := s.acme.DeleteSession(ctx, "mine-too", client.Deletion{}); err != nil {
-		t.Errorf("an admin deletes: %v", err)
-	}
+	must.Is(t, must.Err(s.acme.DeleteSession(ctx, "mine-too", client.Deletion{})), nil, "an admin deletes")
 }
 
 // TestAgentIsWhoItIs: what an agent's events say of its user is not believed, and it settles no prompt: not by an

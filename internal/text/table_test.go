@@ -27,9 +27,7 @@ func TestTable(t *testing.T) {
 		if mark < 0 {
 			continue
 		}
-		if got := text.Width(line[:mark]); got != len("果樹園の木")/3*2+2 {
-			t.Errorf("line %q: the second column begins at %d, want 12", line, got)
-		}
+		must.Same(t, text.Width(line[:mark]), len("果樹園の木")/3*2+2, "line %q: the second column begins at %d, want %d", line)
 	}
 	first := out.String()
 	fmt.Fprint(table, "a\tb")

@@ -149,9 +149,7 @@ func TestRewrittenFileImportedAtOnce(t *testing.T) {
 			all.Go(func() {
 				for _, f := range transcript.New(client.New(conn), conn.Events(), transcript.Config{}).
 					Import(t.Context(), must.Get(transcript.Find(disk{}, path))(t)).Files {
-					if f.Err != nil {
-						t.Errorf("round %d: %v", round, f.Err)
-					}
+					must.Is(t, f.Err, nil, "round %d", round)
 				}
 			})
 		}

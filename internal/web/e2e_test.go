@@ -38,9 +38,7 @@ func up(t *testing.T) *spool {
 	}()
 	t.Cleanup(func() {
 		stop()
-		if err := <-done; err != nil {
-			t.Errorf("spool up: %v", err)
-		}
+		must.Is(t, <-done, nil, "spool up")
 	})
 	select {
 	case u := <-ready:

@@ -57,8 +57,6 @@ func TestToolFile(t *testing.T) {
 	} {
 		got := artifacts.ToolFile("7", tool)
 		must.Same(t, got, want, "ToolFile(%q) = %q, want %q", tool)
-		if err := artifacts.CheckFilename(got); err != nil {
-			t.Errorf("CheckFilename(%q) = %v", got, err)
-		}
+		must.Is(t, artifacts.CheckFilename(got), nil, "CheckFilename(%q)", got)
 	}
 }

@@ -226,9 +226,7 @@ func TestDeletableAsRecorded(t *testing.T) {
 		if (err == nil) != want.Deleted || err != nil && (err.Error() != want.Error.Message || !errors.Is(err, artifacts.ErrSessionActive)) {
 			t.Errorf("Deletable with a %s run = %v, want deleted %v", status, err, want.Deleted)
 		}
-		if err := a.Deletable(created.Add(time.Second)); err != nil {
-			t.Errorf("Deletable with a %s run whose lease has passed = %v, want nil", status, err)
-		}
+		must.Is(t, a.Deletable(created.Add(time.Second)), nil, "Deletable with a %s run whose lease has passed", status)
 	}
 	if ran < 7 {
 		t.Errorf("ran %d statuses, want at least 7", ran)

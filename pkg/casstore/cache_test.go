@@ -96,9 +96,7 @@ func TestPackCacheKeepsTheLastUsed(t *testing.T) {
 	_, _ = cache.Pack(t.Context(), casstore.PackID{2})
 	must.Same(t, c.reads.Load(), 7, "after Forget: %d reads, want %d")
 	tiny := casstore.NewPackCache(m, size/2)
-	if _, err := tiny.Pack(t.Context(), casstore.PackID{0}); err != nil {
-		t.Errorf("Pack(larger than the cache) = %v, want nil", err)
-	}
+	must.Is(t, must.Err(tiny.Pack(t.Context(), casstore.PackID{0})), nil, "Pack(larger than the cache)")
 }
 
 // Packs that do not fit as they are read fit as they are stored: none is asked for again.
@@ -137,9 +135,7 @@ func TestPackCacheReadsOnce(t *testing.T) {
 	var wg sync.WaitGroup
 	for range 20 {
 		wg.Go(func() {
-			if _, err := cache.Pack(t.Context(), casstore.PackID{0}); err != nil {
-				t.Errorf("Pack = %v, want nil", err)
-			}
+			must.Is(t, must.Err(cache.Pack(t.Context(), casstore.PackID{0})), nil, "Pack")
 		})
 	}
 	close(c.gate)
@@ -159,9 +155,7 @@ func TestPackCacheSurvivesACancelledReader(t *testing.T) {
 	})
 	<-c.reached
 	wg.Go(func() {
-		if _, err := cache.Pack(t.Context(), casstore.PackID{0}); err != nil {
-			t.Errorf("Pack(other) = %v, want nil", err)
-		}
+		must.Is(t, must.Err(cache.Pack(t.Context(), casstore.PackID{0})), nil, "Pack(other)")
 	})
 	cancel()
 	close(c.gate)

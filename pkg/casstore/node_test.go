@@ -68,9 +68,7 @@ func TestNodeRoundTrip(t *testing.T) {
 		if again := got.AppendTo(nil); !bytes.Equal(again, b) {
 			t.Errorf("AppendTo(DecodeNode(%x)) = %x, want the same bytes", b, again)
 		}
-		if _, err := msgpack.NewDecoder(bytes.NewReader(b)).DecodeInterface(); err != nil {
-			t.Errorf("a general decoder refuses %.100x: %v", b, err)
-		}
+		must.Is(t, must.Err(msgpack.NewDecoder(bytes.NewReader(b)).DecodeInterface()), nil, "a general decoder of %.100x", b)
 	}
 }
 

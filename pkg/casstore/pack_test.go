@@ -122,9 +122,7 @@ func TestCluster(t *testing.T) {
 	if want := []string{"a1", "a2", "fork of a1", "a3", "b1", "b2", "b3", "c1", "c2", "alone"}; !slices.Equal(got, want) {
 		t.Errorf("clustered = %q, want %q", got, want)
 	}
-	if err := p.Verify(); err != nil {
-		t.Errorf("Verify() = %v, want nil", err)
-	}
+	must.Is(t, p.Verify(), nil, "Verify()")
 }
 
 func TestFinishNamesTheUnlocated(t *testing.T) {
@@ -167,9 +165,7 @@ func TestParentsMayBeAddedFirst(t *testing.T) {
 		}
 		header, body := mustFinish(t, b)
 		p := mustOpen(t, header, body)
-		if err := p.Verify(); err != nil {
-			t.Errorf("%s: Verify() = %v, want nil", name, err)
-		}
+		must.Is(t, p.Verify(), nil, "%s: Verify()", name)
 		if i, ok := p.Find(casstore.SumNode(chain[0].AppendTo(nil))); !ok || i != 0 {
 			t.Errorf("%s: the first of the chain is at %d, %v, want 0", name, i, ok)
 		}
@@ -213,9 +209,7 @@ func TestLargeNodeHasItsOwnFrame(t *testing.T) {
 	header, body := mustFinish(t, b)
 	p := mustOpen(t, header, body)
 	for _, r := range refs {
-		if _, err := p.Encoded(r); err != nil {
-			t.Errorf("Encoded(%s) = %v, want nil", r, err)
-		}
+		must.Is(t, must.Err(p.Encoded(r)), nil, "Encoded(%s)", r)
 	}
 }
 
@@ -394,9 +388,7 @@ func TestRefsWithTheSameBeginning(t *testing.T) {
 	ref := b.AddNode(&n)
 	header, body := must.Two(b.Finish())(t)
 	p := must.Get(casstore.OpenPack(header, body))(t)
-	if err := p.Verify(); err != nil {
-		t.Errorf("Verify() = %v, want nil", err)
-	}
+	must.Is(t, p.Verify(), nil, "Verify()")
 	if got, err := p.Node(ref); err != nil || !slices.Equal(got.Refs, refs) {
 		t.Errorf("Node() = %v, %v, want refs %v", got.Refs, err, refs)
 	}

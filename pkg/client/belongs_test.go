@@ -49,9 +49,7 @@ func TestOfASessionThatIsNotThere(t *testing.T) {
 	refused()
 	must.Do(t, r.NewSession(ctx, "build", "/w", ""))
 	for name, call := range calls {
-		if err := call(ctx); err != nil {
-			t.Errorf("%s of a session that has begun: %v", name, err)
-		}
+		must.Is(t, call(ctx), nil, "%s of a session that has begun", name)
 	}
 	must.Get(r.DeleteSession(ctx, "build", client.Deletion{}))(t)
 	unread.Reset("built")

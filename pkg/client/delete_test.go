@@ -49,9 +49,7 @@ func TestDeletedByAnother(t *testing.T) {
 			}
 			defer stop()
 			for range callers {
-				if err := <-told; err != nil {
-					t.Errorf("DeleteSession = %v", err)
-				}
+				must.Is(t, <-told, nil, "DeleteSession")
 			}
 			if _, err := c.Thread(ctx, events.Thread{Session: "s", Name: events.MainThread}); anew && err != nil {
 				t.Errorf("the session that began anew: %v", err)

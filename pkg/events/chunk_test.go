@@ -26,9 +26,7 @@ var chunks = map[string]events.Chunk{
 func TestChunkRoundTrip(t *testing.T) {
 	for name, want := range chunks {
 		got, err := events.ParseChunk(want.Encode())
-		if err != nil {
-			t.Errorf("%s: ParseChunk = %v", name, err)
-		}
+		must.Is(t, err, nil, "%s: ParseChunk", name)
 		if len(got.Data) == 0 {
 			got.Data = nil
 		}

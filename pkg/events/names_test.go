@@ -48,9 +48,7 @@ func TestCheckToken(t *testing.T) {
 func TestTokenIsAlwaysOne(t *testing.T) {
 	for _, tt := range tokens {
 		got := events.Token(tt.name)
-		if err := events.CheckToken("", got); err != nil {
-			t.Errorf("Token(%q) = %q: %v", tt.name, got, err)
-		}
+		must.Is(t, events.CheckToken("", got), nil, "Token(%q) = %q", tt.name, got)
 		if tt.ok && got != tt.name {
 			t.Errorf("Token(%q) = %q, want it unchanged", tt.name, got)
 		}
@@ -160,7 +158,5 @@ func TestValidateNamesEveryProblem(t *testing.T) {
 		}
 	}
 	good := goldenEvent
-	if err := good.Validate(); err != nil {
-		t.Errorf("Validate(golden) = %v, want nil", err)
-	}
+	must.Is(t, good.Validate(), nil, "Validate(golden)")
 }

@@ -26,9 +26,7 @@ func TestScope(t *testing.T) {
 		{"+@", "a b", "", false},
 	} {
 		for _, session := range strings.Fields(tt.may) {
-			if err := tt.scope.Check(session); err != nil {
-				t.Errorf("%q: %v", tt.scope, err)
-			}
+			must.Is(t, tt.scope.Check(session), nil, "%q", tt.scope)
 		}
 		for _, session := range strings.Fields(tt.not) {
 			must.Is(t, tt.scope.Check(session), events.ErrScope, "%q.Check(%q)", tt.scope, session)

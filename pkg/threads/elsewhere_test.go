@@ -91,9 +91,7 @@ func TestNodesThatAreElsewhere(t *testing.T) {
 	if second.asked != 1 {
 		t.Errorf("packs were searched %d times, want once: the pack that was found says where the others are", second.asked)
 	}
-	if err := threads.Verify(t.Context(), r, h); err != nil {
-		t.Errorf("Verify = %v", err)
-	}
+	must.Is(t, threads.Verify(t.Context(), r, h), nil, "Verify")
 	n := 0
 	for range must.All(t, r.Entries(t.Context(), h)) {
 		n++

@@ -63,9 +63,7 @@ func TestForkAsTheOriginal(t *testing.T) {
 		if fork.Start != h.Start {
 			t.Errorf("%s: the fork's start is %s, want the source's", want.Scenario, fork.Start)
 		}
-		if err := threads.Verify(t.Context(), w.reader(), fork); err != nil {
-			t.Errorf("%s: Verify(fork) = %v, want nil", want.Scenario, err)
-		}
+		must.Is(t, threads.Verify(t.Context(), w.reader(), fork), nil, "%s: Verify(fork)", want.Scenario)
 	}
 }
 
@@ -118,9 +116,7 @@ func TestForkPoints(t *testing.T) {
 		w.add(&fork, "next", 1)
 		must.Same(t, w.builder.Len()-before, 2, "%s: the fork's first entry added %d nodes, want %d", name)
 		w.flush()
-		if err := threads.Verify(t.Context(), w.reader(), fork); err != nil {
-			t.Errorf("%s: Verify(fork) = %v, want nil", name, err)
-		}
+		must.Is(t, threads.Verify(t.Context(), w.reader(), fork), nil, "%s: Verify(fork)", name)
 	}
 }
 
@@ -199,9 +195,7 @@ func TestForkWhole(t *testing.T) {
 	if want := []string{"a", "b", "c", "d", "__fork__"}; !slices.Equal(got, want) {
 		t.Errorf("entries of the fork = %v, want %v", got, want)
 	}
-	if err := threads.Verify(t.Context(), w.reader(), fork); err != nil {
-		t.Errorf("Verify = %v", err)
-	}
+	must.Is(t, threads.Verify(t.Context(), w.reader(), fork), nil, "Verify")
 	must.Is(t, must.Err(threads.ForkWhole(w.begin())), threads.ErrNoPoint, "ForkWhole of an empty thread")
 }
 

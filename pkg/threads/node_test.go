@@ -85,9 +85,7 @@ func TestEngineChain(t *testing.T) {
 			t.Errorf("%s: role %q, start %s, want %q, %s", want.Hash, s.Role, s.Start, want.Role, h.Start.Ref)
 		}
 	}
-	if err := threads.Verify(t.Context(), w.reader(), h); err != nil {
-		t.Errorf("Verify = %v, want nil", err)
-	}
+	must.Is(t, threads.Verify(t.Context(), w.reader(), h), nil, "Verify")
 }
 
 func readGolden(t *testing.T, name string, v any) {

@@ -186,9 +186,7 @@ func TestContext(t *testing.T) {
 		if steps := roles(got.Steps); len(steps) == 0 || steps[0] != c.first || steps[len(steps)-1] != "8" {
 			t.Errorf("%s: steps %v, want %s to 8", name, steps, c.first)
 		}
-		if err := threads.Verify(t.Context(), w.reader(), h); err != nil {
-			t.Errorf("%s: Verify = %v", name, err)
-		}
+		must.Is(t, threads.Verify(t.Context(), w.reader(), h), nil, "%s: Verify", name)
 	}
 	if got, err := newWorld(t, 1).reader().Context(t.Context(), casstore.Located{}); err != nil || got.Compacted || len(got.Steps) != 0 {
 		t.Errorf("Context of nothing = %+v, %v", got, err)
@@ -241,9 +239,7 @@ func TestForksOfForks(t *testing.T) {
 	if d, err := w.reader().Diff(t.Context(), first.Head(), h.Head()); err != nil || d.Base != first.Head() {
 		t.Errorf("Diff has the base %v, %v, want %v", d.Base, err, first.Head())
 	}
-	if err := threads.Verify(t.Context(), w.reader(), h); err != nil {
-		t.Errorf("Verify = %v", err)
-	}
+	must.Is(t, threads.Verify(t.Context(), w.reader(), h), nil, "Verify")
 }
 
 // Many forks of one thread store one state each (invariant 6), about 500 bytes.

@@ -218,9 +218,7 @@ func TestGrownHeadShrinks(t *testing.T) {
 		t.Errorf("the head has %d bytes, %d branches and %d producers, want few bytes and all of the others",
 			n, h.Branches(), len(h.Producers))
 	}
-	if err := threads.Verify(t.Context(), w.reader(), h); err != nil {
-		t.Errorf("Verify = %v, want nil", err)
-	}
+	must.Is(t, threads.Verify(t.Context(), w.reader(), h), nil, "Verify")
 }
 
 // What does not mean what a head keeps in nodes is refused.

@@ -34,9 +34,7 @@ func TestGCRunsOneAtATime(t *testing.T) {
 					<-goOn
 					busy.Add(-1)
 				})
-				if err != nil {
-					t.Errorf("Runs() = %v", err)
-				}
+				must.Is(t, err, nil, "Runs()")
 			})
 		}
 	}
