@@ -10,6 +10,7 @@ import (
 	"go.uber.org/goleak"
 
 	"spool/e2e/internal/proc"
+	"spool/internal/must"
 )
 
 func TestMain(m *testing.M) {
@@ -41,7 +42,7 @@ func (w *world) try(stdin string, name string, args ...string) (stdout, stderr s
 	w.t.Helper()
 	cmd := w.command(name, args...)
 	cmd.Stdin = strings.NewReader(stdin)
-	out, errs, code := proc.Run(w.t, cmd, proc.Patience)
+	out, errs, code := proc.Run(w.t, cmd, must.Patience)
 	return string(out), string(errs), code
 }
 

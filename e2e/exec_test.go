@@ -8,7 +8,6 @@ import (
 	"syscall"
 	"testing"
 
-	"spool/e2e/internal/proc"
 	"spool/internal/must"
 )
 
@@ -84,7 +83,7 @@ func (w *world) execSignals() {
 		`trap 'echo caught >&2; exit 5' TERM; echo ready >&2; while :; do sleep 0.05; done`)
 	p := w.start(cmd)
 	p.Await("ready")
-	proc.Eventually(w.t, "an output that is open is listed", func() error { // its first piece goes out behind what it printed
+	must.Eventually(w.t, "an output that is open is listed", func() error { // its first piece goes out behind what it printed
 		if open := w.run("spool", "output", "ls", "s", "--json"); !strings.Contains(open, `"thread":"sig"`) {
 			return fmt.Errorf("output ls = %s, want the one of the thread sig", open)
 		}

@@ -26,7 +26,7 @@ func (w *world) peer(args ...string) *sdk.ClientSession {
 
 func (w *world) peerOf(cmd *exec.Cmd) *sdk.ClientSession {
 	w.t.Helper()
-	ctx, cancel := context.WithTimeout(w.t.Context(), 2*proc.Patience)
+	ctx, cancel := context.WithTimeout(w.t.Context(), 2*must.Patience)
 	w.t.Cleanup(cancel)
 	proc.EndWithParent(cmd)
 	client := sdk.NewClient(&sdk.Implementation{Name: "test", Version: "1"}, nil)
@@ -76,7 +76,7 @@ func TestMCP(t *testing.T) {
 			N      int64
 		}
 	}
-	proc.Eventually(t, "the prompt is listed", func() error {
+	must.Eventually(t, "the prompt is listed", func() error {
 		said, failed := w.ask(reader, "list_waiting", nil)
 		if err := json.Unmarshal([]byte(said), &waits); failed || err != nil || len(waits.Prompts) != 1 || waits.Prompts[0].Prompt != "which" {
 			return fmt.Errorf("list_waiting = %s", said)
@@ -101,7 +101,7 @@ func TestMCP(t *testing.T) {
 		t.Errorf("list_sessions without a server = %s, want what is wrong", said)
 	}
 	w.up()
-	proc.Eventually(t, "it serves again", func() error {
+	must.Eventually(t, "it serves again", func() error {
 		if said, failed := w.ask(reader, "read_thread", map[string]any{"session": "orchard-7"}); failed {
 			return fmt.Errorf("read_thread = %s", said)
 		}
@@ -128,7 +128,7 @@ func TestMCPOfAReader(t *testing.T) {
 	ask := as("admin", w.command("spool", "prompts", "ask", "orchard-7", "Which one?", "--id", "which"))
 	asking := w.start(ask)
 	reader := w.peerOf(as("looker", w.command("spool", "mcp", "--answer")))
-	proc.Eventually(t, "the prompt is listed", func() error {
+	must.Eventually(t, "the prompt is listed", func() error {
 		if said, failed := w.ask(reader, "list_waiting", nil); failed || !strings.Contains(said, "Which one?") {
 			return fmt.Errorf("list_waiting = %s", said)
 		}

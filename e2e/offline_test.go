@@ -69,14 +69,14 @@ func TestOfflineOfAKilledProcess(t *testing.T) {
 		t.Errorf("offline send again: %s", again)
 	}
 	for session, n := range map[string]int64{"s1": 30, "s2": 5, "s3": 7} {
-		proc.Eventually(t, "its entries are there", func() error {
+		must.Eventually(t, "its entries are there", func() error {
 			if th := w.threads()[session+"/t0"]; th.Entries != n {
 				return fmt.Errorf("%s has %d entries, want %d", session, th.Entries, n)
 			}
 			return nil
 		})
 	}
-	proc.Eventually(t, "nothing waits", func() error {
+	must.Eventually(t, "nothing waits", func() error {
 		if all := w.offline(one, two); len(all) > 0 {
 			return fmt.Errorf("%+v", all)
 		}
@@ -111,7 +111,7 @@ func TestOfflineWhileSpoolIsKilled(t *testing.T) {
 	more := func(n int) {
 		t.Helper()
 		_, before := acked()
-		proc.Eventually(t, fmt.Sprintf("%d more entries are acked", n), func() error {
+		must.Eventually(t, fmt.Sprintf("%d more entries are acked", n), func() error {
 			if _, all := acked(); all < before+n {
 				return fmt.Errorf("%d after %d", all, before)
 			}
@@ -125,14 +125,14 @@ func TestOfflineWhileSpoolIsKilled(t *testing.T) {
 		up.Kill()
 		more(200)
 		up = w.up()
-		proc.Eventually(t, "the agent connects again", func() error {
+		must.Eventually(t, "the agent connects again", func() error {
 			if n := strings.Count(keeper.Log(), "nats reconnected"); n <= kill {
 				return fmt.Errorf("it did %d times", n)
 			}
 			return nil
 		})
 		if kill%2 == 0 { // else the next one comes in the middle of what waits
-			proc.Eventually(t, "the agent speaks to the server again, while it publishes", func() error {
+			must.Eventually(t, "the agent speaks to the server again, while it publishes", func() error {
 				left, err := filepath.Glob(filepath.Join(dir, "*", "*.log"))
 				if len(left) > 0 {
 					err = fmt.Errorf("%v", left)
@@ -170,7 +170,7 @@ func TestOfflineWhileSpoolIsKilled(t *testing.T) {
 // applied waits until that many entries are in threads.
 func (w *world) applied(n int) {
 	w.t.Helper()
-	proc.Eventually(w.t, "the entries are applied", func() (err error) {
+	must.Eventually(w.t, "the entries are applied", func() (err error) {
 		have := 0
 		for _, th := range w.threads() {
 			have += int(th.Entries)

@@ -38,7 +38,7 @@ func TestRestoredAndPurged(t *testing.T) {
 		if _, errs, code := w.try(b.String(), "spool", "publish", "--session", session, "--dialect", "step"); code != 0 {
 			t.Fatalf("publish: %s", errs)
 		}
-		proc.Eventually(t, "the entries are applied", func() error {
+		must.Eventually(t, "the entries are applied", func() error {
 			if th := w.threads()[session+"/main"]; th.Entries != int64(to-1) {
 				return fmt.Errorf("%d entries, want %d", th.Entries, to-1)
 			}
@@ -64,15 +64,15 @@ func TestRestoredAndPurged(t *testing.T) {
 
 	must.Do(t, os.RemoveAll(filepath.Join(w.home, "data")))
 	restore := proc.Command(w.home, "spool", "restore", filepath.Join(w.home, "backup"), "--data", filepath.Join(w.home, "data"))
-	if _, errs, code := proc.Run(t, restore, proc.Patience); code != 0 {
+	if _, errs, code := proc.Run(t, restore, must.Patience); code != 0 {
 		t.Fatalf("restore: %s", errs)
 	}
 	up = w.up()
 	conn := w.dial()
-	ctx, cancel := context.WithTimeout(t.Context(), proc.Patience)
+	ctx, cancel := context.WithTimeout(t.Context(), must.Patience)
 	defer cancel()
 	w.run("spool", "fsck")
-	proc.Eventually(t, "marks are taken", func() error {
+	must.Eventually(t, "marks are taken", func() error {
 		m, err := scrub.ReadMarks(ctx, natsadmin.Of(conn))
 		if err == nil && m.Before == 0 {
 			err = fmt.Errorf("none yet")
@@ -158,9 +158,9 @@ func TestOfAnotherStore(t *testing.T) {
 	up := w.up()
 	w.try("a\n", "spool", "publish", "--session", "s1", "--dialect", "raw")
 	conn := w.dial()
-	ctx, cancel := context.WithTimeout(t.Context(), proc.Patience)
+	ctx, cancel := context.WithTimeout(t.Context(), must.Patience)
 	defer cancel()
-	proc.Eventually(t, "marks are taken", func() error {
+	must.Eventually(t, "marks are taken", func() error {
 		m, err := scrub.ReadMarks(ctx, natsadmin.Of(conn))
 		if err == nil && (m.Before == 0 || w.threads()["s1/main"].Entries == 0) {
 			err = fmt.Errorf("none yet")
@@ -182,7 +182,7 @@ func TestOfAnotherStore(t *testing.T) {
 		defer res.Body.Close()
 		return res.Status + string(must.Get(io.ReadAll(res.Body))(t))
 	}
-	proc.Eventually(t, "it is not ready", func() error {
+	must.Eventually(t, "it is not ready", func() error {
 		if said := get("/readyz"); !strings.HasPrefix(said, "503") || !strings.Contains(said, foreign) {
 			return fmt.Errorf("readyz: %s", said)
 		}
@@ -196,7 +196,7 @@ func TestOfAnotherStore(t *testing.T) {
 			t.Errorf("spool %v: exit code %d\n%s%s", args, code, out, errs)
 		}
 	}
-	proc.Eventually(t, "metrics count it", func() error {
+	must.Eventually(t, "metrics count it", func() error {
 		if said := get("/metrics"); !strings.Contains(said, `spool_alarms{kind="world"} 1`) {
 			return fmt.Errorf("no alarm")
 		}

@@ -10,6 +10,7 @@ import (
 	"github.com/rogpeppe/go-internal/testscript"
 
 	"spool/e2e/internal/proc"
+	"spool/internal/must"
 )
 
 // scriptCommands are those that scripts have beside testscript's own.
@@ -37,7 +38,7 @@ func await(ts *testscript.TestScript, neg bool, args []string) {
 	}
 	path := strings.Split(ts.Getenv("PATH"), string(os.PathListSeparator))[0]
 	var out []byte
-	if err := proc.Poll(func() (err error) {
+	if err := must.Poll(func() (err error) {
 		cmd := exec.Command(path+"/"+args[0], args[1:]...)
 		cmd.Dir, cmd.Env = ts.MkAbs("."), append(os.Environ(), "NATS_URL="+ts.Getenv("NATS_URL"), "HOME="+ts.Getenv("HOME"))
 		if out, err = cmd.CombinedOutput(); err == nil && !strings.Contains(strings.Join(strings.Fields(string(out)), " "), text) {

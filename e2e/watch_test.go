@@ -51,7 +51,7 @@ func TestWatchKilled(t *testing.T) {
 	for i, a := range agents {
 		a.grow(t, 3, i == 2)
 	}
-	proc.Eventually(t, "all lines in their threads", func() error {
+	must.Eventually(t, "all lines in their threads", func() error {
 		threads := w.threads()
 		for _, a := range agents {
 			if n := threads[a.thread].Entries; n < int64(a.lines) {
@@ -60,7 +60,7 @@ func TestWatchKilled(t *testing.T) {
 		}
 		return nil
 	})
-	proc.Eventually(t, "the last line, which has no newline", func() error {
+	must.Eventually(t, "the last line, which has no newline", func() error {
 		got := w.run("spool", "export", agents[2].thread)
 		if want := string(must.Get(os.ReadFile(agents[2].file))(t)); got != want {
 			return fmt.Errorf("export has %d bytes, want %d", len(got), len(want))
@@ -96,7 +96,7 @@ func TestWatchUnanswered(t *testing.T) {
 	w.start(w.command("spool", "watch", dir))
 	stored := func() {
 		t.Helper()
-		proc.Eventually(t, "all lines in their thread", func() error {
+		must.Eventually(t, "all lines in their thread", func() error {
 			if n := w.threads()[a.thread].Entries; n < int64(a.lines) {
 				return fmt.Errorf("%s has %d entries of %d", a.thread, n, a.lines)
 			}

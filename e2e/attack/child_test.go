@@ -13,6 +13,7 @@ import (
 	"time"
 
 	"spool/e2e/internal/proc"
+	"spool/internal/must"
 	"spool/pkg/client"
 	"spool/pkg/events"
 )
@@ -85,15 +86,13 @@ func serveChild(text string) error {
 
 // drained waits until no queue of the directory holds a segment.
 func drained(dir string) error {
-	for range 600 {
+	return must.Poll(func() error {
 		found, err := exec.Command("find", dir, "-name", "*.log", "-size", "+10c").Output()
-		if err == nil && len(found) == 0 {
-			return nil
+		if err == nil && len(found) > 0 {
+			err = fmt.Errorf("not drained:\n%s", found)
 		}
-		time.Sleep(100 * time.Millisecond)
-	}
-	found, _ := exec.Command("find", dir).Output()
-	return fmt.Errorf("not drained within a minute:\n%s", found)
+		return err
+	})
 }
 
 func (k task) id(seq uint64) string { return fmt.Sprintf("e%d~", k.Base+int(seq)) }

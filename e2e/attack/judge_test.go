@@ -17,14 +17,13 @@ import (
 
 	"github.com/nats-io/nats.go"
 
-	"spool/e2e/internal/proc"
 	"spool/internal/must"
 	"spool/pkg/events"
 )
 
 // settle waits until every partition has been dealt with.
 func (a *attack) settle(nc *nats.Conn) {
-	proc.Eventually(a.t, "all events are dealt with", func() error {
+	must.Eventually(a.t, "all events are dealt with", func() error {
 		a.w.revive()
 		for i := range events.Partitions {
 			answer, err := nc.Request(fmt.Sprintf("$JS.API.CONSUMER.INFO.%s.p%d", events.EventsStream, i), nil, 5*time.Second)

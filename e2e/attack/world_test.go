@@ -89,7 +89,7 @@ func (w *world) add(name, ready string, linked bool, command string, args ...str
 func (m *member) start() {
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	for end := time.Now().Add(proc.Patience); ; {
+	for end := time.Now().Add(must.Patience); ; {
 		p, err := proc.Begin(m.w.t, m.make())
 		if err != nil {
 			m.w.t.Errorf("start %s: %v", m.name, err)
@@ -103,7 +103,7 @@ func (m *member) start() {
 			time.Sleep(20 * time.Millisecond)
 		}
 		if !time.Now().Before(end) {
-			m.w.t.Errorf("%s does not work within %v", m.name, proc.Patience)
+			m.w.t.Errorf("%s does not work within %v", m.name, must.Patience)
 			return
 		}
 	}
@@ -131,7 +131,7 @@ func (m *member) stop() {
 		if code := p.State().ExitCode(); code != 0 && m.link == nil {
 			m.w.t.Errorf("%s was told to stop and ended with %d", m.name, code)
 		}
-	case <-time.After(proc.Patience):
+	case <-time.After(must.Patience):
 		m.w.t.Errorf("%s does not stop", m.name)
 		_ = syscall.Kill(p.Pid(), syscall.SIGQUIT)
 		p.Kill()

@@ -25,7 +25,7 @@ import (
 )
 
 // patience is how long something that must happen may take.
-const patience = proc.Patience
+const patience = must.Patience
 
 // world is a server, where its files are, and the processes beside it.
 type world struct {
@@ -140,7 +140,7 @@ func (w *world) ready() error {
 
 func (w *world) eventually(what string, try func() error) {
 	w.t.Helper()
-	proc.Eventually(w.t, what, try)
+	must.Eventually(w.t, what, try)
 }
 
 func (w *world) dial() *natsio.Conn {

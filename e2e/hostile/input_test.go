@@ -17,7 +17,6 @@ import (
 	"github.com/nats-io/nats.go"
 	"github.com/vmihailenco/msgpack/v5"
 
-	"spool/e2e/internal/proc"
 	"spool/internal/must"
 	"spool/pkg/dialect"
 	"spool/pkg/events"
@@ -227,7 +226,7 @@ func TestHostileInput(t *testing.T) {
 		sent[ack.Sequence], names[ack.Sequence] = []byte(`{"producer":"j","seq":1,"dialect":"raw","body":"a"}`), subject
 	}
 	var letters []letter
-	proc.Eventually(w.t, "everything is a dead letter", func() error {
+	must.Eventually(w.t, "everything is a dead letter", func() error {
 		if letters = w.letters(); len(letters) < len(sent) {
 			missing := []string{}
 			for seq := range sent {
@@ -282,7 +281,7 @@ func (w *world) checkOdd(t *testing.T) {
 			t.Errorf("%s: %d %.300s, want it taken", name, status, answer)
 			continue
 		}
-		proc.Eventually(w.t, name, func() error {
+		must.Eventually(w.t, name, func() error {
 			out, errs, code := w.try(nil, "spool", "export", session)
 			if code != 0 {
 				return fmt.Errorf("exit code %d: %.300s", code, errs)

@@ -91,7 +91,7 @@ func (w *world) run(name string, args ...string) []byte {
 // settle waits until everything that was published is applied.
 func (w *world) settle() {
 	w.t.Helper()
-	ctx, cancel := context.WithTimeout(w.t.Context(), proc.Patience)
+	ctx, cancel := context.WithTimeout(w.t.Context(), must.Patience)
 	defer cancel()
 	must.Do(w.t, faulttest.Settle(ctx, w.dial()))
 }

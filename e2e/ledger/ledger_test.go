@@ -120,9 +120,7 @@ func TestLedger(t *testing.T) {
 	}
 	t.Logf("checked in %v", time.Since(published).Round(time.Second))
 	want := must.Get(r.items(check, conn))(t)
-	for end := time.Now().Add(2 * time.Minute); r.seen.Load() < want && time.Now().Before(end) && len(watched) == 0; {
-		time.Sleep(20 * time.Millisecond)
-	}
+	must.Until(t, "the subscriber has all items", func() bool { return r.seen.Load() >= want || len(watched) > 0 })
 	enough()
 	if err := <-watched; err != nil || r.seen.Load() != want {
 		t.Errorf("the subscriber that was there all the time got %d items, %v, want %d", r.seen.Load(), err, want)

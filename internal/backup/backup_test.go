@@ -197,11 +197,7 @@ func openOutput(t *testing.T, s *system) (th events.Thread, printed string) {
 	}
 	must.Get(io.WriteString(out, printed))(t)
 	t.Cleanup(func() { _ = out.Close(client.OutputEnd{}) }) // of no interest any more
-	for late := time.Now().Add(time.Minute); s.output(t).Total < int64(len(printed)); time.Sleep(20 * time.Millisecond) {
-		if time.Now().After(late) {
-			t.Fatalf("%d bytes of the output are applied, want %d", s.output(t).Total, len(printed))
-		}
-	}
+	must.Until(t, "the output is applied", func() bool { return s.output(t).Total >= int64(len(printed)) })
 	return th, printed
 }
 

@@ -501,12 +501,7 @@ func TestManyReaders(t *testing.T) {
 			got <- data
 		}()
 	}
-	for r.h.Waiting(events.Thread{Session: "s", Name: "main"}) < readers {
-		if r.ctx.Err() != nil {
-			t.Fatal(r.ctx.Err())
-		}
-		time.Sleep(time.Millisecond)
-	}
+	must.Until(t, "all readers wait", func() bool { return r.h.Waiting(events.Thread{Session: "s", Name: "main"}) >= readers })
 	s := must.Get(r.conn.JetStream().Stream(r.ctx, events.RecordsStream))(t)
 	consumers := 0
 	for range s.ListConsumers(r.ctx).Info() {

@@ -32,7 +32,7 @@ func TestAgain(t *testing.T) {
 	block := filepath.Join(s.cfg.Dir, "jetstream", "jetstream", "$G", "streams", "S", "msgs", "2.blk")
 	must.Do(t, os.Symlink("/dev/full", block))
 	must.Do(t, inside.PublishRequest("s", "nobody", make([]byte, 30<<10))) // the first block has no room for it
-	eventually(t, func() error {
+	must.Eventually(t, "the server tells of the stream that stopped", func() error {
 		if err := s.stopped(); err == nil || !strings.Contains(err.Error(), "> S'") {
 			return fmt.Errorf("stopped: %v", err)
 		}
@@ -43,19 +43,8 @@ func TestAgain(t *testing.T) {
 	before := s.ClientURL()
 	must.Do(t, s.again(t.Context()))
 	must.Is(t, s.stopped(), nil, "stopped behind a start")
-	eventually(t, func() error { _, err := js.Publish(t.Context(), "s", []byte("c")); return err })
+	must.Eventually(t, "publish", func() error { _, err := js.Publish(t.Context(), "s", []byte("c")); return err })
 	outside := must.Get(nats.Connect(before))(t)
 	outside.Close()
 	must.Is(t, s.room(), nil, "room")
-}
-
-func eventually(t *testing.T, try func() error) {
-	t.Helper()
-	err := try()
-	for end := time.Now().Add(time.Minute); err != nil; err = try() {
-		if time.Now().After(end) {
-			t.Fatal(err)
-		}
-		time.Sleep(10 * time.Millisecond)
-	}
 }

@@ -40,9 +40,5 @@ func TestCertificateChanges(t *testing.T) {
 		}
 		must.Do(t, os.Rename(from, to))
 	}
-	for end := time.Now().Add(time.Minute); shown() != 2; time.Sleep(50 * time.Millisecond) {
-		if time.Now().After(end) {
-			t.Fatal("the renewed certificate is not shown")
-		}
-	}
+	must.Until(t, "the renewed certificate is shown", func() bool { return shown() == 2 })
 }

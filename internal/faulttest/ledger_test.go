@@ -39,9 +39,7 @@ func TestLedger(t *testing.T) {
 	ctx, cancel := context.WithCancel(within(t))
 	done := make(chan error, 1)
 	go func() { done <- l.Run(ctx, c) }()
-	for l.Acked() < 500 && ctx.Err() == nil {
-		time.Sleep(time.Millisecond)
-	}
+	must.Until(t, "500 entries are acked", func() bool { return l.Acked() >= 500 })
 	cancel()
 	must.Do(t, <-done)
 	if err := l.Publish(within(t), c, 50); err != nil { // behind what got no answer

@@ -116,15 +116,7 @@ func TestUndeleteAfterHalfACycle(t *testing.T) {
 	if !errors.Is(err, errKilled) {
 		t.Fatalf("Apply() = %v, want it killed", err)
 	}
-	for deadline := time.Now().Add(30 * time.Second); ; { // until the server says that what is buried is older than the quarantine
-		if r.buriedFor() > cfg.Quarantine {
-			break
-		}
-		if time.Now().After(deadline) {
-			t.Fatal("the server's clock stands still")
-		}
-		time.Sleep(10 * time.Millisecond)
-	}
+	must.Until(t, "what is buried is older than the quarantine", func() bool { return r.buriedFor() > cfg.Quarantine })
 	p, d := r.collect(cfg)
 	if d.Condemned == 0 || len(p.Bury) > 0 {
 		t.Fatalf("%+v: it was not tried", d)

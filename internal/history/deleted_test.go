@@ -9,7 +9,6 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
-	"time"
 
 	"spool/internal/history"
 	"spool/internal/must"
@@ -22,16 +21,12 @@ import (
 func counted(t testing.TB, file string, enough func(int64) bool) {
 	t.Helper()
 	var n int64
-	for late := time.Now().Add(time.Minute); time.Now().Before(late); time.Sleep(50 * time.Millisecond) {
-		err := history.With(file, func(db *history.DB) (err error) {
+	must.Until(t, "another number of items", func() bool {
+		return history.With(file, func(db *history.DB) (err error) {
 			n, err = db.CountItems(t.Context())
 			return err
-		})
-		if err == nil && enough(n) {
-			return
-		}
-	}
-	t.Fatalf("%d items, want another number", n)
+		}) == nil && enough(n)
+	})
 }
 
 // What is on its way into an index when its session is deleted does not stay there.
@@ -109,20 +104,14 @@ func TestErasedBesideAReader(t *testing.T) {
 	}
 	leaves := func(word string) {
 		t.Helper()
-		for late := time.Now().Add(time.Minute); ; time.Sleep(50 * time.Millisecond) {
-			has := ""
+		must.Eventually(t, "what an erased session said is gone", func() error {
 			for _, part := range []string{"", "-wal"} {
 				if b, err := os.ReadFile(file + part); err == nil && strings.Contains(string(b), word) {
-					has = filepath.Base(file) + part
+					return fmt.Errorf("%s%s has it", filepath.Base(file), part)
 				}
 			}
-			if has == "" {
-				return
-			}
-			if time.Now().After(late) {
-				t.Fatalf("%s still has what an erased session said", has)
-			}
-		}
+			return nil
+		})
 	}
 	logged := make(chan string, 100)
 	keep := func() (stop func()) {

@@ -244,17 +244,16 @@ func awaitPrompts(t testing.TB, path string, want int64) {
 func awaitCount(t testing.TB, path string, enough func(int64) bool) {
 	t.Helper()
 	var n int64
-	var err error
-	for late := time.Now().Add(time.Minute); time.Now().Before(late); time.Sleep(5 * time.Millisecond) {
-		err = history.With(path, func(db *history.DB) (err error) {
+	must.Eventually(t, "another number of prompts", func() error {
+		err := history.With(path, func(db *history.DB) (err error) {
 			n, err = db.Count(t.Context())
 			return err
 		})
-		if err == nil && enough(n) {
-			return
+		if err == nil && !enough(n) {
+			err = fmt.Errorf("there are %d", n)
 		}
-	}
-	t.Fatalf("%d prompts, %v, want another number", n, err)
+		return err
+	})
 }
 
 // In a process of its own, TestMain follows the server of this address into the file.

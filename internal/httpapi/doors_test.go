@@ -10,7 +10,6 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
-	"time"
 
 	"spool/internal/access"
 	"spool/internal/httpapi"
@@ -49,16 +48,6 @@ func shown(t testing.TB, addr string) int64 {
 	c := must.Get(tls.Dial("tcp", addr, &tls.Config{InsecureSkipVerify: true}))(t)
 	defer c.Close()
 	return c.ConnectionState().PeerCertificates[0].SerialNumber.Int64()
-}
-
-// until asks until a change is in force, and fails behind the time that docs/http.md says, and some for a busy machine.
-func until(t testing.TB, what string, is func() bool) {
-	t.Helper()
-	for end := time.Now().Add(time.Minute); !is(); time.Sleep(50 * time.Millisecond) {
-		if time.Now().After(end) {
-			t.Fatalf("not in force in time: %s", what)
-		}
-	}
 }
 
 // Tokens and certificate change while the server runs: the new ones are in force, the old ones are not, what a revoked
@@ -101,7 +90,7 @@ func TestDoorsChange(t *testing.T) {
 	}
 
 	write(t, file, "new read "+chief+"\nother read "+writer+"\n")
-	until(t, "the new token", func() bool { return status(chief) == 200 })
+	must.Until(t, "the new token", func() bool { return status(chief) == 200 })
 	must.Same(t, status(reader), 401, "the old token = %d, want %d")
 	if _, _ = io.ReadAll(revoked.Body); ctx.Err() != nil {
 		t.Error("the event stream of the old token does not end")
@@ -125,5 +114,5 @@ func TestDoorsChange(t *testing.T) {
 	}
 	write(t, key, string(secret))
 	write(t, cert, string(whole))
-	until(t, "the new certificate", func() bool { return shown(t, addr) == 2 })
+	must.Until(t, "the new certificate", func() bool { return shown(t, addr) == 2 })
 }

@@ -304,7 +304,7 @@ func TestHTTP2Stalls(t *testing.T) {
 	for i := range uint32(8) {
 		_ = f.send(kindHeaders, endHeaders|endStream, 2*i+1, asked("GET", "/v1/sessions/s/threads/main/items/1?full=1", ""))
 	}
-	until(t, "a place for another client", func() bool {
+	must.Until(t, "a place for another client", func() bool {
 		res, err := other.Get("https://" + addr + "/v1/sessions/s/threads/main/items?last=1")
 		return err == nil && res.StatusCode == 200 && time.Since(quiet) > 4*answer
 	})

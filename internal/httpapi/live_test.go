@@ -335,11 +335,10 @@ func TestForgottenItemsStream(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	for last := uint64(0); last < 4; time.Sleep(time.Millisecond) { // items follow the commit
-		if _, last, err = cl.ItemsSpan(ctx); err != nil {
-			t.Fatal(err)
-		}
-	}
+	must.Until(t, "items follow the commit", func() bool {
+		_, last := must.Two(cl.ItemsSpan(ctx))(t)
+		return last >= 4
+	})
 	must.Do(t, items.Purge(ctx))
 	say(ctx, t, cl, th, "5", "6")
 	s = follow(t, ctx, url+"/v1/sessions/s/threads/main/live", "2")

@@ -236,7 +236,7 @@ func TestSlowClients(t *testing.T) {
 			}
 			drip := time.NewTicker(20 * time.Millisecond)
 			defer drip.Stop()
-			until(t, "a place for another client, while slow ones are there", func() bool {
+			must.Until(t, "a place for another client, while slow ones are there", func() bool {
 				for i, c := range slow {
 					_, _ = io.WriteString(c, "x") // never the end of anything
 					if i%2 == 0 {
@@ -268,7 +268,7 @@ func TestHalfClosed(t *testing.T) {
 		t.Fatalf("event stream = %v, %v", res, err)
 	}
 	_ = c.(*net.TCPConn).CloseWrite()
-	until(t, "the place of a half-closed event stream", func() bool {
+	must.Until(t, "the place of a half-closed event stream", func() bool {
 		other := raw(t, addr, "GET /v1/sessions/s/threads/main/live HTTP/1.1\r\nHost: localhost\r\n\r\n")
 		res, err := http.ReadResponse(bufio.NewReader(other), nil)
 		return err == nil && res.StatusCode == 200

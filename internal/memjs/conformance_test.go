@@ -292,10 +292,7 @@ func (r *trace) info(stream, consumer string) {
 // pending waits until so many messages of a consumer are on their way, for as long as a busy machine may take.
 func (r *trace) pending(stream, consumer string, n int) {
 	r.t.Helper()
-	for deadline := time.Now().Add(5 * time.Second); time.Now().Before(deadline); time.Sleep(time.Millisecond) {
-		c := must.Get(r.js.Consumer(r.ctx, stream, consumer))(r.t)
-		if c.CachedInfo().NumAckPending == n {
-			return
-		}
-	}
+	must.Until(r.t, "messages are on their way", func() bool {
+		return must.Get(r.js.Consumer(r.ctx, stream, consumer))(r.t).CachedInfo().NumAckPending == n
+	})
 }

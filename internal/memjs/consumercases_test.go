@@ -103,7 +103,7 @@ var consumerCases = []struct {
 		r.pull("S", "E", `{"batch":2,"expires":500000000}`, 2)
 		r.info("S", "E")
 		r.ask("$JS.API.STREAM.MSG.DELETE.S", nil, `{"seq":5}`)
-		r.pending("S", "E", 2) // a real server tells its consumers a moment later
+		r.pending("S", "E", 3) // a real server tells its consumers a moment later
 		r.info("S", "E")
 		r.pull("S", "E", `{"batch":1,"expires":2000000000,"idle_heartbeat":400000000}`, 2)
 		r.info("S", "E")

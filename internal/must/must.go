@@ -5,12 +5,17 @@ package must
 import (
 	"errors"
 	"iter"
+	"time"
 )
+
+// Patience is how long something that must happen may take: machines that run tests are slow at times.
+const Patience = 90 * time.Second
 
 // T is what of a test, a benchmark or a property is needed here.
 type T interface {
 	Helper()
 	Fatal(args ...any)
+	Fatalf(format string, args ...any)
 	Errorf(format string, args ...any)
 }
 
@@ -71,3 +76,36 @@ func Is(t T, err, want error, what string, args ...any) {
 
 // Err is the error of a call that also gives a value.
 func Err[V any](_ V, err error) error { return err }
+
+// Eventually tries until something succeeds, and ends the test where it does not within Patience.
+func Eventually(t T, what string, try func() error) {
+	t.Helper()
+	if err := Poll(try); err != nil {
+		t.Fatalf("%s: not within %v: %v", what, Patience, err)
+	}
+}
+
+// Until waits for what no channel tells of.
+func Until(t T, what string, is func() bool) {
+	t.Helper()
+	Eventually(t, what, func() error {
+		if !is() {
+			return errors.New("it is not so")
+		}
+		return nil
+	})
+}
+
+// Poll tries until something succeeds, and gives the last error when it does not within Patience. It rests four times as long as
+// a try takes, a second at most: what it waits for needs the processor.
+func Poll(try func() error) error {
+	rest := time.Millisecond
+	for begun := time.Now(); ; rest = min(2*rest, 20*time.Millisecond) {
+		tried := time.Now()
+		err := try()
+		if err == nil || time.Since(begun) > Patience {
+			return err
+		}
+		time.Sleep(min(max(rest, 4*time.Since(tried)), time.Second))
+	}
+}

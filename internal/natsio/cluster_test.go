@@ -53,7 +53,7 @@ func TestCluster(t *testing.T) {
 	servers := cluster(t)
 	conn := must.Get(natsio.Dial(t.Context(), natsio.Config{URL: servers[0].ClientURL(), Timeout: 20 * time.Second}))(t)
 	t.Cleanup(conn.Close)
-	eventually(t, "three copies", func() error {
+	must.Eventually(t, "three copies", func() error {
 		return conn.Ensure(t.Context(), natsio.Limits{Replicas: 3, EventsBytes: 1 << 20, ItemsBytes: 1 << 20})
 	})
 	look := func(lost int) func() error {
@@ -70,22 +70,11 @@ func TestCluster(t *testing.T) {
 			return nil
 		}
 	}
-	eventually(t, "all are there", look(0))
+	must.Eventually(t, "all are there", look(0))
 	must.Is(t, natsadmin.New(conn).MayPublish(t.Context()), nil, "MayPublish")
 	quiet(t, conn)
 	servers[2].Shutdown()
-	eventually(t, "one is gone", look(1))
-}
-
-func eventually(t *testing.T, what string, f func() error) {
-	t.Helper()
-	var err error
-	for end := time.Now().Add(60 * time.Second); time.Now().Before(end); time.Sleep(100 * time.Millisecond) {
-		if err = f(); err == nil {
-			return
-		}
-	}
-	t.Fatalf("%s: %v", what, err)
+	must.Eventually(t, "one is gone", look(1))
 }
 
 // quiet: in a cluster the newest record is known to be the newest when a majority stores another one behind it, and on
@@ -94,7 +83,7 @@ func quiet(t *testing.T, conn *natsio.Conn) {
 	t.Helper()
 	ctx := t.Context()
 	var at uint64
-	eventually(t, "a record", func() (err error) { // where a leader has just changed, its answer may be lost
+	must.Eventually(t, "a record", func() (err error) { // where a leader has just changed, its answer may be lost
 		at, err = conn.Records().Write(ctx, record.Put{Key: "gc.test", Value: []byte("1"), Expect: record.Any})
 		return err
 	})

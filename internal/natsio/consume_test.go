@@ -193,21 +193,14 @@ func TestLateAckOfAnOldOwner(t *testing.T) {
 	ack := fmt.Sprintf("$JS.ACK.%s.%s.1.%d.%d.%d.0", events.EventsStream, events.PartitionConsumer(partition), unacked.Seq,
 		unacked.Seq, unacked.Stored)
 	must.Do(t, first.JetStream().Conn().Publish(ack, []byte("+ACK")))
-	for end := time.Now().Add(60 * time.Second); consumer().AckFloor.Stream < old+open; time.Sleep(10 * time.Millisecond) {
-		if time.Now().After(end) {
-			t.Fatal("the late ack never arrived")
-		}
-	}
+	must.Until(t, "the late ack has arrived", func() bool { return consumer().AckFloor.Stream >= old+open })
 	late.Store(true)
-	for end := time.Now().Add(60 * time.Second); ; time.Sleep(50 * time.Millisecond) {
-		info := consumer()
-		if info.NumAckPending == 0 && info.NumPending == 0 {
-			return
+	must.Eventually(t, "all is done", func() error {
+		if info := consumer(); info.NumAckPending > 0 || info.NumPending > 0 {
+			return fmt.Errorf("%d events are not, the floor is %+v and %+v was delivered", info.NumAckPending, info.AckFloor, info.Delivered)
 		}
-		if time.Now().After(end) {
-			t.Fatalf("%d events are not done, the floor is %+v and %+v was delivered", info.NumAckPending, info.AckFloor, info.Delivered)
-		}
-	}
+		return nil
+	})
 }
 
 // What nobody acknowledged comes again in any order, and the numbers of the deliveries do not tell: who is pinned then has it given

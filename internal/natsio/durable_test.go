@@ -119,14 +119,10 @@ func TestItemsGoFromTheEnd(t *testing.T) {
 // awaitOpen waits until a number of deliveries of a consumer is open.
 func awaitOpen(t *testing.T, cons jetstream.Consumer, least, most int) {
 	t.Helper()
-	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
-	defer cancel()
-	for {
-		n := must.Get(cons.Info(ctx))(t).NumAckPending
-		if n >= least && n <= most {
-			return
-		}
-	}
+	must.Until(t, "its deliveries are open", func() bool {
+		n := must.Get(cons.Info(t.Context()))(t).NumAckPending
+		return n >= least && n <= most
+	})
 }
 
 // TestDurableOfAckAll: a subscription whose consumer has acks for all items before it, as earlier versions made it,

@@ -78,7 +78,7 @@ func TestPullsBeforeTheirServerIsKnown(t *testing.T) {
 	servers := clusterBehind(t, func(addr string) string { return slowRoutes(t, addr, 150*time.Millisecond) })
 	conn := must.Get(natsio.Dial(t.Context(), natsio.Config{URL: servers[0].ClientURL(), Timeout: 2 * time.Second}))(t)
 	t.Cleanup(conn.Close)
-	eventually(t, "three copies", func() error {
+	must.Eventually(t, "three copies", func() error {
 		return conn.Ensure(t.Context(), natsio.Limits{Replicas: 3, EventsBytes: 1 << 20, ItemsBytes: 1 << 20})
 	})
 	ctx := t.Context()

@@ -26,13 +26,9 @@ func TestKeysOfMoreThanAPage(t *testing.T) {
 	put := func(key string) { must.Do(t, nc.Publish(events.RecordSubject(key), []byte("x"))) }
 	stored := func(n uint64) {
 		t.Helper()
-		for {
-			s := must.Get(c.JetStream().Stream(ctx, events.RecordsStream))(t)
-			if s.CachedInfo().State.LastSeq >= n {
-				return
-			}
-			time.Sleep(20 * time.Millisecond)
-		}
+		must.Until(t, "the server has stored them", func() bool {
+			return must.Get(c.JetStream().Stream(ctx, events.RecordsStream))(t).CachedInfo().State.LastSeq >= n
+		})
 	}
 	began := must.Get(c.JetStream().Stream(ctx, events.RecordsStream))(t).CachedInfo().State.LastSeq
 	want := make([]string, names)

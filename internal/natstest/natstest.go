@@ -99,12 +99,8 @@ func Partition(t testing.TB, c *natsio.Conn) int {
 // AwaitAckFloor waits until a partition's acks have arrived up to a stream sequence: they are not answered.
 func AwaitAckFloor(t testing.TB, c *natsio.Conn, p int, seq uint64) {
 	t.Helper()
-	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
-	defer cancel()
-	for {
-		cons := must.Get(c.JetStream().Consumer(ctx, events.EventsStream, events.PartitionConsumer(p)))(t)
-		if cons.CachedInfo().AckFloor.Stream >= seq {
-			return
-		}
-	}
+	must.Until(t, "its acks have arrived", func() bool {
+		cons := must.Get(c.JetStream().Consumer(t.Context(), events.EventsStream, events.PartitionConsumer(p)))(t)
+		return cons.CachedInfo().AckFloor.Stream >= seq
+	})
 }

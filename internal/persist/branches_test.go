@@ -87,9 +87,7 @@ func TestCostOfABranch(t *testing.T) {
 							Data:    e.Encode(), Seq: uint64(i + 1), Ack: func() error { return nil },
 						})
 					}
-					for p.Stats().Applied < int64(sent+step) { // its ack would wait for others
-						time.Sleep(time.Millisecond)
-					}
+					must.Until(t, "all is applied", func() bool { return p.Stats().Applied >= int64(sent+step) }) // its ack would wait for others
 				}
 				return costs{
 					m.written.Load() - written, (m.records.Load() - records) / (m.commits.Load() - commits),

@@ -241,7 +241,7 @@ func TestReplayOfWhatCameBack(t *testing.T) {
 	pub := r.Publisher(client.PublisherConfig{Producer: "p"})
 	must.Do(t, pub.Publish(t.Context(), client.Entry{Thread: thread(0), Dialect: "omp", Body: large, Seq: 1}))
 	letters := func(n int) (dead []client.DeadLetter) {
-		r.until(fmt.Sprintf("there are %d dead letters", n), func() bool {
+		must.Until(r.t, fmt.Sprintf("there are %d dead letters", n), func() bool {
 			dead = must.Get(r.DeadLetters(t.Context(), "s0"))(t)
 			return len(dead) == n
 		})

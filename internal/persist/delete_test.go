@@ -334,7 +334,7 @@ func TestTwoPersistersDelete(t *testing.T) {
 		t.Errorf("%d entries, %d items, want the 30 behind the last deletion", h.Entries, h.N)
 	}
 	r.intact(id)
-	r.until("what came late of the deleted lives is gone", func() bool {
+	must.Until(r.t, "what came late of the deleted lives is gone", func() bool {
 		nodes := map[string]bool{} // an item may be there twice
 		must.Do(t, natsadmin.New(r.conn).Messages(ctx, events.ItemsStream, 1, func(_ uint64, _ string, data []byte) error {
 			nodes[string(jsonscan.Get(data, "node"))] = true
@@ -531,7 +531,7 @@ func TestDeletionThatComesAgain(t *testing.T) {
 		t.Errorf("the thread has %d entries, want the 2 of its third life", h.Entries)
 	}
 	var letters []client.DeadLetter
-	r.until("the two erasures under the sequences of deletions are dead letters", func() bool {
+	must.Until(r.t, "the two erasures under the sequences of deletions are dead letters", func() bool {
 		letters = must.Get(r.DeadLetters(ctx, "s"))(t)
 		return len(letters) == 2
 	})

@@ -49,11 +49,7 @@ func TestRepeatedEventsCostNoLook(t *testing.T) {
 	for range 4 {
 		r.publish(r.Publisher(client.PublisherConfig{Producer: "p"}), thread(0), 0, 500)
 	}
-	for deadline := time.Now().Add(time.Minute); p.Stats().Repeated < 2000 && time.Now().Before(deadline); time.Sleep(5 * time.Millisecond) {
-	}
-	if s := p.Stats(); s.Repeated < 2000 {
-		t.Fatalf("%d events repeated, want 2000", s.Repeated)
-	}
+	must.Until(t, "2000 events are repeated", func() bool { return p.Stats().Repeated >= 2000 })
 	if reads := n.reads.Load() - before; reads > 200 {
 		t.Errorf("%d looks at the head for 2000 events, want a few", reads)
 	}
@@ -94,8 +90,7 @@ func TestLatchIsLifted(t *testing.T) {
 	}
 	dead := func(want int64) {
 		t.Helper()
-		for deadline := time.Now().Add(time.Minute); p.Stats().Dead < want && time.Now().Before(deadline); time.Sleep(5 * time.Millisecond) {
-		}
+		must.Until(t, "there are dead letters", func() bool { return p.Stats().Dead >= want })
 		if n := p.Stats().Dead; n != want {
 			t.Fatalf("%d dead letters, want %d", n, want)
 		}

@@ -57,20 +57,10 @@ func (r *rig) lastSeq(stream string) uint64 {
 	return s.CachedInfo().State.LastSeq
 }
 
-// until waits for a condition that no channel tells of.
-func (r *rig) until(what string, is func() bool) {
-	r.t.Helper()
-	for end := time.Now().Add(30 * time.Second); !is(); time.Sleep(2 * time.Millisecond) {
-		if time.Now().After(end) {
-			r.t.Fatalf("never: %s", what)
-		}
-	}
-}
-
 // through waits until a persister is done with that many events.
 func (r *rig) through(p *persist.Persister, n int64) {
 	r.t.Helper()
-	r.until(fmt.Sprintf("%d events are applied", n), func() bool { return p.Stats().Applied >= n })
+	must.Until(r.t, fmt.Sprintf("%d events are applied", n), func() bool { return p.Stats().Applied >= n })
 }
 
 // whyDead lists why events are among the dead letters.
@@ -199,7 +189,7 @@ func TestOutputOverFailback(t *testing.T) {
 	a, b := r.deaf(), r.deaf()
 	id := thread(0)
 	o := r.begin(id, client.OutputConfig{ID: "o1", Tool: "bash"})
-	stored := func(n uint64) { r.until("stored", func() bool { return r.lastSeq(events.EventsStream) >= n }) }
+	stored := func(n uint64) { must.Until(r.t, "stored", func() bool { return r.lastSeq(events.EventsStream) >= n }) }
 	stored(1)
 	write := func(s string, seq uint64) {
 		t.Helper()
@@ -253,7 +243,7 @@ func TestAnswerOverFailback(t *testing.T) {
 		a, b := r.deaf(), r.deaf()
 		id := thread(0)
 		done := r.ask(ctx, id, events.Prompt{ID: "q", Kind: events.PromptText, Text: "?"})
-		r.until("the question is stored", func() bool { return r.lastSeq(events.EventsStream) == 1 })
+		must.Until(r.t, "the question is stored", func() bool { return r.lastSeq(events.EventsStream) == 1 })
 		r.give(a, 1, 1)
 		r.open(ctx, id.Session, 1)
 		for _, user := range []string{"mira", "theo"} {
@@ -324,15 +314,15 @@ func TestLatchIsLiftedInsideABatch(t *testing.T) {
 	pub := r.Publisher(client.PublisherConfig{Producer: "p2"})
 	must.Do(t, pub.Publish(t.Context(), large(id, 1), large(id, 2), large(id, 3), large(id, 4)))
 	r.give(a, 2, 3)
-	r.until("two dead letters", func() bool { return a.Stats().Dead >= 2 })
+	must.Until(r.t, "two dead letters", func() bool { return a.Stats().Dead >= 2 })
 	r.put(pack.Key, pack.Value)
 	time.Sleep(400 * time.Millisecond)                    // until the latch is due for another look
 	for _, p := range []*persist.Persister{a, r.deaf()} { // one that has seen the first two, and one that has not
 		r.give(p, 4, 4)
-		r.until("the third", func() bool { return r.knows(id, "p2", 3) })
+		must.Until(r.t, "the third", func() bool { return r.knows(id, "p2", 3) })
 	}
 	r.give(a, 5, 5)
-	r.until("the fourth", func() bool { return r.knows(id, "p2", 4) })
+	must.Until(r.t, "the fourth", func() bool { return r.knows(id, "p2", 4) })
 	if n := len(r.whyDead()); n != 2 {
 		t.Errorf("%d dead letters, want 2: %q", n, r.whyDead())
 	}
@@ -353,7 +343,7 @@ func TestRepeatsOfALatchedThread(t *testing.T) {
 	r.put(events.PackKey(head.Head().Pack.String()), nil)
 	must.Do(t, r.Publisher(client.PublisherConfig{Producer: "p2"}).Publish(t.Context(), large(id, 1)))
 	r.give(a, 3, 3)
-	r.until("a dead letter", func() bool { return a.Stats().Dead == 1 })
+	must.Until(r.t, "a dead letter", func() bool { return a.Stats().Dead == 1 })
 	r.give(a, 1, 2)
 	r.through(a, 5)
 	if why := r.whyDead(); len(why) != 1 {
@@ -377,7 +367,7 @@ func TestLinkedToRefused(t *testing.T) {
 			}
 			must.Do(t, r.conn.Events().PublishEvents(t.Context(), evs))
 			r.give(p, 1, 1)
-			r.until("a dead letter", func() bool { return p.Stats().Dead == 1 })
+			must.Until(r.t, "a dead letter", func() bool { return p.Stats().Dead == 1 })
 			if forget {
 				p = r.deaf()
 			}

@@ -4,7 +4,6 @@ import (
 	"bytes"
 	"sync/atomic"
 	"testing"
-	"time"
 
 	"spool/internal/must"
 	"spool/internal/persist"
@@ -195,10 +194,8 @@ func TestDuplicatesAndFencedProducers(t *testing.T) {
 	say(2, 2, "e00031")
 	must.Do(t, r.Await(t.Context(), thread(0), "p", 2, 2))
 	r.check(thread(0), 32)
+	must.Until(t, "three are dead", func() bool { return p.Stats().Dead == 3 }) // it counts behind its commit
 	s := p.Stats()
-	for end := time.Now().Add(time.Minute); s.Dead != 3 && time.Now().Before(end); s = p.Stats() { // it counts behind its commit
-		time.Sleep(10 * time.Millisecond)
-	}
 	if s.Repeated != 91 || s.Entries != 32 || s.Dead != 3 {
 		t.Errorf("Stats() = %+v, want 91 repeated, 32 entries, 3 dead", s)
 	}

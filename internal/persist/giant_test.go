@@ -11,7 +11,6 @@ import (
 	"strings"
 	"sync/atomic"
 	"testing"
-	"time"
 
 	"github.com/nats-io/nats.go/jetstream"
 
@@ -59,16 +58,12 @@ func (r *rig) checkGiant(t events.Thread, orphans int, lines ...string) {
 	}
 	r.verify(t)
 	records := must.Get(r.conn.Records().List(r.t.Context(), events.BlobKey("*")))(r.t)
-	for wait := time.Millisecond; ; wait *= 2 { // uploads that nobody names are dropped behind the commit
-		got := len(r.blobChunks())
-		if got >= len(records) && got <= len(records)+orphans {
-			return
+	must.Eventually(r.t, "uploads that nobody names are dropped behind the commit", func() error {
+		if got := len(r.blobChunks()); got < len(records) || got > len(records)+orphans {
+			return fmt.Errorf("%d objects are in the bucket for %d blobs, want at most %d more", got, len(records), orphans)
 		}
-		if wait > 4*time.Second {
-			r.t.Fatalf("%d objects in the bucket for %d blobs, want at most %d more", got, len(records), orphans)
-		}
-		time.Sleep(wait)
-	}
+		return nil
+	})
 }
 
 // TestGiantAsAStreamAndInMemory make the same nodes (DESIGN 13.5), and the second finds its blobs there.

@@ -63,7 +63,7 @@ func TestHandoverIsNoDeath(t *testing.T) {
 	must.Do(t, cl.Publisher(client.PublisherConfig{Producer: "p"}).Publish(t.Context(), handed(th, 1, "innocent")))
 	for range 6 {
 		_, of := handing(t, conn, free, persist.Config{TrialPause: 50 * time.Millisecond})
-		time.Sleep(500 * time.Millisecond)
+		time.Sleep(500 * time.Millisecond) // it tries, in vain
 		ctx, cancel := context.WithTimeout(t.Context(), 300*time.Millisecond)
 		of.Leave(ctx)
 		cancel()
@@ -87,7 +87,7 @@ func TestHandoverOfAFullQueue(t *testing.T) {
 	}
 	must.Do(t, client.New(conn).Publisher(client.PublisherConfig{Producer: "p"}).Publish(t.Context(), all...))
 	_, of := handing(t, conn, free, persist.Config{QueueBytes: 256 << 10})
-	time.Sleep(time.Second)
+	time.Sleep(time.Second) // until its queue is full; without that the test tries less
 	left := make(chan struct{})
 	go func() {
 		defer close(left)

@@ -58,7 +58,7 @@ func deletion() events.Control {
 
 func (r *rig) refusedIn(seq uint64) {
 	r.t.Helper()
-	r.until(fmt.Sprintf("event %d is noted as refused", seq), func() bool {
+	must.Until(r.t, fmt.Sprintf("event %d is noted as refused", seq), func() bool {
 		rs := must.Get(r.conn.Records().Records(r.t.Context(), events.RefusedKey(0)))(r.t)
 		v, err := record.DecodeRefused(rs[0].Value)
 		return rs[0].Exists() && err == nil && v.Top >= seq

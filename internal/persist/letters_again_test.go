@@ -69,7 +69,7 @@ func TestReplayedAndComesAgain(t *testing.T) {
 	r.put(pack.Key, nil)
 	must.Do(t, r.Publisher(client.PublisherConfig{Producer: "p2"}).Publish(t.Context(), large(id, 1), large(id, 2)))
 	r.give(a, 2, 3)
-	r.until("two dead letters", func() bool { return a.Stats().Dead == 2 })
+	must.Until(r.t, "two dead letters", func() bool { return a.Stats().Dead == 2 })
 	r.put(pack.Key, pack.Value)
 	for _, d := range must.Get(r.DeadLetters(t.Context(), id.Session))(t) {
 		must.Get(r.ReplayDeadLetter(t.Context(), d.At))(t)

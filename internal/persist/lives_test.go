@@ -66,11 +66,10 @@ func TestLateItemsOfAnEarlierLife(t *testing.T) {
 	must.Do(t, q.Control(ctx, id, 1, events.Control{Op: events.OpRemove, Remove: &events.Remove{}}))
 	publish(x, stepBy(id, 1, "new1"), stepBy(id, 2, "new2"))
 	r.await(id, "x", 2)
-	for end := time.Now().Add(time.Minute); time.Now().Before(end); time.Sleep(10 * time.Millisecond) {
-		if n, life, err := r.conn.Items().LastItem(ctx, id); err == nil && n == 2 && life != 0 {
-			break
-		}
-	}
+	must.Until(t, "the items of the second life are there", func() bool {
+		n, life, err := r.conn.Items().LastItem(ctx, id)
+		return err == nil && n == 2 && life != 0
+	})
 	close(goOn)
 	t.Logf("first persister: %v", <-stopped)
 	publish(x, stepBy(id, 3, "new3"))

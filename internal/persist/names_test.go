@@ -3,7 +3,6 @@ package persist_test
 import (
 	"slices"
 	"testing"
-	"time"
 
 	"spool/internal/must"
 	"spool/internal/natsio"
@@ -25,8 +24,7 @@ func (r *rig) again() {
 func (r *rig) applies(n int64) persist.Stats {
 	r.t.Helper()
 	run := r.start(nil)
-	for end := time.Now().Add(time.Minute); time.Now().Before(end) && run.Stats().Applied < n; time.Sleep(10 * time.Millisecond) {
-	}
+	r.through(run.Persister, n)
 	must.Do(r.t, run.stop())
 	return run.Stats()
 }

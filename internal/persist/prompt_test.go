@@ -289,8 +289,7 @@ func TestRenameWithAnOpenPromptIsRefused(t *testing.T) {
 	r.await(id, "p", 1)
 	must.Get(r.conn.Records().Write(ctx, record.Put{Key: events.PromptKey(id, "ask"), Value: []byte("{}"), Expect: record.Any}))(t)
 	must.Do(t, q.Control(ctx, id, 1, events.Control{Op: events.OpRename, Rename: &events.Rename{To: "other"}}))
-	for end := time.Now().Add(time.Minute); time.Now().Before(end) && run.Stats().Applied < 2; time.Sleep(10 * time.Millisecond) {
-	}
+	r.through(run.Persister, 2)
 	if st := run.Stats(); st.Dead != 1 {
 		t.Errorf("%d dead letters, want the rename refused while its prompt is open", st.Dead)
 	}

@@ -39,7 +39,7 @@ func TestHeldIsKept(t *testing.T) {
 					must.Get(io.WriteString(o, text[i:min(i+3, len(text))]))(t)
 					if i%12 == 0 {
 						seq := r.lastSeq("SPOOL_EVENTS")
-						r.until("it is applied", func() bool { return run.Stats().Applied > 0 && seq > 0 })
+						must.Until(r.t, "it is applied", func() bool { return run.Stats().Applied > 0 && seq > 0 })
 						must.Do(t, run.stop())
 						n++
 						run = start()

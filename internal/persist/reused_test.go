@@ -371,7 +371,7 @@ func TestReplayedReused(t *testing.T) {
 	pub(1)
 	pub(2)
 	var letters []client.DeadLetter
-	r.until("there are two dead letters", func() bool {
+	must.Until(r.t, "there are two dead letters", func() bool {
 		letters = must.Get(r.DeadLetters(t.Context(), ""))(t)
 		return len(letters) == 2
 	})
@@ -380,9 +380,9 @@ func TestReplayedReused(t *testing.T) {
 			must.Get(r.ReplayDeadLetter(t.Context(), l.At))(t)
 		}
 	}
-	r.until("both are in the thread", func() bool { return r.head(id).Entries == 3 })
+	must.Until(r.t, "both are in the thread", func() bool { return r.head(id).Entries == 3 })
 	pub(3)
-	r.until("all is applied", func() bool { return len(must.Get(r.DeadLetters(t.Context(), ""))(t)) == 3 })
+	must.Until(r.t, "all is applied", func() bool { return len(must.Get(r.DeadLetters(t.Context(), ""))(t)) == 3 })
 	r.wantReused("e00001", "e00002", "e00003")
 	r.wantEntries(id, 3)
 }

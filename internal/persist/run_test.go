@@ -40,13 +40,14 @@ func (r *rig) reasons(want int) []string {
 	r.t.Helper()
 	dead := must.Get(r.conn.JetStream().Stream(r.t.Context(), events.DeadStream))(r.t)
 	var out []string
-	for deadline := time.Now().Add(time.Minute); len(out) < want && time.Now().Before(deadline); {
-		m, err := dead.GetMsg(r.t.Context(), uint64(len(out)+1))
-		if err == nil {
-			out = append(out, m.Header.Get(natsio.HeaderReason))
-		} else {
-			time.Sleep(5 * time.Millisecond)
-		}
+	for len(out) < want {
+		must.Eventually(r.t, "a dead letter", func() error {
+			m, err := dead.GetMsg(r.t.Context(), uint64(len(out)+1))
+			if err == nil {
+				out = append(out, m.Header.Get(natsio.HeaderReason))
+			}
+			return err
+		})
 	}
 	info, err := dead.Info(r.t.Context())
 	if err != nil || info.State.Msgs != uint64(want) {
@@ -134,12 +135,7 @@ func TestRunBeats(t *testing.T) {
 	run := must.Get(r.StartRun(ctx, thread(3), client.RunConfig{Lease: time.Second}))(t)
 	must.Do(t, run.Wait(ctx))
 	first := r.runs("s3")[run.ID()].Touched
-	for r.runs("s3")[run.ID()].Touched-first < 1_100 { // longer than the lease
-		if ctx.Err() != nil {
-			t.Fatal("the run gives no sign of life")
-		}
-		time.Sleep(10 * time.Millisecond)
-	}
+	must.Until(t, "it lives on behind its lease", func() bool { return r.runs("s3")[run.ID()].Touched-first >= 1_100 })
 	if got := r.runs("s3")[run.ID()]; got.State != artifacts.RunRunning {
 		t.Errorf("run that beats = %+v", got)
 	}

@@ -6,7 +6,6 @@ import (
 	"slices"
 	"strings"
 	"testing"
-	"time"
 
 	"github.com/nats-io/nats.go/jetstream"
 
@@ -142,10 +141,14 @@ func TestPartPurged(t *testing.T) {
 func (p *purged) replayed(session string) {
 	p.Helper()
 	cl := client.New(p.conn)
-	for end := time.Now().Add(time.Minute); len(p.missing()) > 0 && time.Now().Before(end); time.Sleep(time.Second) {
+	must.Until(p, "nothing is missing", func() bool {
+		if len(p.missing()) == 0 {
+			return true
+		}
 		for _, letter := range must.Get(cl.DeadLetters(p.Context(), session))(p) {
 			must.Get(cl.ReplayDeadLetter(p.Context(), letter.At))(p)
 		}
 		must.Do(p, faulttest.Settle(p.Context(), p.conn))
-	}
+		return false
+	})
 }

@@ -277,9 +277,7 @@ func TestAStartChangesNothing(t *testing.T) {
 		repeated := s.p.Stats().Repeated
 		s.server.Load().Stop()
 		t.Cleanup(s.serve())
-		for end := time.Now().Add(time.Minute); s.conn.Verify(t.Context()) != nil && time.Now().Before(end); {
-			time.Sleep(10 * time.Millisecond) // until the connection is made again
-		}
+		must.Eventually(s, "the connection is made again", func() error { return s.conn.Verify(t.Context()) })
 		say(id("other", "main"))
 		must.Do(s, faulttest.Settle(t.Context(), s.conn))
 		if s.p.Stats().Repeated == repeated {

@@ -2,6 +2,7 @@ package service_test
 
 import (
 	"context"
+	"fmt"
 	"log/slog"
 	"strconv"
 	"testing"
@@ -56,24 +57,15 @@ func TestPersistersShare(t *testing.T) {
 		for i, p := range among {
 			before[i] = p.Stats().Commits
 		}
-		for end := time.Now().Add(time.Minute); ; time.Sleep(20 * time.Millisecond) {
-			works := 0
+		must.Eventually(t, when, func() error {
 			for i, p := range among {
 				least := events.Partitions / len(among)
-				if n := p.Holds(); n >= least && n <= least+1 && p.Stats().Commits > before[i]+2 {
-					works++
+				if n := p.Holds(); n < least || n > least+1 || p.Stats().Commits <= before[i]+2 {
+					return fmt.Errorf("persister %d holds %d partitions and has made %d commits", i, n, p.Stats().Commits-before[i])
 				}
 			}
-			if works == len(among) {
-				return
-			}
-			if time.Now().After(end) {
-				for _, p := range among {
-					t.Logf("holds %d partitions, %d commits", p.Holds(), p.Stats().Commits)
-				}
-				t.Fatalf("%s: the partitions are not divided, or some persister does nothing", when)
-			}
-		}
+			return nil
+		})
 	}
 	first, stopFirst := start()
 	divided("one", first)
@@ -122,24 +114,16 @@ func TestConsumersGoneAtATakeover(t *testing.T) {
 	go func() { _ = first.Run(t.Context()) }()
 	second := service.NewPersister(natstest.Dial(t, server), service.PersisterConfig{}, log)
 	defer natstest.Run(t, second.Run)()
-	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
-	defer cancel()
-	for first.Holds() != events.Partitions/2 || second.Holds() != events.Partitions/2 {
-		time.Sleep(50 * time.Millisecond)
-		must.Do(t, ctx.Err())
-	}
+	must.Until(t, "each holds half", func() bool { return first.Holds() == events.Partitions/2 && second.Holds() == events.Partitions/2 })
 	dies.Close()
 	for p := range events.Partitions {
-		must.Do(t, conn.JetStream().DeleteConsumer(ctx, events.EventsStream, events.PartitionConsumer(p)))
+		must.Do(t, conn.JetStream().DeleteConsumer(t.Context(), events.EventsStream, events.PartitionConsumer(p)))
 	}
-	for {
-		b, err := conn.Events().Backlog(ctx)
-		if err == nil && b.Waiting == events.Partitions {
-			return
+	must.Eventually(t, "every partition is asked for", func() error {
+		b, err := conn.Events().Backlog(t.Context())
+		if err == nil && b.Waiting != events.Partitions {
+			err = fmt.Errorf("%d of %d are", b.Waiting, events.Partitions)
 		}
-		time.Sleep(100 * time.Millisecond)
-		if ctx.Err() != nil {
-			t.Fatalf("%d of %d partitions are asked for, %v", b.Waiting, events.Partitions, err)
-		}
-	}
+		return err
+	})
 }

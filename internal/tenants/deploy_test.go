@@ -3,6 +3,7 @@ package tenants_test
 import (
 	"context"
 	"errors"
+	"fmt"
 	"io"
 	"log/slog"
 	"os"
@@ -196,21 +197,13 @@ func (s *shipped) doctor() {
 	if out, err := exec.CommandContext(s.Context(), "go", "build", "-o", bin, "spool/cmd/spool").CombinedOutput(); err != nil {
 		s.Fatalf("build spool: %v %s", err, out)
 	}
-	cmd := exec.CommandContext(s.Context(), bin, "--nats", s.srv.ClientURL(), "--nkey", s.seeds[string(tenants.Admin)],
-		"--inbox-prefix", "_INBOX.admin",
-		"--tlsca", filepath.Join(s.dir, "server.pem"), "doctor")
-	cmd.Env = append(os.Environ(), "XDG_CONFIG_HOME="+s.dir)
-	deadline := time.Now().Add(time.Minute) // right after a start not every partition is asked for
-	for {
-		again := *cmd
-		out, err := exec.CommandContext(s.Context(), again.Path, again.Args[1:]...).CombinedOutput()
-		if err == nil {
-			return
+	must.Eventually(s, "spool doctor", func() error { // right after a start not every partition is asked for
+		cmd := exec.CommandContext(s.Context(), bin, "--nats", s.srv.ClientURL(), "--nkey", s.seeds[string(tenants.Admin)],
+			"--inbox-prefix", "_INBOX.admin", "--tlsca", filepath.Join(s.dir, "server.pem"), "doctor")
+		cmd.Env = append(os.Environ(), "XDG_CONFIG_HOME="+filepath.Join(s.dir, "config"))
+		if out, err := cmd.CombinedOutput(); err != nil {
+			return fmt.Errorf("%w\n%s", err, out)
 		}
-		if time.Now().After(deadline) {
-			s.Errorf("spool doctor: %v\n%s", err, out)
-			return
-		}
-		time.Sleep(200 * time.Millisecond)
-	}
+		return nil
+	})
 }

@@ -87,7 +87,7 @@ func newSite(t *testing.T) *site {
 // begin makes the streams of both tenants, with so many copies, and runs their persisters.
 func (s *site) begin(copies int) {
 	for _, name := range []string{"acme", "brook"} {
-		eventually(s.t, "streams", func() error {
+		must.Eventually(s.t, "streams", func() error {
 			admin, err := s.try(name, tenants.Admin, nil)
 			if err == nil {
 				err = admin.Ensure(s.t.Context(), natsio.Limits{Replicas: copies, EventsBytes: 64 << 20, ItemsBytes: 64 << 20})

@@ -1,7 +1,6 @@
 package tenants_test
 
 import (
-	"fmt"
 	"log/slog"
 	"testing"
 	"time"
@@ -26,19 +25,9 @@ func TestThePersisterClosesSilentOutputs(t *testing.T) {
 		outputs := must.Get(s.acme.Outputs(t.Context(), "mine"))(t)
 		return len(outputs)
 	}
-	eventually(t, "an open output", func() error {
-		if n := open(); n != 1 {
-			return fmt.Errorf("%d outputs are open", n)
-		}
-		return nil
-	})
+	must.Until(t, "one output is open", func() bool { return open() == 1 })
 	var cfg service.PersisterConfig
 	cfg.OutputLease = 400 * time.Millisecond
 	defer natstest.Run(t, service.NewPersister(s.dial("acme", tenants.Persister, nil), cfg, slog.New(slog.DiscardHandler)).Run)()
-	end := time.Now().Add(30 * time.Second)
-	for ; open() > 0; time.Sleep(100 * time.Millisecond) {
-		if time.Now().After(end) {
-			t.Fatal("an output whose agent fell silent stays open")
-		}
-	}
+	must.Until(t, "the output of an agent that fell silent is closed", func() bool { return open() == 0 })
 }

@@ -140,7 +140,7 @@ func (s *target) store() map[string]string {
 		got.Metadata = nil
 		text := must.Get(json.Marshal(got))(s)
 		all["config "+cfg.Name] = string(text)
-		eventually(s.T, "read "+cfg.Name, func() error { // on a machine that is busy the server may drop the consumer meanwhile
+		must.Eventually(s.T, "read "+cfg.Name, func() error { // on a machine that is busy the server may drop the consumer meanwhile
 			return s.admin.Streams().Each(s.Context(), cfg.Name, jetstream.OrderedConsumerConfig{},
 				func(m jetstream.Msg, meta *jetstream.MsgMetadata) error {
 					if at, sum := s.stored(cfg.Name, m, meta); at != "" {
@@ -286,7 +286,7 @@ func (s *target) attack(user string, durable string, server int) {
 func (s *target) settle(nc *nats.Conn, user string) {
 	s.Helper()
 	last := requestsOf(user)[0]
-	eventually(s.T, "an answer after the attack", func() error {
+	must.Eventually(s.T, "an answer after the attack", func() error {
 		m, err := nc.Request(last.subject, last.body, wait)
 		if err != nil {
 			return err

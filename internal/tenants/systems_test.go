@@ -20,20 +20,6 @@ import (
 	"spool/internal/tenants"
 )
 
-// eventually tries something until it succeeds.
-func eventually(t *testing.T, what string, try func() error) {
-	t.Helper()
-	for end := time.Now().Add(2 * time.Minute); ; time.Sleep(200 * time.Millisecond) {
-		err := try()
-		if err == nil {
-			return
-		}
-		if time.Now().After(end) {
-			t.Fatalf("%s: %v", what, err)
-		}
-	}
-}
-
 // cluster starts three servers that know each other and read the same accounts, as compose.cluster.yaml has them.
 func (s *site) cluster() (urls []string) {
 	s.t.Helper()
@@ -96,7 +82,7 @@ func TestNothingReachesTheStoreOfACluster(t *testing.T) {
 			Inbox: tenants.User{Name: string(role)}.Inbox(), Timeout: 10 * time.Second}
 	}
 	var admin *natsio.Conn
-	eventually(t, "streams with three copies", func() (err error) {
+	must.Eventually(t, "streams with three copies", func() (err error) {
 		if admin == nil {
 			if admin, err = natsio.Dial(t.Context(), config(tenants.Admin, 0)); err != nil {
 				return err
@@ -151,12 +137,12 @@ func TestNothingReachesTheStoreOfUp(t *testing.T) {
 		}
 	})
 	var admin *natsio.Conn
-	eventually(t, "spool up", func() (err error) {
+	must.Eventually(t, "spool up", func() (err error) {
 		admin, err = natsio.Dial(t.Context(), natsio.Config{URL: "nats://" + address, NKey: seeds["acme/admin"],
 			Inbox: "_INBOX.admin", Timeout: wait})
 		return err
 	})
 	t.Cleanup(admin.Close)
-	eventually(t, "its streams", func() error { return admin.Verify(t.Context()) })
+	must.Eventually(t, "its streams", func() error { return admin.Verify(t.Context()) })
 	(&target{T: t, urls: []string{"nats://" + address}, seeds: seeds, admin: admin}).run()
 }

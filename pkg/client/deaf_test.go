@@ -8,7 +8,6 @@ import (
 	"slices"
 	"sync"
 	"testing"
-	"time"
 
 	"spool/internal/must"
 	"spool/pkg/client"
@@ -68,9 +67,7 @@ func unanswered(t *testing.T, s *site, d *deaf, publish func(context.Context) er
 	defer cancel()
 	done := make(chan error, 1)
 	go func() { done <- publish(ctx) }()
-	for inEvents(t, s) == before {
-		time.Sleep(time.Millisecond)
-	}
+	must.Until(t, "they are stored", func() bool { return inEvents(t, s) > before })
 	cancel()
 	if err := <-done; err == nil {
 		t.Fatal("an entry that nobody acked is published")

@@ -50,9 +50,7 @@ func TestCredentialsAreRefusedForAWhile(t *testing.T) {
 	shut := *open
 	shut.Password = "another"
 	must.Do(t, s.ReloadOptions(&shut))
-	for mine.Connected() || conn.Connected() {
-		time.Sleep(time.Millisecond)
-	}
+	must.Until(t, "both are cut off", func() bool { return !mine.Connected() && !conn.Connected() })
 	once, cancel := context.WithTimeout(t.Context(), 3*time.Second)
 	defer cancel()
 	err := pub.Publish(once, post(th, "meanwhile"))

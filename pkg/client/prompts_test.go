@@ -252,12 +252,8 @@ func TestAskedWhileTheServerIsAway(t *testing.T) {
 			r, err := cl.Ask(limited(t), th, p)
 			done <- outcome{r, err}
 		}()
-		for {
-			if err := cl.CheckPrompt(t.Context(), th, p); err == nil {
-				return done
-			}
-			time.Sleep(time.Millisecond)
-		}
+		must.Eventually(t, "it is asked", func() error { return cl.CheckPrompt(t.Context(), th, p) })
+		return done
 	}
 	deadline := time.Now().Add(2 * time.Second)
 	late := asks(events.Prompt{ID: "late", Kind: events.PromptApproval, Deadline: deadline.UnixMilli()})

@@ -4,7 +4,6 @@ import (
 	"errors"
 	"fmt"
 	"testing"
-	"time"
 
 	"spool/internal/must"
 	"spool/pkg/client"
@@ -34,9 +33,9 @@ func TestOneOfTwo(t *testing.T) {
 			for i := range 2 {
 				go func() { said <- op(r, i) }()
 			}
-			for must.Get(r.conn.Streams().LastSeqs(t.Context(), events.EventsStream))(t)[events.EventsStream] < before+2 {
-				time.Sleep(time.Millisecond)
-			}
+			must.Until(t, "both are stored", func() bool {
+				return must.Get(r.conn.Streams().LastSeqs(t.Context(), events.EventsStream))(t)[events.EventsStream] >= before+2
+			})
 			t.Cleanup(must.Get(persister(r.conn))(t))
 			done, refused := 0, 0
 			for range 2 {

@@ -9,7 +9,6 @@ import (
 	"sync"
 	"sync/atomic"
 	"testing"
-	"time"
 
 	"github.com/nats-io/nats.go"
 
@@ -64,16 +63,12 @@ func TestRefusedWhileNobodyAnswers(t *testing.T) {
 		return must.Get(conn.Streams().LastSeqs(t.Context(), events.EventsStream))(t)[events.EventsStream]
 	}
 	refused := func(n int) {
-		for len(must.Get(r.DeadLetters(t.Context(), "s"))(t)) < n {
-			time.Sleep(time.Millisecond)
-		}
+		must.Until(t, "it is refused", func() bool { return len(must.Get(r.DeadLetters(t.Context(), "s"))(t)) >= n })
 	}
 	end := func(ctx context.Context, cl *client.Client, said string, to chan<- error) {
 		before := last()
 		go func() { to <- cl.End(ctx, main, events.End{Summary: said}) }()
-		for last() == before {
-			time.Sleep(time.Millisecond)
-		}
+		must.Until(t, "it is stored", func() bool { return last() > before })
 	}
 	first, second := make(chan error, 1), make(chan error, 1)
 	end(limited(t), r.Client, "first", first)

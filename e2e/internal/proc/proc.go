@@ -10,19 +10,16 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
-	"spool/internal/must"
 	"strconv"
 	"strings"
 	"syscall"
 	"testing"
 	"time"
+
+	"spool/internal/must"
 )
 
-// Patience is how long something that must happen may take: machines that run tests are slow at times.
-const Patience = 90 * time.Second
-
 const (
-	pollEvery = 20 * time.Millisecond
 	shownTail = 4 << 10  // bytes of each log that a failed test shows
 	shownDump = 12 << 10 // bytes of the goroutines of a process that still ran
 )
@@ -212,7 +209,7 @@ func (p *Process) State() *os.ProcessState {
 // Await returns when the log has a text. The test fails when the process ends without.
 func (p *Process) Await(text string) {
 	p.t.Helper()
-	Eventually(p.t, fmt.Sprintf("%.300q says %q", p.cmd.Args, text), func() error {
+	must.Eventually(p.t, fmt.Sprintf("%.300q says %q", p.cmd.Args, text), func() error {
 		ended := p.Ended() // before the log is read: what it wrote last counts
 		if strings.Contains(p.Log(), text) {
 			return nil
@@ -222,27 +219,6 @@ func (p *Process) Await(text string) {
 		}
 		return errors.New("it does not")
 	})
-}
-
-// Eventually polls until something succeeds, and fails the test when it does not within Patience.
-func Eventually(t testing.TB, what string, try func() error) {
-	t.Helper()
-	if err := Poll(try); err != nil {
-		t.Fatalf("%s: not within %v: %v", what, Patience, err)
-	}
-}
-
-// Poll tries until something succeeds, and gives the last error when it does not within Patience. It rests four times as long as
-// a try takes, a second at most: what it waits for needs the processor.
-func Poll(try func() error) error {
-	for begun := time.Now(); ; {
-		tried := time.Now()
-		err := try()
-		if err == nil || time.Since(begun) > Patience {
-			return err
-		}
-		time.Sleep(min(max(pollEvery, 4*time.Since(tried)), time.Second))
-	}
 }
 
 // Kill is kill -9. It returns when the process has ended.
@@ -271,7 +247,7 @@ func (p *Process) Wait() int {
 	p.t.Helper()
 	select {
 	case <-p.done:
-	case <-time.After(Patience):
+	case <-time.After(must.Patience):
 		p.dump()
 		p.t.Fatalf("%.300q does not end", p.cmd.Args)
 	}

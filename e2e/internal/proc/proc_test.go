@@ -43,7 +43,7 @@ func TestProcess(t *testing.T) {
 		p = proc.Start(t, self("sleep"))
 		p.Await("asleep")
 		p.Signal(syscall.SIGSTOP)
-		proc.Eventually(t, "it stands still", func() error {
+		must.Eventually(t, "it stands still", func() error {
 			b, err := os.ReadFile(fmt.Sprintf("/proc/%d/stat", p.Pid()))
 			if _, state, _ := strings.Cut(string(b), ") "); err == nil && !strings.HasPrefix(state, "T") {
 				return errors.New("it runs")
@@ -58,7 +58,7 @@ func TestProcess(t *testing.T) {
 	if !p.Ended() {
 		t.Error("the process lives on behind its test")
 	}
-	if _, stderr, code := proc.Run(t, self("fail"), proc.Patience); code != 3 || string(stderr) != "no luck\n" {
+	if _, stderr, code := proc.Run(t, self("fail"), must.Patience); code != 3 || string(stderr) != "no luck\n" {
 		t.Errorf("Run = %q, code %d, want its last words and 3", stderr, code)
 	}
 	p = proc.Start(t, self("sleep"))
@@ -90,7 +90,7 @@ func TestPanic(t *testing.T) {
 	if err != nil {
 		t.Fatalf("no pid in %q", out)
 	}
-	proc.Eventually(t, "the child is gone", func() error {
+	must.Eventually(t, "the child is gone", func() error {
 		b, err := os.ReadFile(fmt.Sprintf("/proc/%d/stat", pid))
 		if _, state, _ := strings.Cut(string(b), ") "); err == nil && !strings.HasPrefix(state, "Z") {
 			return fmt.Errorf("%.80s", b)
