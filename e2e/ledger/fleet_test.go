@@ -52,11 +52,7 @@ func (f *fleet) start(name, command string, args ...string) *member {
 	m := &member{t: f.t, name: name, make: func() *exec.Cmd { return f.command(command, args...) }}
 	f.members = append(f.members, m)
 	m.begin()
-	f.run.Add(1)
-	go func() {
-		defer f.run.Done()
-		m.keep()
-	}()
+	f.run.Go(m.keep)
 	return m
 }
 

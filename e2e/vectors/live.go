@@ -7,6 +7,7 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
+	"maps"
 	"net/url"
 	"os"
 	"path/filepath"
@@ -335,9 +336,7 @@ func (l *live) result(contexts []any) (map[string]any, error) {
 		if err != nil {
 			return nil, err
 		}
-		for name, content := range some {
-			files[name] = content
-		}
+		maps.Copy(files, some)
 		blobs = append(blobs, its...)
 	}
 	at := make([]any, len(contexts))

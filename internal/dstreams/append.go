@@ -378,7 +378,7 @@ func (s *state) fits(a *appending) error {
 	if a.contentType == "" {
 		return refuse(http.StatusBadRequest, "Content-Type is missing: the stream's is "+s.view.Type)
 	}
-	if _, err := mediaType(a.contentType); err != nil {
+	if err := checkType(a.contentType); err != nil {
 		return err
 	}
 	if !sameType(a.contentType, s.view.Type) {

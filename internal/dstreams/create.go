@@ -35,7 +35,7 @@ type creating struct {
 func (h *Handler) parseCreate(hdr http.Header) (c creating, err error) {
 	c.contentType, c.closed = hdr.Get("Content-Type"), isTrue(hdr.Get(hdrClosed))
 	if c.contentType != "" {
-		if _, err := mediaType(c.contentType); err != nil {
+		if err := checkType(c.contentType); err != nil {
 			return c, err
 		}
 	}

@@ -7,6 +7,7 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"maps"
 	"math/rand/v2"
 	"net/http"
 	"strconv"
@@ -179,9 +180,7 @@ func (h *Handler) fail(w http.ResponseWriter, r *http.Request, err error) {
 	switch {
 	case errors.As(err, &no):
 		status = no.status
-		for k, v := range no.header {
-			w.Header()[k] = v
-		}
+		maps.Copy(w.Header(), no.header)
 	case r.Context().Err() != nil:
 		return // nobody listens
 	case errors.As(err, &long):

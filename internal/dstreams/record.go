@@ -83,13 +83,11 @@ const (
 	typeBytes = "application/octet-stream"
 )
 
-// mediaType is a content type without its parameters, in lower case.
-func mediaType(contentType string) (string, error) {
-	t, _, err := mime.ParseMediaType(contentType)
-	if err != nil {
-		return "", refuse(http.StatusBadRequest, fmt.Sprintf("Content-Type %.100q is none: %v", contentType, err))
+func checkType(contentType string) error {
+	if _, _, err := mime.ParseMediaType(contentType); err != nil {
+		return refuse(http.StatusBadRequest, fmt.Sprintf("Content-Type %.100q is none: %v", contentType, err))
 	}
-	return t, nil
+	return nil
 }
 
 // sameType compares content types; parameters do not count.

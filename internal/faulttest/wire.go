@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"maps"
 	"net"
 	"strconv"
 	"strings"
@@ -77,15 +78,7 @@ func (w *Wire) Fired() <-chan struct{} { return w.fired }
 func (w *Wire) Sent() (classes []string, sent, answered map[string]int) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	return append([]string(nil), w.order...), clone(w.counts), clone(w.answer)
-}
-
-func clone(m map[string]int) map[string]int {
-	c := make(map[string]int, len(m))
-	for k, v := range m {
-		c[k] = v
-	}
-	return c
+	return append([]string(nil), w.order...), maps.Clone(w.counts), maps.Clone(w.answer)
 }
 
 // Kill ends the process now.

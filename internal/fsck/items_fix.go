@@ -156,7 +156,7 @@ func (f *fixer) recover(ctx context.Context, t events.Thread) (Repair, error) {
 		return done, err
 	}
 	if it == nil {
-		return f.replayAll(ctx, n.life, applied(stored), done)
+		return f.replayAll(ctx, applied(stored), done)
 	}
 	now, step, err := f.headAt(ctx, t, it.node)
 	if err != nil {
@@ -167,7 +167,7 @@ func (f *fixer) recover(ctx context.Context, t events.Thread) (Repair, error) {
 		return done, err
 	}
 	if len(now.Tips) > threads.MaxTips {
-		return f.replayAll(ctx, n.life, applied(stored), done)
+		return f.replayAll(ctx, applied(stored), done)
 	}
 	if err := f.born(ctx, t, n.life, it, &now); err != nil {
 		return done, err
@@ -328,7 +328,7 @@ func (f *fixer) putHead(ctx context.Context, t events.Thread, now *threads.Head,
 }
 
 // replayAll has a thread made again from all its events.
-func (f *fixer) replayAll(ctx context.Context, l *life, stored []replayed, done Repair) (Repair, error) {
+func (f *fixer) replayAll(ctx context.Context, stored []replayed, done Repair) (Repair, error) {
 	whole, err := f.whole(ctx, stored)
 	if err != nil {
 		return done, err

@@ -103,7 +103,7 @@ func (c *checker) index(ctx context.Context, i int, p *casstore.Pack) error {
 		r := resolver{c: c, ctx: ctx, pack: p, in: i}
 		switch n.Type {
 		case threads.TypeState:
-			err = c.state(&r, i, k, n)
+			c.state(&r, i, k, n)
 		case threads.TypeStart:
 			if _, read := c.starts[ref]; !read { // equal starts may be in several packs
 				c.starts[ref] = i
@@ -139,13 +139,13 @@ func (c *checker) index(ctx context.Context, i int, p *casstore.Pack) error {
 }
 
 // state takes a state: it must fit its parent, and all that it refers to must be good.
-func (c *checker) state(r *resolver, i, node int, n casstore.Node) error {
+func (c *checker) state(r *resolver, i, node int, n casstore.Node) {
 	c.report.States++
 	ref := r.pack.Ref(node)
 	st, err := threads.ParseState(n)
 	if err != nil {
 		c.bad[nodeIn{ref, i}] = &cause{Inconsistent, err.Error()}
-		return nil
+		return
 	}
 	s := &state{
 		pack: i, node: node, before: r.packOf(st.Parent), start: st.Start, parent: st.Parent, index: st.Entry.Index,
@@ -172,7 +172,6 @@ func (c *checker) state(r *resolver, i, node int, n casstore.Node) error {
 		c.link(r, ref, &st)
 	}
 	s.wrong = r.wrong
-	return nil
 }
 
 // seek notes that a node is looked for in vain in a pack.

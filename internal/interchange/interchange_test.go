@@ -8,6 +8,7 @@ import (
 	"io"
 	"io/fs"
 	"log/slog"
+	"maps"
 	"os"
 	"path/filepath"
 	"slices"
@@ -102,9 +103,7 @@ func stored(t *testing.T, conn *natsio.Conn) map[string]string {
 		out[th.Thread.String()] = fmt.Sprintf("head %s start %s, %d entries, %d items, tips %v", th.Head.Head().Ref,
 			th.Head.Start.Ref, th.Head.Entries, th.Head.N, tips)
 	}
-	for r, body := range artifactsOf(t, conn) {
-		out[r] = body
-	}
+	maps.Copy(out, artifactsOf(t, conn))
 	return out
 }
 

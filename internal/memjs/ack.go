@@ -25,14 +25,13 @@ func (s *Server) acknowledge(cmd *command) bool {
 	if o == nil || o.cfg.AckPolicy == server.AckNone {
 		return false
 	}
-	count, _ := strconv.ParseUint(tokens[4], 10, 64)
 	sseq, _ := strconv.ParseUint(tokens[5], 10, 64)
 	dseq, _ := strconv.ParseUint(tokens[6], 10, 64)
-	o.processAck(sseq, dseq, count, cmd.reply, cmd.data)
+	o.processAck(sseq, dseq, cmd.reply, cmd.data)
 	return true
 }
 
-func (o *consumer) processAck(sseq, dseq, count uint64, reply string, body []byte) {
+func (o *consumer) processAck(sseq, dseq uint64, reply string, body []byte) {
 	answer := sseq != 0
 	switch {
 	case len(body) == 0, bytes.Equal(body, server.AckAck), bytes.Equal(body, server.AckOK):

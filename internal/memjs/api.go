@@ -241,15 +241,15 @@ func (c *apiCall) streamList(req *server.JSApiStreamListRequest) {
 	var streams []*stream
 	streams, resp.ApiPaged = page(c.matching(req.Subject), req.Offset, server.JSApiListLimit)
 	for _, st := range streams {
-		resp.Streams = append(resp.Streams, st.info(false))
+		resp.Streams = append(resp.Streams, st.info())
 	}
 	c.respond(resp)
 }
 
-func (st *stream) info(deleted bool) *server.StreamInfo {
+func (st *stream) info() *server.StreamInfo {
 	cfg := st.cfg
 	cfg.Metadata = metadata(cfg.Metadata)
-	i := &server.StreamInfo{Created: st.created, State: st.state(deleted), Config: cfg, TimeStamp: st.s.stamp().UTC()}
+	i := &server.StreamInfo{Created: st.created, State: st.state(false), Config: cfg, TimeStamp: st.s.stamp().UTC()}
 	i.State.Consumers = len(st.consumers)
 	return i
 }

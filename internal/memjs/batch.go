@@ -177,7 +177,7 @@ func (st *stream) checkStaged(d *staged, subject string, hdr, data []byte, last 
 		if len(hdr) > 65535 {
 			return hdr, 0, server.NewJSStreamHeaderExceedsMaximumError()
 		}
-		if err := st.checkPlain(hdr, data); err != nil {
+		if err := st.checkPlain(hdr); err != nil {
 			return hdr, 0, err
 		}
 		if id := header(hdr, server.JSMsgId); id != "" {

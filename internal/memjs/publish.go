@@ -65,7 +65,7 @@ func (st *stream) check(subject string, hdr, data []byte) (_ []byte, dup uint64,
 		return hdr, 0, err
 	}
 	if len(hdr) > 0 {
-		if err := st.checkPlain(hdr, data); err != nil {
+		if err := st.checkPlain(hdr); err != nil {
 			return hdr, 0, err
 		}
 		if err := st.checkExpected(nil, subject, hdr, st.last); err != nil {
@@ -127,7 +127,7 @@ func (st *stream) checkSize(hdr, data []byte) *server.ApiError {
 }
 
 // checkPlain refuses what a header asks for and this stream does not do.
-func (st *stream) checkPlain(hdr, data []byte) *server.ApiError {
+func (st *stream) checkPlain(hdr []byte) *server.ApiError {
 	if _, ok := headerValue(hdr, server.JSMessageIncr); ok {
 		return server.NewJSMessageIncrDisabledError()
 	}

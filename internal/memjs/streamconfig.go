@@ -31,7 +31,7 @@ func (c *apiCall) createStream(req *server.StreamConfigRequest) {
 			return
 		}
 		c.respond(server.JSApiStreamCreateResponse{ApiResponse: c.typed(),
-			StreamInfo: st.info(false), DidCreate: true})
+			StreamInfo: st.info(), DidCreate: true})
 		return
 	}
 	if c.overlaps(cfg) {
@@ -49,7 +49,7 @@ func (c *apiCall) createStream(req *server.StreamConfigRequest) {
 	})
 	c.s.streams = slices.Insert(c.s.streams, i, st)
 	c.respond(server.JSApiStreamCreateResponse{ApiResponse: c.typed(),
-		StreamInfo: st.info(false), DidCreate: true})
+		StreamInfo: st.info(), DidCreate: true})
 }
 
 func sameStream(a, b server.StreamConfig) bool { return reflect.DeepEqual(a, b) }
@@ -110,7 +110,7 @@ func (c *apiCall) updateStream(req *server.StreamConfigRequest) {
 		return
 	}
 	st.enforce()
-	c.respond(server.JSApiStreamUpdateResponse{ApiResponse: c.typed(), StreamInfo: st.info(false)})
+	c.respond(server.JSApiStreamUpdateResponse{ApiResponse: c.typed(), StreamInfo: st.info()})
 }
 
 // enforce applies limits that became narrower.

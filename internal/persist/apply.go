@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"context"
 	"errors"
+	"maps"
 
 	"spool/internal/apply"
 	"spool/internal/record"
@@ -194,9 +195,7 @@ func (c *commit) takeRecords(ch *apply.Change) {
 	for _, key := range ch.Unput {
 		delete(c.records, key)
 	}
-	for key, put := range ch.Puts {
-		c.records[key] = put
-	}
+	maps.Copy(c.records, ch.Puts)
 	c.rows = append(c.rows, ch.Rows...)
 	if ch.Run == nil {
 		return

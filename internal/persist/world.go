@@ -3,6 +3,7 @@ package persist
 import (
 	"context"
 	"fmt"
+	"slices"
 
 	"spool/internal/apply"
 	"spool/internal/record"
@@ -37,10 +38,8 @@ func (w world) Settle(ctx context.Context, of ...events.Thread) error {
 			return w.l.barrier(ctx, w.c)
 		}
 	}
-	for _, t := range of {
-		if w.l.pending(t) {
-			return w.l.settle(ctx, w.c.epoch)
-		}
+	if slices.ContainsFunc(of, w.l.pending) {
+		return w.l.settle(ctx, w.c.epoch)
 	}
 	return nil
 }

@@ -75,7 +75,7 @@ func Heads(ctx context.Context, s Store, r Reader, packs casstore.PackGetter, se
 		return last, nil
 	}
 	rep := HeadsReport{Began: now.UnixNano(), Server: server}
-	if _, err = rep.store(ctx, s, rev); errors.Is(err, record.ErrConflict) {
+	if err = rep.store(ctx, s, rev); errors.Is(err, record.ErrConflict) {
 		return rep, nil // another process was faster
 	}
 	if err != nil {
@@ -88,8 +88,7 @@ func Heads(ctx context.Context, s Store, r Reader, packs casstore.PackGetter, se
 	for _, f := range rep.Findings {
 		log.Error("a head does not resolve: spool fsck --repair has its events applied again", "record", f.Record, "error", f.Detail)
 	}
-	_, err = rep.store(ctx, s, record.Any)
-	return rep, err
+	return rep, rep.store(ctx, s, record.Any)
 }
 
 func readHeads(ctx context.Context, s Store) (rep HeadsReport, rev uint64, err error) {
@@ -103,12 +102,12 @@ func readHeads(ctx context.Context, s Store) (rep HeadsReport, rev uint64, err e
 	return rep, rs[0].Seq, nil
 }
 
-func (rep HeadsReport) store(ctx context.Context, s Store, rev uint64) (uint64, error) {
+func (rep HeadsReport) store(ctx context.Context, s Store, rev uint64) error {
 	b, err := json.Marshal(rep)
-	if err != nil {
-		return 0, err
+	if err == nil {
+		_, err = s.Write(ctx, record.Put{Key: events.HeadsKey, Value: b, Expect: rev})
 	}
-	return s.Write(ctx, record.Put{Key: events.HeadsKey, Value: b, Expect: rev})
+	return err
 }
 
 // place is a state that a head is at.

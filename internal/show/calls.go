@@ -34,11 +34,11 @@ type Result struct {
 // Next takes the next item. Of a result, known says if its call was there.
 func (c *Calls) Next(i Item) (r Result, known bool) {
 	id := callID{i.Thread, i.Call}
-	defer func(before callID) {
+	defer func() {
 		if c.last = (callID{}); i.Kind == events.TypeToolCall || known {
 			c.last = id
 		}
-	}(c.last)
+	}()
 	switch i.Kind {
 	case events.TypeToolCall:
 		if c.open == nil {

@@ -109,8 +109,6 @@ func (p producers) inherit(from producers) {
 
 func (p producers) clone() producers {
 	out := producers{}
-	for k, v := range p {
-		out[k] = v
-	}
+	maps.Copy(out, p)
 	return out
 }

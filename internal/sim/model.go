@@ -242,26 +242,26 @@ func (m *model) one(e *events.Event, at uint64) {
 	case t == nil && gone != nil && gone.to != "" && e.Epoch < gone.had[e.Producer].epoch:
 		m.fenced(e, t, gone, mark, at, letter, reason)
 	case t == nil && gone != nil && gone.to != "" && gone.had.had(e, e.Seq) && m.reused(e, t, gone):
-		m.bury(e, mark, at, letter, reason, "its producer gave its sequence to another one before", false)
+		m.bury(e, mark, at, letter, "its producer gave its sequence to another one before", false)
 		m.refused(e, nil)
 	case t == nil && gone != nil && gone.to != "" && gone.had.had(e, e.Seq) &&
 		!(letter && (gone.noted[inLife(e)] == "" || !gone.own.knows(e))):
 		m.repeat(e, mark, at, letter, reason)
 	case t == nil && gone != nil && gone.to != "":
-		m.bury(e, mark, at, letter, reason, "its thread was renamed", true)
+		m.bury(e, mark, at, letter, "its thread was renamed", true)
 		m.refused(e, nil)
 	case t != nil && t.ended && (op == nil || op.Op != events.OpRemove && op.Op != events.OpName) && !aborts(e):
-		m.bury(e, mark, at, letter, reason, "its thread has ended", true)
+		m.bury(e, mark, at, letter, "its thread has ended", true)
 		m.note(e, t)
-	case op != nil && !m.valid(e, mark):
-		m.bury(e, mark, at, letter, reason, "it is no operation on it", !again)
+	case op != nil && !m.valid(mark):
+		m.bury(e, mark, at, letter, "it is no operation on it", !again)
 		m.refused(e, t)
 	case op != nil:
 		m.operate(e, op, t, at, letter, reason)
 	case e.Kind == events.KindChunk:
-		m.chunk(e, t, mark, at, letter, reason)
-	case !m.valid(e, mark):
-		m.bury(e, mark, at, letter, reason, "it is no entry", !again)
+		m.chunk(e, t, at, letter, reason)
+	case !m.valid(mark):
+		m.bury(e, mark, at, letter, "it is no entry", !again)
 		m.note(m.begin(e, t))
 	default:
 		m.append(e, t, mark, at, letter, reason, !again)
@@ -289,7 +289,7 @@ func operation(e *events.Event) *events.Control {
 	return &c
 }
 
-func (m *model) valid(e *events.Event, mark string) bool {
+func (m *model) valid(mark string) bool {
 	w := m.ledger.byMark[mark]
 	return w == nil || w.Valid
 }
@@ -301,7 +301,7 @@ func (m *model) before(e *events.Event, op *events.Control, t *life, mark string
 	case t != nil && e.Epoch < t.seen[e.Producer].epoch:
 		m.fenced(e, t, gone, mark, at, letter, reason)
 	case t != nil && t.seen.had(e, e.Seq) && m.late(e, t, gone):
-		m.bury(e, mark, at, letter, reason, overtaken, !t.moved && (gone == nil || !gone.earlier))
+		m.bury(e, mark, at, letter, overtaken, !t.moved && (gone == nil || !gone.earlier))
 		m.note(e, t)
 	case t != nil && t.seen.had(e, e.Seq) && m.reused(e, t, gone):
 		own := t.noted[inLife(e)] != "" && !t.moved && (gone == nil || !gone.earlier)
@@ -309,12 +309,12 @@ func (m *model) before(e *events.Event, op *events.Control, t *life, mark string
 		if was != nil && was.outcome == buried && was.at >= t.began && letter && own && !m.unfit(at, reason) {
 			m.fail("two dead letters of %s, the second one at %d: %s", mark, at, reason)
 		}
-		m.bury(e, mark, at, letter, reason, givenTwice, own && was == nil && t.began >= m.kept)
+		m.bury(e, mark, at, letter, givenTwice, own && was == nil && t.began >= m.kept)
 	case t != nil && t.seen.had(e, e.Seq):
 		m.repeat(e, mark, at, letter, reason)
 	case m.nowhere[identityOf(e)]:
 		counts := countsAgain(e) || gone != nil && gone.had.had(e, e.Seq) // as a repeat
-		m.bury(e, mark, at, letter, reason, "it was refused when it came first", !counts)
+		m.bury(e, mark, at, letter, "it was refused when it came first", !counts)
 		m.note(e, t)
 	case leaves(op) && gone != nil && gone.had.had(e, e.Seq):
 		m.repeat(e, mark, at, letter, reason)
@@ -346,13 +346,13 @@ func (m *model) fenced(e *events.Event, t *life, gone *left, mark string, at uin
 	case was == says(e), was != "" && e.Kind != events.KindEntry:
 		m.repeat(e, mark, at, letter, reason)
 	case letter:
-		m.bury(e, mark, at, letter, reason, replacedBy, false)
+		m.bury(e, mark, at, letter, replacedBy, false)
 	case e.Prev != 0 && m.named[identity{e.Thread, e.Producer, e.Epoch, e.Prev}] == "":
 		m.settle(mark, superseded, at, "")
 		return
 	default:
 		m.settle(mark, fenced, at, "")
-		m.bury(e, mark, at, letter, reason, replacedBy, own)
+		m.bury(e, mark, at, letter, replacedBy, own)
 	}
 	m.note(e, t)
 }
@@ -448,7 +448,7 @@ func (m *model) repeat(e *events.Event, mark string, at uint64, letter bool, rea
 }
 
 // bury is an event that must be a dead letter.
-func (m *model) bury(e *events.Event, mark string, at uint64, letter bool, reason, why string, must bool) {
+func (m *model) bury(e *events.Event, mark string, at uint64, letter bool, why string, must bool) {
 	m.settle(mark, buried, at, why)
 	if !letter && must {
 		m.missing[e.Thread.Session] = append(m.missing[e.Thread.Session], fmt.Sprintf(

@@ -91,7 +91,7 @@ var latched = regexp.MustCompile(strings.Join([]string{
 
 // chunk is a piece of an output. Pieces are applied one after another; which of them come too late, behind a
 // forced removal or the output's lease, the letters say.
-func (m *model) chunk(e *events.Event, t *life, mark string, at uint64, letter bool, reason string) {
+func (m *model) chunk(e *events.Event, t *life, at uint64, letter bool, reason string) {
 	unfit := letter && m.unfit(at, reason)
 	output := e.Thread.Session
 	c, err := events.ParseChunk(e.Body)

@@ -4,6 +4,7 @@ import (
 	"bufio"
 	"context"
 	"io"
+	"maps"
 	"net/http"
 	"net/http/httptest"
 	"os"
@@ -47,9 +48,7 @@ type answer struct {
 func get(t *testing.T, method, url, token string, header http.Header) answer {
 	t.Helper()
 	req := must.Get(http.NewRequestWithContext(t.Context(), method, url, nil))(t)
-	for k, v := range header {
-		req.Header[k] = v
-	}
+	maps.Copy(req.Header, header)
 	if token != "" {
 		req.Header.Set("Authorization", "Bearer "+token)
 	}

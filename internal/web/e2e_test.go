@@ -4,6 +4,7 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
+	"maps"
 	"os"
 	"path/filepath"
 	"strings"
@@ -232,9 +233,7 @@ func (s *spool) busy() {
 	}
 	ask := func(session, id, kind, question string, body j) {
 		prompt := j{"id": id, "kind": kind}
-		for k, v := range body {
-			prompt[k] = v
-		}
+		maps.Copy(prompt, body)
 		s.add(session, "main", j{"content": text(question), "metadata": j{"type": "pending_prompt", "prompt": prompt}})
 	}
 	ask("label-printer", "ship", "approval", "Deploy label-printer 2.4.0 to the press?\nAll 212 tests pass; the press stands still for about four minutes.", j{"deadline": time.Now().Add(9 * time.Minute).UnixMilli()})

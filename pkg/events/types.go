@@ -1,5 +1,7 @@
 package events
 
+import "slices"
+
 import "strings"
 
 // TypeMessage is what a plain user post is called where a type is asked for: its metadata has none.
@@ -14,10 +16,8 @@ var OwnTypes = []string{
 // MeantType is the one of OwnTypes that a name looks like, but for letter case and a letter or two; "" if it is one
 // itself, or like none. Names of less than six letters are like another one by chance.
 func MeantType(name string) string {
-	for _, own := range OwnTypes {
-		if name == own {
-			return ""
-		}
+	if slices.Contains(OwnTypes, name) {
+		return ""
 	}
 	for _, own := range OwnTypes {
 		long := min(len(name), len(own)) >= 6

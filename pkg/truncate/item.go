@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"errors"
 	"fmt"
+	"slices"
 	"strconv"
 	"unicode/utf8"
 
@@ -231,10 +232,8 @@ func (f *fitter) write(field field, at span, text string) {
 	} else {
 		f.Metadata = replace(f.Metadata, at, jsonscan.AppendString(nil, text))
 	}
-	for _, name := range f.Fields {
-		if name == field.name {
-			return
-		}
+	if slices.Contains(f.Fields, field.name) {
+		return
 	}
 	f.Fields = append(f.Fields, field.name)
 	if jsonscan.KindOf(f.Metadata) != jsonscan.KindObject { // there was none
