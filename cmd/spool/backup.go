@@ -70,18 +70,14 @@ func (c *backupLsCmd) Run(a *app) error {
 	if err != nil {
 		return err
 	}
-	enc := json.NewEncoder(a.out)
+	if c.JSON {
+		return jsonLines(json.NewEncoder(a.out), all, asIs)
+	}
 	t := a.table()
-	if !c.JSON && len(all) > 0 {
+	if len(all) > 0 {
 		fmt.Fprintln(t, "SNAPSHOT\tRECORDS\tOBJECTS\tBYTES\tNEW\tEVENTS\tDEAD")
 	}
 	for _, m := range all {
-		if c.JSON {
-			if err := enc.Encode(m); err != nil {
-				return err
-			}
-			continue
-		}
 		fmt.Fprintf(t, "%s\t%d\t%d\t%s\t%s\t%d\t%d\n", m.ID, m.Records, m.Objects, text.Bytes(m.Bytes), text.Bytes(m.NewBytes), m.Events, m.Dead)
 	}
 	return t.Flush()

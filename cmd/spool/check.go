@@ -2,6 +2,7 @@ package main
 
 import (
 	"cmp"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
@@ -198,7 +199,7 @@ func (c *checkCmd) write(a *app, all []checked, worst level) error {
 func (c *checkCmd) format(w io.Writer, all []checked, worst level) error {
 	switch c.Format {
 	case "json":
-		return jsonLines(w, all, asIs)
+		return jsonLines(json.NewEncoder(w), all, asIs)
 	case "nagios":
 		return nagios(w, all, worst)
 	case "prometheus":

@@ -2,7 +2,6 @@ package main
 
 import (
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"maps"
@@ -83,9 +82,7 @@ func (c *demoCmd) demo(ctx context.Context, a *app, up *service.Up) (demo.Outcom
 		return out, err
 	}
 	if c.JSON {
-		enc := json.NewEncoder(a.out)
-		enc.SetEscapeHTML(false)
-		return out, enc.Encode(out)
+		return out, a.plainJSON().Encode(out)
 	}
 	return out, c.print(a, out)
 }

@@ -203,7 +203,7 @@ func (c *duCmd) Run(a *app) error {
 		t.Short = a.short(client.New(conn), nil)
 		return errors.Join(gc.WriteUse(t, use, all), left)
 	}
-	if err := jsonLines(a.out, use, asIs); err != nil {
+	if err := jsonLines(json.NewEncoder(a.out), use, asIs); err != nil {
 		return err
 	}
 	return errors.Join(json.NewEncoder(a.out).Encode(map[string]gc.Classes{"stored": all}), left)

@@ -2,7 +2,6 @@ package main
 
 import (
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"io/fs"
@@ -244,14 +243,7 @@ func sessionsOf[T any](found []T, session func(T) string) (names []string) {
 
 func (v *historyView) write(a *app, found []history.Prompt) error {
 	if v.JSON {
-		enc := json.NewEncoder(a.out)
-		enc.SetEscapeHTML(false)
-		for _, p := range found {
-			if err := enc.Encode(view.OfPrompt(p)); err != nil {
-				return err
-			}
-		}
-		return nil
+		return jsonLines(a.plainJSON(), found, view.OfPrompt)
 	}
 	if len(found) == 0 {
 		fmt.Fprintln(a.err, "no prompts found")

@@ -2,6 +2,7 @@ package main
 
 import (
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"io/fs"
@@ -111,7 +112,7 @@ func (c *importCmd) print(a *app, cl *client.Client, res transcript.Result, took
 		}
 	}
 	if c.JSON {
-		return jsonLines(a.out, res.Files, asIs)
+		return jsonLines(json.NewEncoder(a.out), res.Files, asIs)
 	}
 	t := a.table()
 	t.Short = a.short(cl, nil)

@@ -5,7 +5,6 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"io"
 	"os"
 
 	"golang.org/x/term"
@@ -49,14 +48,20 @@ type look[T any] struct {
 }
 
 // jsonLines writes things for programs: each in its form, on a line of its own.
-func jsonLines[T, J any](w io.Writer, all []T, form func(T) J) error {
-	enc := json.NewEncoder(w)
+func jsonLines[T, J any](enc *json.Encoder, all []T, form func(T) J) error {
 	for _, one := range all {
 		if err := enc.Encode(form(one)); err != nil {
 			return err
 		}
 	}
 	return nil
+}
+
+// plainJSON writes < and > as they are.
+func (a *app) plainJSON() *json.Encoder {
+	enc := json.NewEncoder(a.out)
+	enc.SetEscapeHTML(false)
+	return enc
 }
 
 // asIs is the form of what says itself how it is written.
@@ -83,7 +88,7 @@ func list[T any](a *app, args *listArgs, get func(*client.Client) ([]T, error), 
 		return err
 	}
 	if args.JSON {
-		return errors.Join(jsonLines(a.out, all, how.json), err)
+		return errors.Join(jsonLines(json.NewEncoder(a.out), all, how.json), err)
 	}
 	if len(all) == 0 {
 		fmt.Fprintln(a.err, how.none)

@@ -2,6 +2,7 @@ package main
 
 import (
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"strings"
@@ -38,7 +39,7 @@ func lookOffline(dirs []string) (all []offline.Waiting, err error) {
 func (c *offlineLsCmd) Run(a *app) error {
 	all, err := lookOffline(c.Dirs)
 	if c.JSON {
-		return errors.Join(err, jsonLines(a.out, all, asIs))
+		return errors.Join(err, jsonLines(json.NewEncoder(a.out), all, asIs))
 	}
 	if len(all) == 0 {
 		if err == nil {
@@ -153,7 +154,7 @@ func (c *offlineSendCmd) Run(a *app) error {
 			failed = append(failed, fmt.Errorf("%s: %w", dir, err))
 		}
 		if c.JSON {
-			err = jsonLines(a.out, []offlineSent{r}, asIs)
+			err = json.NewEncoder(a.out).Encode(r)
 		} else {
 			_, err = text.Fprintf(a.out, "%s: %d entries sent\n", dir, r.Sent)
 		}

@@ -2,7 +2,6 @@ package main
 
 import (
 	"cmp"
-	"encoding/json"
 	"fmt"
 	"path/filepath"
 	"strings"
@@ -95,14 +94,7 @@ var speakers = map[string]string{events.TypeMessage: "user", events.TypeText: "a
 
 func (c *searchCmd) write(a *app, found []history.Match) error {
 	if c.JSON {
-		enc := json.NewEncoder(a.out)
-		enc.SetEscapeHTML(false)
-		for _, m := range found {
-			if err := enc.Encode(view.OfMatch(m)); err != nil {
-				return err
-			}
-		}
-		return nil
+		return jsonLines(a.plainJSON(), found, view.OfMatch)
 	}
 	if len(found) == 0 {
 		fmt.Fprintln(a.err, "nothing found")

@@ -72,7 +72,7 @@ func (c *sessionLsCmd) Run(a *app) error {
 		defer fmt.Fprintln(a.err, hidden)
 	}
 	if c.JSON {
-		return jsonLines(a.out, rows, func(r sessions.Row) view.Session { return forms[r.ID] })
+		return jsonLines(json.NewEncoder(a.out), rows, func(r sessions.Row) view.Session { return forms[r.ID] })
 	}
 	if len(rows) == 0 {
 		fmt.Fprintln(a.err, "no sessions found")

@@ -2,7 +2,6 @@ package main
 
 import (
 	"cmp"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"maps"
@@ -288,8 +287,7 @@ func drawChain(b *strings.Builder, columns int, tree *client.Tree, n *sessions.N
 }
 
 func treeJSON(a *app, tree *client.Tree) error {
-	enc := json.NewEncoder(a.out)
-	enc.SetEscapeHTML(false)
+	enc := a.plainJSON()
 	listed := tree.Listed()
 	for i, e := range tree.Entries() {
 		kind, line := entryLine(&e)

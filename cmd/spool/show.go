@@ -2,7 +2,6 @@ package main
 
 import (
 	"encoding/base64"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
@@ -76,8 +75,7 @@ func (c *showCmd) Run(a *app) error {
 // show writes items from a number on.
 func (c *showCmd) show(a *app, cl *client.Client, t events.Thread, head threads.Head, from, most int64, one bool) error {
 	if c.JSON {
-		enc := json.NewEncoder(a.out)
-		enc.SetEscapeHTML(false)
+		enc := a.plainJSON()
 		for item, err := range c.items(a, cl, t, head, from, most) {
 			if err == nil {
 				err = enc.Encode(view.OfItem(item))

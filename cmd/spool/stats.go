@@ -2,7 +2,6 @@ package main
 
 import (
 	"cmp"
-	"encoding/json"
 	"fmt"
 	"os"
 	"strconv"
@@ -59,9 +58,7 @@ func (c *statsCmd) Run(a *app) error {
 			return err
 		}
 		if c.JSON {
-			enc := json.NewEncoder(a.out)
-			enc.SetEscapeHTML(false)
-			return enc.Encode(r)
+			return a.plainJSON().Encode(r)
 		}
 		return c.write(a, r)
 	})
