@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"path/filepath"
 
+	"spool/internal/runes"
 	"spool/pkg/events"
 	"spool/pkg/truncate/output"
 )
@@ -74,9 +75,9 @@ func truncateCase(name string, c any, report func(Case)) error {
 func cutByBytes(input string, most int, head bool) (string, error) {
 	if through == library || most == 0 || 2*most > events.MaxShow {
 		if head {
-			return output.HeadBytes(input, most), nil
+			return runes.Head(input, most), nil
 		}
-		return output.TailBytes(input, most), nil
+		return runes.Tail(input, most), nil
 	}
 	p, err := running()
 	if err != nil {

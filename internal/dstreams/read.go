@@ -7,9 +7,9 @@ import (
 	"fmt"
 	"net/http"
 	"slices"
-	"unicode/utf8"
 
 	"spool/internal/jsonscan"
+	"spool/internal/runes"
 	"spool/pkg/casstore"
 	"spool/pkg/dialect"
 	"spool/pkg/dialect/raw"
@@ -123,25 +123,12 @@ func (h *Handler) add(ctx context.Context, v *view, c *chunk, step threads.Step,
 	}
 	if out.more {
 		if isText(v.contentType()) {
-			out.b = out.b[:max(len(c.body), wholeRunes(out.b))]
+			out.b = out.b[:max(len(c.body), runes.Whole(out.b))]
 		}
 		c.next = offset{entries: step.Entry.Index - 1, bytes: c.next.bytes + int64(len(out.b)-len(c.body))}
 	}
 	c.body = out.b
 	return out.more, nil
-}
-
-// wholeRunes is the length of a text without the character that is cut at its end.
-func wholeRunes(b []byte) int {
-	for n := len(b); n > 0 && n > len(b)-utf8.UTFMax; n-- {
-		if utf8.RuneStart(b[n-1]) {
-			if utf8.FullRune(b[n-1:]) {
-				return len(b)
-			}
-			return n - 1
-		}
-	}
-	return len(b)
 }
 
 func isTagged(step threads.Step) bool { return step.Entry.Dialect == raw.TaggedName }

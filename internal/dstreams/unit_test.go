@@ -104,20 +104,3 @@ func TestEventData(t *testing.T) {
 		t.Errorf("event of bytes = %q", got)
 	}
 }
-
-// A text is never cut inside of a character.
-func TestWholeRunes(t *testing.T) {
-	text := []byte("aé€😀")
-	for n := range len(text) + 1 {
-		got := wholeRunes(text[:n])
-		want := map[int]int{2: 1, 4: 3, 5: 3, 7: 6, 8: 6, 9: 6}
-		w, cut := want[n]
-		if !cut {
-			w = n
-		}
-		must.Same(t, got, w, "wholeRunes(%q) = %d, want %d", text[:n])
-	}
-	if n := wholeRunes([]byte{0xff, 0x80, 0x80, 0x80, 0x80}); n != 5 {
-		t.Errorf("of bytes that are no text = %d, want all", n)
-	}
-}

@@ -12,6 +12,7 @@ import (
 	"unicode/utf8"
 
 	"spool/internal/jsonscan"
+	"spool/internal/runes"
 	"spool/internal/view"
 	"spool/pkg/casstore"
 	"spool/pkg/client"
@@ -319,7 +320,7 @@ func (f *follower) live(ctx context.Context, m *moment) error {
 	}
 	frame := m.frame
 	if frame.End == nil { // what is left of a character comes again with the rest of it, from what is stored
-		frame.Text = frame.Text[:runes(frame.Text)]
+		frame.Text = frame.Text[:runes.Whole(frame.Text)]
 	}
 	return f.frame(m.output, frame)
 }
@@ -355,7 +356,7 @@ func (f *follower) output(ctx context.Context, output string, to int64) error {
 			frame.Offset, frame.Text = frame.Offset-int64(len(torn)), append(torn, frame.Text...)
 			torn = nil
 		}
-		if whole := runes(frame.Text); frame.End == nil && whole < len(frame.Text) {
+		if whole := runes.Whole(frame.Text); frame.End == nil && whole < len(frame.Text) {
 			torn = append([]byte(nil), frame.Text[whole:]...)
 			frame.Text = frame.Text[:whole]
 		}
@@ -367,19 +368,6 @@ func (f *follower) output(ctx context.Context, output string, to int64) error {
 		}
 	}
 	return nil
-}
-
-// runes is how many bytes of text are whole characters.
-func runes(text []byte) int {
-	for i := len(text) - 1; i >= max(0, len(text)-utf8.UTFMax); i-- {
-		if utf8.RuneStart(text[i]) {
-			if utf8.FullRune(text[i:]) {
-				return len(text)
-			}
-			return i
-		}
-	}
-	return len(text)
 }
 
 // liveOut is what an output prints.

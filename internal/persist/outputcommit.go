@@ -11,9 +11,9 @@ import (
 	"golang.org/x/sync/errgroup"
 
 	"spool/internal/record"
+	"spool/internal/runes"
 	"spool/pkg/artifacts"
 	"spool/pkg/events"
-	"spool/pkg/truncate/output"
 )
 
 // Parts stores artifacts while they are being written.
@@ -218,7 +218,7 @@ func (p *Persister) publishLive(c *commit) {
 	}
 	for _, n := range c.outputs {
 		for at, rest := n.from, n.live; len(rest) > 0 || n.end != nil; {
-			text := output.HeadBytes(rest, frameText)
+			text := runes.Head(rest, frameText)
 			frame := events.Live{Offset: at, Text: string(text)}
 			if rest = rest[len(text):]; len(rest) == 0 {
 				frame.End, n.end = n.end, nil

@@ -4,7 +4,6 @@ import (
 	"bytes"
 	"encoding/json"
 	"strings"
-	"unicode/utf8"
 
 	"spool/internal/jsonscan"
 )
@@ -107,16 +106,6 @@ func endsWithNewline(token []byte) bool {
 		}
 	}
 	return false
-}
-
-func cutBytes(s string, limit int) string {
-	if len(s) <= limit {
-		return s
-	}
-	for limit > 0 && !utf8.RuneStart(s[limit]) {
-		limit--
-	}
-	return s[:limit]
 }
 
 func cutRunes(s string, limit int) string {

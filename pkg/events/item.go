@@ -9,6 +9,7 @@ import (
 	"unicode/utf8"
 
 	"spool/internal/jsonscan"
+	"spool/internal/runes"
 )
 
 // The types of item, as metadata.type (SPEC I1). A plain user post has none.
@@ -98,7 +99,7 @@ func Thinking(text []byte) Item {
 // ToolCall is an invocation. The brief is the tool's name and its main argument: the first line of a command, else a
 // path, pattern, address or the like, else the input as compact JSON. input is JSON, an object as a rule.
 func ToolCall(name, id string, input []byte) Item {
-	name, id = cutBytes(name, nameBytes), cutBytes(id, nameBytes)
+	name, id = runes.Head(name, nameBytes), runes.Head(id, nameBytes)
 	brief := name
 	if arg := MainArgument(input); arg != "" {
 		brief += " → " + arg
@@ -123,7 +124,7 @@ func ToolResult(id string, isError bool, output []byte) Item {
 
 // ToolResultOf is ToolResult of an output that had so many lines, and of which output is what is shown.
 func ToolResultOf(id string, isError bool, output []byte, lines int) Item {
-	id = cutBytes(id, nameBytes)
+	id = runes.Head(id, nameBytes)
 	line := firstLine(output)
 	if line != "" {
 		line += " "
@@ -294,7 +295,7 @@ func (it *Item) parseTool() error {
 	if !ok || name == "" {
 		return fmt.Errorf("%w: a tool_call needs metadata.tool.name, a string", ErrItem)
 	}
-	it.Detail = cutBytes(name, nameBytes)
+	it.Detail = runes.Head(name, nameBytes)
 	return nil
 }
 
@@ -322,7 +323,7 @@ func (b *builder) open(typ string) {
 }
 
 func (b *builder) prompt(id, kind string) {
-	b.object("prompt", "id", cutBytes(id, nameBytes))
+	b.object("prompt", "id", runes.Head(id, nameBytes))
 	b.string("kind", kind)
 }
 

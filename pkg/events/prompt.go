@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"spool/internal/jsonscan"
+	"spool/internal/runes"
 )
 
 // PromptText is the kind of a prompt that any text answers.
@@ -74,7 +75,7 @@ func ParseResolution(it Item) (r Resolution) {
 	r.By, _ = jsonscan.Text(jsonscan.Get(raw, "by"))
 	r.At, _ = jsonscan.Int(jsonscan.Get(raw, "at"))
 	r.Answer = jsonscan.Get(raw, "answer")
-	r.Outcome, r.By = cutBytes(r.Outcome, nameBytes), cutBytes(r.By, nameBytes)
+	r.Outcome, r.By = runes.Head(r.Outcome, nameBytes), runes.Head(r.By, nameBytes)
 	r.Outcome = cmp.Or(r.Outcome, OutcomeAnswered)
 	if len(r.Answer) > fieldBytes {
 		r.Answer = nil

@@ -6,8 +6,8 @@ import (
 	"fmt"
 	"iter"
 	"slices"
-	"unicode/utf8"
 
+	"spool/internal/runes"
 	"spool/pkg/casstore"
 )
 
@@ -148,7 +148,7 @@ func (h *Head) Shrink(room HeadRoom, nodes *casstore.Draft, pack casstore.PackID
 	if len(h.Leaf) > maxLeaf {
 		h.Leaf = "" // it is looked up
 	}
-	h.Failure = cutText(h.Failure, maxFailure)
+	h.Failure = runes.Head(h.Failure, maxFailure)
 	return refers
 }
 
@@ -265,17 +265,6 @@ func (r Reader) olderFrom(ctx context.Context, h Head, item int64) iter.Seq2[cas
 			}
 		}
 	}
-}
-
-// cutText is the beginning of a text, of at most so many bytes.
-func cutText(s string, limit int) string {
-	if len(s) <= limit {
-		return s
-	}
-	for limit > 0 && !utf8.RuneStart(s[limit]) {
-		limit--
-	}
-	return s[:limit]
 }
 
 // olderTips are tips that a head does not name itself, and where they are.

@@ -6,9 +6,9 @@ import (
 	"fmt"
 	"slices"
 	"strconv"
-	"unicode/utf8"
 
 	"spool/internal/jsonscan"
+	"spool/internal/runes"
 )
 
 // Limits of a thread item in bytes (SPEC U1).
@@ -162,7 +162,7 @@ func (f *fitter) cutField(k int) bool {
 	if !ok || f.cut[k] > 0 || len(text) <= ItemHead+ItemTail {
 		return false
 	}
-	head, tail := ends(text)
+	head, tail := runes.Head(text, ItemHead), runes.Tail(text, ItemTail)
 	f.cut[k] = len(text)
 	f.write(fields[k], at, head+f.marker(len(text)-len(head)-len(tail))+tail)
 	return true
@@ -188,18 +188,6 @@ func (f *fitter) dropFields(cut bool) bool {
 
 func (f *fitter) marker(n int) string {
 	return "…[truncated " + strconv.Itoa(n) + " bytes; see " + f.budget.LocalLog + "]…"
-}
-
-// ends returns head and tail of a text longer than both, cut at characters: the head moves back, the tail forward (SPEC U2).
-func ends(text string) (head, tail string) {
-	i, j := ItemHead, len(text)-ItemTail
-	for i > 0 && !utf8.RuneStart(text[i]) {
-		i--
-	}
-	for j < len(text) && !utf8.RuneStart(text[j]) {
-		j++
-	}
-	return text[:i], text[j:]
 }
 
 // read returns the text of a field and its place in Content or Metadata.

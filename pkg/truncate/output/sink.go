@@ -6,6 +6,8 @@ import (
 	"fmt"
 	"io"
 	"slices"
+
+	"spool/internal/runes"
 )
 
 // DefaultThreshold is how many bytes of an output are shown (SPEC U1).
@@ -175,7 +177,7 @@ func (s *Sink) forHead(text []byte) []byte {
 	if s.headDone {
 		return nil
 	}
-	return HeadBytes(text, s.headLimit-len(s.head))
+	return runes.Head(text, s.headLimit-len(s.head))
 }
 
 // keep puts text into head and tail.
@@ -185,7 +187,7 @@ func (s *Sink) keep(head, tail []byte) {
 	s.tail = append(s.tail, tail...)
 	s.tailTotal += len(tail)
 	if budget := s.tailBudget(); len(s.tail) > 2*budget {
-		s.tail = append(s.tail[:0], TailBytes(s.tail, budget)...)
+		s.tail = append(s.tail[:0], runes.Tail(s.tail, budget)...)
 	}
 }
 
@@ -197,7 +199,7 @@ func (s *Sink) view() Summary {
 		Truncated: s.truncated, TotalLines: s.total.lines(), TotalBytes: s.total.bytes,
 		ColumnDroppedBytes: s.cap.dropped, ColumnTruncatedLines: s.cap.lines,
 	}
-	tail := TailBytes(s.tail, s.tailBudget())
+	tail := runes.Tail(s.tail, s.tailBudget())
 	elided := int64(s.tailTotal - len(tail))
 	if len(s.head) == 0 || elided == 0 {
 		return sum.show(append(s.head, tail...), 0)
@@ -283,7 +285,7 @@ func (c *columnCap) line(dst, part []byte) []byte {
 		c.used += len(part)
 		return append(dst, part...)
 	default:
-		kept := HeadBytes(part, c.most-c.used-len(ellipsis))
+		kept := runes.Head(part, c.most-c.used-len(ellipsis))
 		c.dropped += int64(len(part) - len(kept))
 		c.lines++
 		c.cutting = true

@@ -5,6 +5,8 @@ import (
 	"errors"
 	"fmt"
 	"slices"
+
+	"spool/internal/runes"
 )
 
 // ErrState is wrapped by everything that is no state of a Sink.
@@ -22,7 +24,7 @@ const (
 // MarshalBinary is all that a Sink of the same Config needs to go on with the next byte, but for the artifact, which knows
 // itself what it has. It is as large as what is shown, and what an open escape sequence holds.
 func (s *Sink) MarshalBinary() ([]byte, error) {
-	tail := TailBytes(s.tail, s.tailBudget()) // all that view and mirror look at
+	tail := runes.Tail(s.tail, s.tailBudget()) // all that view and mirror look at
 	b := make([]byte, 0, 64+len(s.head)+len(tail)+len(s.clean[0].held)+len(s.clean[1].held))
 	b = append(b, stateVersion)
 	for i := range s.clean {

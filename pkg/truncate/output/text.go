@@ -3,32 +3,9 @@ package output
 import (
 	"fmt"
 	"strings"
-	"unicode/utf8"
+
+	"spool/internal/runes"
 )
-
-// HeadBytes is the beginning of a text, at most n bytes, cut before a character that does not fit (SPEC U2).
-func HeadBytes[T ~string | ~[]byte](text T, n int) T {
-	if n >= len(text) {
-		return text
-	}
-	n = max(n, 0)
-	for n > 0 && !utf8.RuneStart(text[n]) {
-		n--
-	}
-	return text[:n]
-}
-
-// TailBytes is the end of a text, at most n bytes, cut behind a character that does not fit (SPEC U2).
-func TailBytes[T ~string | ~[]byte](text T, n int) T {
-	start := len(text) - max(n, 0)
-	if start <= 0 {
-		return text
-	}
-	for start < len(text) && !utf8.RuneStart(text[start]) {
-		start++
-	}
-	return text[start:]
-}
 
 // Line shortens a text to at most n UTF-16 units (SPEC U2) and "…". A character of which only half would fit is left out.
 func Line(text string, n int) (line string, cut bool) {
@@ -119,7 +96,7 @@ func Tail(text string, most Limits) Cut {
 	}
 	c.Content = text[min(start, len(text)):]
 	if c.Lines == 0 && c.By == ByBytes {
-		c.Content = TailBytes(text, most.Bytes)
+		c.Content = runes.Tail(text, most.Bytes)
 		c.Lines, c.LastLinePartial = 1, true
 	}
 	c.Bytes = len(c.Content)
