@@ -45,12 +45,8 @@ func TestExecIsStoppedWhileItWaits(t *testing.T) {
 	ended := make(chan error)
 	go func() { ended <- (&execCmd{Session: "s", Thread: "main", Command: []string{"false"}}).Run(a) }()
 	stop()
-	select {
-	case err := <-ended:
-		if !errors.Is(err, context.Canceled) {
-			t.Errorf("exec = %v, want that it was cancelled and that nothing ran", err)
-		}
-	case <-time.After(time.Minute):
-		t.Fatal("exec goes on waiting")
+	err := must.Receive(t, ended, "exec goes on waiting")
+	if !errors.Is(err, context.Canceled) {
+		t.Errorf("exec = %v, want that it was cancelled and that nothing ran", err)
 	}
 }

@@ -7,7 +7,6 @@ import (
 	"strconv"
 	"strings"
 	"testing"
-	"time"
 
 	"spool/internal/httpapi"
 	"spool/internal/must"
@@ -189,11 +188,7 @@ func TestOutputOfASessionThatIsDeleted(t *testing.T) {
 		must.Get(cl.DeleteSession(ctx, th.Session, client.Deletion{Force: true}))(t)
 		must.Get(io.WriteString(tool, late))(t)
 		must.Do(t, tool.Close())
-		select {
-		case got := <-status:
-			must.Same(t, got, http.StatusConflict, "POST = %d, want %d")
-		case <-time.After(time.Minute):
-			t.Fatalf("no answer, with %q behind the deletion", late)
-		}
+		got := must.Receive(t, status, "no answer, with %q behind the deletion", late)
+		must.Same(t, got, http.StatusConflict, "POST = %d, want %d")
 	}
 }

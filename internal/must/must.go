@@ -109,3 +109,14 @@ func Poll(try func() error) error {
 		time.Sleep(min(max(rest, 4*time.Since(tried)), time.Second))
 	}
 }
+
+// Receive gives what comes, and ends the test with what was said where nothing comes within Patience.
+func Receive[V any](t T, from <-chan V, said string, args ...any) (v V) {
+	t.Helper()
+	select {
+	case v = <-from:
+	case <-time.After(Patience):
+		t.Fatalf(said, args...)
+	}
+	return v
+}

@@ -30,12 +30,7 @@ func TestAcksThatWaitKeepNoMessages(t *testing.T) {
 	}))(t).Stop
 	var acks []func() error
 	for len(acks) < messages {
-		select {
-		case a := <-came:
-			acks = append(acks, a)
-		case <-time.After(time.Minute):
-			t.Fatalf("%d messages came, want %d", len(acks), messages)
-		}
+		acks = append(acks, must.Receive(t, came, "%d messages came, want %d", len(acks), messages))
 	}
 	stop()
 	end := time.Now().Add(time.Minute)

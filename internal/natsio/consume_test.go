@@ -41,12 +41,7 @@ func TestTakeOverWhileUnacked(t *testing.T) {
 		t.Helper()
 		var got []uint64
 		for range want {
-			select {
-			case seq := <-from:
-				got = append(got, seq)
-			case <-time.After(time.Minute):
-				t.Fatalf("%s got %v, want %v", who, got, want)
-			}
+			got = append(got, must.Receive(t, from, "%s got %v, want %v", who, got, want))
 		}
 		if !slices.Equal(got, want) {
 			t.Fatalf("%s got %v, want %v", who, got, want)
@@ -90,13 +85,9 @@ func TestTerms(t *testing.T) {
 	take := func(from chan natsio.Delivery, seq uint64) natsio.Delivery {
 		t.Helper()
 		for {
-			select {
-			case d := <-from:
-				if d.Seq == seq {
-					return d
-				}
-			case <-time.After(time.Minute):
-				t.Fatalf("event %d never came", seq)
+			d := must.Receive(t, from, "event %d never came", seq)
+			if d.Seq == seq {
+				return d
 			}
 		}
 	}
@@ -170,11 +161,7 @@ func TestLateAckOfAnOldOwner(t *testing.T) {
 	receive := func(what string, n int) (last natsio.Delivery) {
 		t.Helper()
 		for range n {
-			select {
-			case last = <-got:
-			case <-time.After(60 * time.Second):
-				t.Fatalf("%s: %d events never came", what, n)
-			}
+			last = must.Receive(t, got, "%s: %d events never came", what, n)
 		}
 		return last
 	}
@@ -248,13 +235,9 @@ func TestOverdueInAnyOrder(t *testing.T) {
 	stream := must.Get(c.JetStream().Stream(t.Context(), events.EventsStream))(t)
 	must.Do(t, stream.UnpinConsumer(t.Context(), name, events.PersisterGroup))
 	for _, want := range []uint64{4, 5} {
-		select {
-		case d := <-got:
-			if d.Seq != want {
-				t.Fatalf("event %d, want %d", d.Seq, want)
-			}
-		case <-time.After(time.Minute):
-			t.Fatalf("event %d never came", want)
+		d := must.Receive(t, got, "event %d never came", want)
+		if d.Seq != want {
+			t.Fatalf("event %d, want %d", d.Seq, want)
 		}
 	}
 }

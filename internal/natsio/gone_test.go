@@ -4,7 +4,6 @@ import (
 	"errors"
 	"strings"
 	"testing"
-	"time"
 
 	"spool/internal/must"
 	"spool/internal/natsio"
@@ -58,15 +57,11 @@ func TestConsumerDeleted(t *testing.T) {
 	defer stop()
 	next := func(want uint64) {
 		t.Helper()
-		select {
-		case d := <-got:
-			if d.Seq != want {
-				t.Fatalf("event %d, want %d", d.Seq, want)
-			}
-			must.Do(t, d.Ack())
-		case <-time.After(time.Minute):
-			t.Fatalf("event %d never comes", want)
+		d := must.Receive(t, got, "event %d never comes", want)
+		if d.Seq != want {
+			t.Fatalf("event %d, want %d", d.Seq, want)
 		}
+		must.Do(t, d.Ack())
 	}
 	next(1)
 	for range 2 {

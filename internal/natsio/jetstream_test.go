@@ -97,13 +97,9 @@ func TestNextConsumerBeginsAtTheAckFloor(t *testing.T) {
 	defer stop()
 	one(t, a, entries("s", 51, 60, 10))
 	for want := uint64(21); want <= 60; want++ {
-		select {
-		case d := <-second:
-			if d.Seq != want {
-				t.Fatalf("delivery %d, want %d", d.Seq, want)
-			}
-		case <-time.After(time.Minute):
-			t.Fatalf("delivery %d never came", want)
+		d := must.Receive(t, second, "delivery %d never came", want)
+		if d.Seq != want {
+			t.Fatalf("delivery %d, want %d", d.Seq, want)
 		}
 	}
 }

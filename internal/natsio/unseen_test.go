@@ -3,7 +3,6 @@ package natsio_test
 import (
 	"slices"
 	"testing"
-	"time"
 
 	"github.com/nats-io/nats.go"
 
@@ -48,13 +47,9 @@ func TestMessagesLikeTheServers(t *testing.T) {
 		t.Helper()
 		var have []uint64
 		for len(have) < len(all) {
-			select {
-			case seq := <-got:
-				if seq > last { // those that come again when the consumer is reset are skipped by whoever gets them
-					have, last = append(have, seq), seq
-				}
-			case <-time.After(time.Minute):
-				t.Fatalf("delivered %v, want %v", have, all)
+			seq := must.Receive(t, got, "delivered %v, want %v", have, all)
+			if seq > last { // those that come again when the consumer is reset are skipped by whoever gets them
+				have, last = append(have, seq), seq
 			}
 		}
 		if !slices.Equal(have, all) {

@@ -87,11 +87,7 @@ func (w *told) await(t *testing.T, n int) (about []string) {
 		if len(about) >= n {
 			return about
 		}
-		select {
-		case <-w.more:
-		case <-time.After(time.Minute):
-			t.Fatalf("told %q, and nothing more; want %d", about, n)
-		}
+		must.Receive(t, w.more, "told %q, and nothing more; want %d", about, n)
 	}
 }
 

@@ -95,11 +95,7 @@ func TestHandoverOfAFullQueue(t *testing.T) {
 		defer cancel()
 		of.Leave(ctx)
 	}()
-	select {
-	case <-left:
-	case <-time.After(30 * time.Second):
-		t.Fatal("the partition is not given away")
-	}
+	must.Receive(t, left, "the partition is not given away")
 }
 
 func handed(th events.Thread, seq uint64, text string) client.Entry {

@@ -201,11 +201,7 @@ func TestStoreThatTakesNothing(t *testing.T) {
 	r := newRig(t)
 	p := r.start(func(d *persist.Deps, _ *persist.Config) { d.Records = choosy{bucket: r.conn.Records()} })
 	r.publish(r.Publisher(client.PublisherConfig{Producer: "p"}), thread(0), 0, 3)
-	select {
-	case err := <-p.died:
-		must.Is(t, err, record.ErrRefused, "Run()")
-	case <-time.After(time.Minute):
-		t.Fatal("it goes on")
-	}
+	err := must.Receive(t, p.died, "it goes on")
+	must.Is(t, err, record.ErrRefused, "Run()")
 	r.noDead()
 }

@@ -307,13 +307,9 @@ func TestOutputWhateverDies(t *testing.T) {
 						return nil
 					}
 				})
-				select {
-				case err := <-p.died:
-					if !errors.Is(err, errKilled) {
-						t.Fatalf("Run() = %v, want it killed at %s", err, step)
-					}
-				case <-time.After(time.Minute):
-					t.Fatalf("not killed at %s", step)
+				err := must.Receive(t, p.died, "not killed at %s", step)
+				if !errors.Is(err, errKilled) {
+					t.Fatalf("Run() = %v, want it killed at %s", err, step)
 				}
 				_ = p.stop()
 			}

@@ -7,7 +7,6 @@ import (
 	"strings"
 	"sync"
 	"testing"
-	"time"
 
 	"spool/internal/must"
 	"spool/internal/persist"
@@ -163,13 +162,9 @@ func deadOrApplied(t *testing.T, c passing, at persist.Step) {
 // wait returns when it is dead.
 func (m *mortal) wait(t *testing.T, at persist.Step) {
 	t.Helper()
-	select {
-	case err := <-m.died:
-		if !errors.Is(err, errKilled) {
-			t.Fatalf("Run() = %v, want it killed at %s", err, at)
-		}
-	case <-time.After(time.Minute):
-		t.Fatalf("it goes on behind %s", at)
+	err := must.Receive(t, m.died, "it goes on behind %s", at)
+	if !errors.Is(err, errKilled) {
+		t.Fatalf("Run() = %v, want it killed at %s", err, at)
 	}
 }
 

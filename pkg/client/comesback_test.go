@@ -83,12 +83,7 @@ func TestItemsOfAThreadThatComesBack(t *testing.T) {
 			write(main, 5)
 			var ns []int64
 			for len(ns) < 5 {
-				select {
-				case n := <-got:
-					ns = append(ns, n)
-				case <-time.After(time.Minute):
-					t.Fatalf("items %v came, no more in a minute", ns)
-				}
+				ns = append(ns, must.Receive(t, got, "items %v came, no more", ns))
 			}
 			if want := []int64{1, 2, 3, 4, 5}; !slices.Equal(ns, want) {
 				t.Errorf("items %v, want %v", ns, want)
