@@ -109,9 +109,7 @@ func (w *outputWorld) applied(ctx context.Context, session string, bytes int64) 
 	w.t.Helper()
 	for {
 		rs, err := w.conn.Records().Records(ctx, events.OutputKey(session, "o"))
-		if err != nil {
-			w.t.Fatal(err)
-		}
+		must.Do(w.t, err)
 		var open record.Output
 		if rs[0].Exists() {
 			if open, err = record.DecodeOutput(rs[0].Value); err != nil {

@@ -33,9 +33,7 @@ func TestRuns(t *testing.T) {
 		if err == nil {
 			err = r.Wait(ctx)
 		}
-		if err != nil {
-			t.Fatal(err)
-		}
+		must.Do(t, err)
 		return r
 	}
 	begin(ctx, "lives", artifacts.RunRunning, time.Hour)

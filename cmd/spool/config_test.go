@@ -27,9 +27,7 @@ func configured(t *testing.T, text string, args ...string) (c cli, path string, 
 	}
 	t.Setenv(service.ConfigEnv, path)
 	parser, err := kong.New(&c, kong.Resolvers(&fromFile{}), kong.Vars{"checks": checkNamesList()})
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, err)
 	_, err = parser.Parse(args)
 	return c, path, err
 }
@@ -51,9 +49,7 @@ all = true
 lane = 3
 `
 	c, _, err := configured(t, text, "up", "--http", "127.0.0.1:8000")
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, err)
 	if up := c.Up; up.Data != "/srv/spool" || up.HTTP != "127.0.0.1:8000" || up.ItemsBytes != 1024 || up.Sync != "always" {
 		t.Errorf("up = %+v, want data and items-bytes of the file, http of the command line, and the default sync", up)
 	}

@@ -178,9 +178,7 @@ func TestDiskOfATenant(t *testing.T) {
 		})
 	}
 	conn, err := connect()
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, err)
 	defer conn.Close()
 	if err := conn.Ensure(t.Context(), natsio.Limits{}); !errors.Is(err, record.ErrRefused) || record.Temporary(err) ||
 		!strings.Contains(err.Error(), "may take 95 MiB") || !strings.Contains(err.Error(), "spool auth tenant set") {

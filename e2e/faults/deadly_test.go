@@ -47,9 +47,7 @@ func buildDeadly(t *testing.T) (tools string) {
 	if err == nil {
 		err = proc.Build(tools, "-overlay", filepath.Join(dir, "overlay.json"), "spool/cmd/persister")
 	}
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, err)
 	return tools
 }
 

@@ -159,9 +159,7 @@ func TestStreamPurged(t *testing.T) {
 	if err == nil {
 		err = records.Purge(t.Context())
 	}
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, err)
 	const what = events.RecordsStream + " was emptied"
 	w.eventually("readiness is red", func() error {
 		if err := w.ready(); err == nil || !strings.Contains(err.Error(), what) {

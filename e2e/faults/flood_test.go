@@ -112,9 +112,7 @@ func (w *world) page(sessions int) {
 	for range min(sessions, 20_000)/most + 1 {
 		began := time.Now()
 		get, err := http.Get(fmt.Sprintf("http://%s/v1/sessions?unanswered=1&limit=%d&after=%s", w.http, most, after))
-		if err != nil {
-			w.t.Fatal(err)
-		}
+		must.Do(w.t, err)
 		var page struct {
 			Sessions []struct{ ID string }
 			Next     string

@@ -40,9 +40,7 @@ func TestEventsFull(t *testing.T) {
 	must.Is(t, err, record.ErrFull, "publish to a full stream")
 	post, err := http.NewRequestWithContext(t.Context(), "POST", "http://"+w.http+
 		"/v1/sessions/s/threads/main/entries?dialect=raw", strings.NewReader(strings.Repeat("y", 300_000)))
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, err)
 	post.Header.Set("Content-Type", "application/json")
 	answer := must.Get(http.DefaultClient.Do(post))(t)
 	body, _ := io.ReadAll(answer.Body)

@@ -77,9 +77,7 @@ func (ns *namespace) format(size int64) *disk {
 	if err == nil {
 		err = errors.Join(f.Truncate(size), f.Close())
 	}
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, err)
 	if out, err := exec.Command("mkfs.ext4", "-q", d.image).CombinedOutput(); err != nil {
 		t.Fatalf("mkfs.ext4: %v: %s", err, out)
 	}

@@ -145,10 +145,7 @@ func (w *world) eventually(what string, try func() error) {
 
 func (w *world) dial() *natsio.Conn {
 	w.t.Helper()
-	conn, err := natsio.Dial(w.t.Context(), natsio.Config{URL: "nats://" + w.nats, User: w.user, Password: w.user})
-	if err != nil {
-		w.t.Fatal(err)
-	}
+	conn := must.Get(natsio.Dial(w.t.Context(), natsio.Config{URL: "nats://" + w.nats, User: w.user, Password: w.user}))(w.t)
 	w.t.Cleanup(conn.Close)
 	return conn
 }

@@ -465,9 +465,7 @@ func (w *world) checkQueries(t *testing.T) {
 			t.Errorf("agent://Reviewer?q=%.40q: exit code %d, and no word", q, code)
 		}
 		resp, err := http.Get("http://" + w.http + "/v1/read?session=odd-zeros&url=" + url.QueryEscape("agent://Reviewer?q="+url.QueryEscape(q)))
-		if err != nil {
-			t.Fatal(err)
-		}
+		must.Do(t, err)
 		_ = resp.Body.Close()
 		if resp.StatusCode >= 500 || (resp.StatusCode == http.StatusOK) != (code == 0) {
 			t.Errorf("agent://Reviewer?q=%.40q = %d over HTTP, exit code %d", q, resp.StatusCode, code)

@@ -215,9 +215,7 @@ func putFenced(t *testing.T, wrap func(artifactstore.Objects) artifactstore.Obje
 			t.Error(err)
 		}
 	}})
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, err)
 	f := must.Get(c.Records().Fence(t.Context(), 3))(t)
 	if o, err := record.DecodeLocator(r.Locator); err != nil || o.First <= 1 {
 		t.Errorf("locator = %+v, %v, want that of a second upload; fence %d", o, err, f.Seq)

@@ -108,15 +108,11 @@ func TestBackupUnderLoad(t *testing.T) {
 	}
 	report := strings.Repeat("42 tests passed\n", 100_000)
 	put, err := src.PutArtifact(ctx, client.NewArtifact{Record: artifacts.Record{Session: "s0"}, Tool: "make"}, strings.NewReader(report))
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, err)
 	poison := events.Thread{Session: "s0", Name: "bad"}
 	bad := src.Publisher(client.PublisherConfig{Producer: "bad"})
-	if err := bad.Publish(ctx, client.Entry{Thread: poison, Dialect: "cobol", Body: []byte("1"), Seq: 1},
-		client.Entry{Thread: poison, Dialect: "omp", Body: line(0), Seq: 2}); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, bad.Publish(ctx, client.Entry{Thread: poison, Dialect: "cobol", Body: []byte("1"), Seq: 1},
+		client.Entry{Thread: poison, Dialect: "omp", Body: line(0), Seq: 2}))
 	src.await(t, poison, "bad", 2)
 	large := bytes.Repeat([]byte(`{"type":"custom","data":1}       `), 60_000) // a body that waits in the inbox until it is applied
 	large = append([]byte(`{"type":"custom","text":"`), append(bytes.Repeat([]byte("x"), len(large)), `"}`...)...)
@@ -328,9 +324,7 @@ func TestRestoreRefuses(t *testing.T) {
 	dir := filepath.Join(t.TempDir(), "b")
 	repo := must.Get(backup.Open(dir, true))(t)
 	m, err := backup.Create(ctx, src.conn, repo, nil)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, err)
 	must.Is(t, backup.Restore(ctx, src.conn, repo, m, natsio.Limits{}, nil), backup.ErrNotEmpty, "Restore over what is there")
 	must.Is(t, must.Err(backup.Open(filepath.Dir(dir), true)), backup.ErrRepository, "Open of a directory with other things")
 	var files []string

@@ -194,9 +194,7 @@ func TestTwoServers(t *testing.T) {
 		})
 	}
 	wg.Wait()
-	if err := r.h.Settle(r.ctx, events.Thread{Session: "s", Name: "main"}); err != nil { // the other's too
-		t.Fatal(err)
-	}
+	must.Do(t, r.h.Settle(r.ctx, events.Thread{Session: "s", Name: "main"}))
 	all := r.want(200, "GET", "s", "").body
 	for i, at := range next {
 		entry := fmt.Sprintf("[%d]", i)
@@ -541,9 +539,7 @@ func TestExpiry(t *testing.T) {
 	r.want(201, "PUT", "a", "new", ct, plain)
 	r.holds("a", "new")
 
-	if err := r.h.Sweep(r.ctx, time.Now().Add(90*time.Minute)); err != nil { // c is listed, and its time is not over yet
-		t.Fatal(err)
-	}
+	must.Do(t, r.h.Sweep(r.ctx, time.Now().Add(90*time.Minute)))
 	r.want(200, "HEAD", "c", "")
 	age("b", 68*time.Minute)
 	must.Do(t, r.h.Sweep(r.ctx, time.Now()))

@@ -464,9 +464,7 @@ func TestRestoreMatrix(t *testing.T) {
 				if errors.Is(err, backup.ErrNotEmpty) {
 					return
 				}
-				if err != nil {
-					t.Fatal(err)
-				}
+				must.Do(t, err)
 				faulttest.Start(t, conn, nil) // it got over it, or left nothing in the streams that it made
 				if err := l.Check(within(t), conn); err != nil {
 					t.Error(err)

@@ -37,9 +37,7 @@ func process(t *testing.T, server natstest.Running, f faulttest.Fault) (*faultte
 	for ctx := within(t); err != nil && ctx.Err() == nil; { // a busy machine may take longer than that to connect
 		conn, err = natsio.Dial(t.Context(), cfg)
 	}
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, err)
 	t.Cleanup(conn.Close)
 	return w, conn
 }

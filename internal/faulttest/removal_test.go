@@ -37,11 +37,8 @@ func TestEraseMatrix(t *testing.T) {
 		pub := w.Publisher(client.PublisherConfig{Producer: "p"})
 		for i := range 3 {
 			body := fmt.Appendf(nil, `{"content":[{"type":"text","text":"%s%s"}]}`, strings.Repeat("Nothing to see here. ", 20), secret)
-			err := errors.Join(pub.Publish(ctx, client.Entry{Thread: gone, Dialect: "item", Body: body, Seq: uint64(i + 1)}),
-				l.Publish(ctx, w.Client, 3))
-			if err != nil {
-				w.t.Fatal(err)
-			}
+			must.Do(w.t, errors.Join(pub.Publish(ctx, client.Entry{Thread: gone, Dialect: "item", Body: body, Seq: uint64(i + 1)}),
+				l.Publish(ctx, w.Client, 3)))
 			w.await(gone, "p", 0, uint64(i+1))
 		}
 		_, err := w.PutArtifact(ctx, client.NewArtifact{Record: artifacts.Record{Session: gone.Session}},
@@ -166,9 +163,7 @@ func TestRepairMatrix(t *testing.T) {
 			rs := must.Get(w.conn.Records().Records(ctx, key))(w.t)
 			p := must.Get(record.DecodePack(rs[0].Value))(w.t)
 			must.Get(w.conn.Records().Write(ctx, record.Put{Key: key, Expect: record.Any}))(w.t)
-			if err := w.conn.Objects().Reclaim(ctx, p.Object); err != nil { // else its record is made again from them
-				w.t.Fatal(err)
-			}
+			must.Do(w.t, w.conn.Objects().Reclaim(ctx, p.Object))
 		}
 		session := l.Sessions()[0]
 		lose(0, events.Thread{Session: session, Name: events.MainThread})

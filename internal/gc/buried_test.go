@@ -19,9 +19,7 @@ func (r *rig) step(refs ...string) client.Entry {
 	r.t.Helper()
 	r.seq++
 	body, err := json.Marshal(map[string]any{"id": fmt.Sprint("s", r.seq), "role": "coder", "content": "see there", "refs": refs})
-	if err != nil {
-		r.t.Fatal(err)
-	}
+	must.Do(r.t, err)
 	return client.Entry{Thread: th("steps"), Dialect: "step", Body: body, Seq: r.seq}
 }
 
@@ -59,9 +57,7 @@ func TestBuriedNode(t *testing.T) {
 	bad := r.step(dead.String())
 	must.Is(t, r.producer.Publish(t.Context(), bad), client.ErrMissingRef, "Publish of a step that refers to it")
 	e := &events.Event{Producer: "p", Seq: bad.Seq, Kind: events.KindEntry, Dialect: "step", Thread: bad.Thread, Body: bad.Body}
-	if err := r.conn.Events().PublishEvents(t.Context(), []*events.Event{e}); err != nil { // somebody that does not ask
-		t.Fatal(err)
-	}
+	must.Do(t, r.conn.Events().PublishEvents(t.Context(), []*events.Event{e}))
 	good := r.step(alive.String())
 	must.Is(t, r.producer.Publish(t.Context(), good), nil, "Publish of a step that refers to another node of the pack")
 	r.await(good.Thread)

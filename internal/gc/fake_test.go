@@ -184,10 +184,7 @@ func (f *fake) Recall(context.Context, any) error                { return nil }
 
 func (f *fake) collector(cfg Config) *Collector {
 	f.t.Helper()
-	c, err := New(Deps{Records: f, Bulk: f, Streams: f, Packs: f, Queue: f, Memory: f, MaxPayload: f.MaxPayload}, cfg)
-	if err != nil {
-		f.t.Fatal(err)
-	}
+	c := must.Get(New(Deps{Records: f, Bulk: f, Streams: f, Packs: f, Queue: f, Memory: f, MaxPayload: f.MaxPayload}, cfg))(f.t)
 	return c
 }
 

@@ -145,15 +145,10 @@ func TestFailClosed(t *testing.T) {
 			if err == nil {
 				err = s.Purge(r.t.Context(), jetstream.WithPurgeSubject(events.RecordSubject("session.>")))
 			}
-			if err != nil {
-				r.t.Fatal(err)
-			}
+			must.Do(r.t, err)
 		}, gc.BrakeWorld, gc.ErrBrake},
 		"packs' records": {func(r *rig) {
-			_, err := r.conn.Objects().Upload(r.t.Context(), events.NodesBucket, "nobody.names", [][]byte{make([]byte, 1<<16)})
-			if err != nil {
-				r.t.Fatal(err)
-			}
+			must.Get(r.conn.Objects().Upload(r.t.Context(), events.NodesBucket, "nobody.names", [][]byte{make([]byte, 1<<16)}))(r.t)
 		}, gc.BrakeReclaim, gc.ErrBrake},
 		"rewind": {func(r *rig) { r.remembered(1 << 40) }, gc.BrakeRewind, gc.ErrBrake},
 	} {
@@ -204,9 +199,7 @@ func (r *rig) purge(bucket string) {
 	if err == nil {
 		err = s.Purge(r.t.Context())
 	}
-	if err != nil {
-		r.t.Fatal(err)
-	}
+	must.Do(r.t, err)
 }
 
 func (r *rig) dropRecords(prefix string) {
@@ -399,9 +392,7 @@ func TestInbox(t *testing.T) {
 	if err == nil {
 		err = s.Purge(t.Context())
 	}
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, err)
 	if p, _ := r.collect(brave()); len(p.Reclaim) != 1 || !strings.HasPrefix(p.Reclaim[0].Name, "dead.") {
 		t.Errorf("plan reclaims %+v, want the dead letter's body once the letter is gone", p.Reclaim)
 	}

@@ -148,9 +148,7 @@ func TestCollectProperty(t *testing.T) {
 			if err == nil {
 				_, err = c.Apply(t.Context(), p)
 			}
-			if err != nil {
-				rt.Fatal(err)
-			}
+			must.Do(rt, err)
 			g.check(rt, t.Context(), c)
 		}
 	})

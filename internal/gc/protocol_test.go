@@ -329,9 +329,7 @@ func TestReadingEndsWhereItIsQuiet(t *testing.T) {
 		chain(f)
 		rs := &ahead{fake: f, deaf: deaf}
 		c, err := New(Deps{Records: rs, Bulk: f, Streams: f, Packs: f, Queue: f, Memory: f, MaxPayload: f.MaxPayload}, Config{})
-		if err != nil {
-			t.Fatal(err)
-		}
+		must.Do(t, err)
 		_, err = c.Plan(t.Context())
 		switch {
 		case !deaf && (err != nil || rs.scans != 3):

@@ -59,9 +59,7 @@ func (s *spool) say(thread string, seconds int, lines ...string) {
 			"type": "message", "id": fmt.Sprintf("e%s%d-%d", t.Name, seconds, i),
 			"timestamp": time.Unix(int64(seconds+i), 0).UTC().Format(time.RFC3339),
 			"message":   map[string]any{"role": string(role), "content": []any{map[string]any{"type": "text", "text": string(text)}}}})
-		if err != nil {
-			s.t.Fatal(err)
-		}
+		must.Do(s.t, err)
 		entries = append(entries, client.Entry{Thread: t, Dialect: "omp", Body: body})
 	}
 	must.Do(s.t, s.Publish(s.t.Context(), entries...))
@@ -303,9 +301,7 @@ func TestKilled(t *testing.T) {
 		if err == nil {
 			err = cmd.Start()
 		}
-		if err != nil {
-			t.Fatal(err)
-		}
+		must.Do(t, err)
 		must.Is(t, must.Err(bufio.NewReader(out).ReadString('\n')), nil, "the first line of follower %d", i)
 		awaitPrompts(t, path, int64(i*prompts/kills/2)) // in the middle of it
 		if err := cmd.Process.Kill(); err != nil {

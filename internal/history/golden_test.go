@@ -32,9 +32,7 @@ func TestAsTheProgram(t *testing.T) {
 	apply(t, db, history.Batch{Posts: posts})
 	check := func(what string, want []string, found []history.Prompt, err error) {
 		t.Helper()
-		if err != nil {
-			t.Fatal(err)
-		}
+		must.Do(t, err)
 		if diff := cmp.Diff(want, texts(found)); diff != "" {
 			t.Errorf("%s:\n%s", what, diff)
 		}

@@ -23,9 +23,7 @@ func (s *spool) said(th events.Thread, text string) {
 	if err == nil {
 		err = s.Await(s.t.Context(), th, p.Producer(), 0, 1)
 	}
-	if err != nil {
-		s.t.Fatal(err)
-	}
+	must.Do(s.t, err)
 }
 
 // A name is used again while the history follows, and while it does not, from the stream and from the threads: prompts of a thread

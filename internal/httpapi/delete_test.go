@@ -21,13 +21,9 @@ func TestDelete(t *testing.T) {
 	if err == nil {
 		err = run.Wait(ctx)
 	}
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, err)
 	r, err := cl.PutArtifact(ctx, client.NewArtifact{Record: artifacts.Record{Session: "s"}}, strings.NewReader("text"))
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, err)
 	remove := func(path string) (int, string) {
 		t.Helper()
 		status, _, body := do(t, url, request{method: "DELETE", path: path})

@@ -33,11 +33,8 @@ const (
 
 func tokens(t testing.TB) *access.Tokens {
 	t.Helper()
-	all, err := access.Parse("reader read " + reader + "\nwriter write " + writer + "\nchief admin " + chief +
-		"\nnarrow read,write " + narrow + " session=ci-")
-	if err != nil {
-		t.Fatal(err)
-	}
+	all := must.Get(access.Parse("reader read " + reader + "\nwriter write " + writer + "\nchief admin " + chief +
+		"\nnarrow read,write " + narrow + " session=ci-"))(t)
 	return all
 }
 
@@ -244,9 +241,7 @@ func TestHostileRequests(t *testing.T) {
 // Headers have a size, and a client that sends them drop by drop is let go, while others are served.
 func TestSlowAndLargeHeaders(t *testing.T) {
 	l, err := httpapi.Listen("127.0.0.1:0", httpapi.Config{})
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, err)
 	srv := httpapi.Server(httpapi.New(httpapi.Config{Publisher: &sink{}}))
 	if srv.ReadHeaderTimeout == 0 || srv.IdleTimeout == 0 || srv.MaxHeaderBytes == 0 {
 		t.Errorf("server without limits: %+v", srv)
@@ -297,9 +292,7 @@ func TestPutOutput(t *testing.T) {
 	r, w := io.Pipe()
 	req, err := http.NewRequestWithContext(ctx, "POST", url+
 		"/v1/sessions/s/threads/main/outputs?tool=make&id=o&invocation_id=call-1&input=%7B%22command%22%3A%22make%22%7D", r)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, err)
 	req.Trailer = http.Header{"Spool-Exit-Code": nil}
 	type answer struct {
 		status int
@@ -320,9 +313,7 @@ func TestPutOutput(t *testing.T) {
 	must.Get(io.WriteString(w, "compiling\n"))(t)
 	live := ""
 	for f, err := range cl.Follow(ctx, th, "o") { // while the body is open
-		if err != nil {
-			t.Fatal(err)
-		}
+		must.Do(t, err)
 		if live += string(f.Text); live == "compiling\n" {
 			break
 		}

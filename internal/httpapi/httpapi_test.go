@@ -211,9 +211,7 @@ func TestToken(t *testing.T) {
 // stream in order.
 func TestLiveStreamAndDrain(t *testing.T) {
 	l, err := httpapi.Listen("127.0.0.1:0", httpapi.Config{})
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, err)
 	ctx, cancel := context.WithCancel(t.Context())
 	served := make(chan error, 1)
 	go func() {

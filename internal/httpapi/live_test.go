@@ -271,9 +271,7 @@ func TestJoinInTheMiddle(t *testing.T) {
 		print(strings.Repeat("木", 10) + "\n")
 	}
 	for f, err := range cl.Follow(ctx, th, "o") { // until all of it is stored
-		if err != nil {
-			t.Fatal(err)
-		}
+		must.Do(t, err)
 		if f.Offset+int64(len(f.Text)) == int64(all.Len()) {
 			break
 		}
@@ -331,10 +329,7 @@ func TestForgottenItemsStream(t *testing.T) {
 	got.take(second(s))
 	got.take(s.next())
 	s.stop()
-	items, err := conn.JetStream().Stream(ctx, events.ItemsStream)
-	if err != nil {
-		t.Fatal(err)
-	}
+	items := must.Get(conn.JetStream().Stream(ctx, events.ItemsStream))(t)
 	must.Until(t, "items follow the commit", func() bool {
 		_, last := must.Two(cl.ItemsSpan(ctx))(t)
 		return last >= 4

@@ -168,9 +168,7 @@ func sendsOutput(ctx context.Context, t *testing.T, cl *client.Client, url strin
 	}()
 	must.Get(io.WriteString(tool, "precious\n"))(t)
 	for f, err := range cl.Follow(ctx, th, th.Name) {
-		if err != nil {
-			t.Fatal(err)
-		}
+		must.Do(t, err)
 		if strings.Contains(string(f.Text), "precious") {
 			break
 		}

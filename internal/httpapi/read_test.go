@@ -70,9 +70,7 @@ func TestReadArtifact(t *testing.T) {
 	text := strings.Repeat("line\n", 300_000)
 	r, err := cl.PutArtifact(ctx, client.NewArtifact{Tool: "bash",
 		Record: artifacts.Record{Session: "s", MIME: "text/html", Filename: `a "b".html`}}, strings.NewReader(text))
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, err)
 	path := "/v1/artifacts/" + string(r.ID)
 	status, h, body := get(t, url, path)
 	if status != 200 || body != text {

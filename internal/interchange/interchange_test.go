@@ -377,9 +377,7 @@ func TestStoredLeaf(t *testing.T) {
 		must.Same(t, tree.Leaf(), want, "leaf of %s is %v, want %v", id)
 		name := filepath.Join(dir, fmt.Sprint(i, ".jsonl"))
 		b, err := os.ReadFile(name)
-		if err != nil {
-			t.Fatal(err)
-		}
+		must.Do(t, err)
 		grown := string(b) + message("more", `"`+tree.Entries()[0].ID+`"`, "more") + "\n"
 		write(t, name, []byte(grown))
 		if f := load(t, conn, name).Files[0]; f.Published != 1 || f.ID() != id {

@@ -46,10 +46,8 @@ func TestNames(t *testing.T) {
 
 	cl := client.New(conn)
 	th := events.Thread{Session: "s", Name: "main"}
-	if err := cl.Publisher(client.PublisherConfig{Producer: "p"}).Publish(ctx,
-		client.Entry{Thread: th, Dialect: "raw", Body: []byte(`{"a":1}`), Seq: 1}); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, cl.Publisher(client.PublisherConfig{Producer: "p"}).Publish(ctx,
+		client.Entry{Thread: th, Dialect: "raw", Body: []byte(`{"a":1}`), Seq: 1}))
 	wait, done := context.WithTimeout(ctx, 30*time.Second)
 	defer done()
 	must.Do(t, cl.Await(wait, th, "p", 0, 1))

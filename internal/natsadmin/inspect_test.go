@@ -31,9 +31,7 @@ func TestInspect(t *testing.T) {
 	}
 	stop, err := natsadmin.New(conn).Announce(natsadmin.Service{Role: "persister", Version: "1.2.3",
 		Metadata: map[string]string{"build": "v1.2.3"}})
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, err)
 	defer stop()
 	if got, err := natsadmin.New(conn).Daemons(t.Context()); err != nil || len(got) != 1 ||
 		got[0] != (natsadmin.Daemon{Name: "spool-persister", Build: "v1.2.3"}) {

@@ -135,9 +135,7 @@ func TestNoLinkBreaksInACall(t *testing.T) {
 		}
 		evs := chainOf(i*each, each, size)
 		err := retry.Do(t.Context(), func(error, time.Duration) { failed++ }, func() error { return c.Events().PublishEvents(t.Context(), evs) })
-		if err != nil {
-			t.Fatal(err)
-		}
+		must.Do(t, err)
 		if _, n := taken(t, sound); n != (i+1)*each {
 			t.Fatalf("after call %d a thread takes in %d events, want %d", i+1, n, (i+1)*each)
 		}

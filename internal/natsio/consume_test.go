@@ -168,10 +168,7 @@ func TestLateAckOfAnOldOwner(t *testing.T) {
 	receive("the first", old)
 	publish(open)
 	unacked := receive("the open", open)
-	stopSecond, err := second.Events().Consume(t.Context(), partition, nil, func(d natsio.Delivery) { _ = d.Ack() }) // takes them back
-	if err != nil {
-		t.Fatal(err)
-	}
+	stopSecond := must.Get(second.Events().Consume(t.Context(), partition, nil, func(d natsio.Delivery) { _ = d.Ack() }))(t)
 	defer stopSecond.Stop()
 	receive("the open again", open) // under new numbers
 	publish(open)                   // so that the ack is below what is delivered

@@ -114,9 +114,7 @@ func TestRecordsAreAKeyValueBucket(t *testing.T) {
 	fence := must.Get(c.Records().Fence(ctx, 1))(t)
 	seq, err := c.Records().Commit(ctx, fence, []record.Put{{Key: "pack.x", Value: []byte("p"), Expect: record.Any},
 		{Key: head, Value: []byte("h"), Expect: 0}})
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, err)
 	e, err := kv.Get(ctx, head)
 	if err != nil || string(e.Value()) != "h" || e.Revision() != seq+1 {
 		t.Errorf("KeyValue.Get(%s) = %v, %v, want h at revision %d", head, e, err, seq+1)
@@ -164,9 +162,7 @@ func TestStoreOfALaterVersion(t *testing.T) {
 	must.Do(t, c.Ensure(t.Context(), limits))
 	js := c.JetStream()
 	s, err := js.Stream(t.Context(), events.RecordsStream)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, err)
 	cfg := s.CachedInfo().Config
 	must.Same(t, cfg.Metadata["spool-format"], "2", "a new store has format %q, want %q")
 	for _, format := range []string{"3", "x"} {

@@ -83,9 +83,7 @@ func TestCommitIsAllOrNothing(t *testing.T) {
 		{Key: "pack.a", Value: []byte("1"), Expect: record.Any},
 		{Key: "thread.s.t", Value: []byte("h1"), Expect: 0},
 	})
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, err)
 	_, err = c.Records().Commit(ctx, f, []record.Put{
 		{Key: "pack.b", Value: []byte("2"), Expect: record.Any},
 		{Key: "thread.s.t", Value: []byte("h2"), Expect: first},

@@ -106,9 +106,7 @@ func TestBehindWhatCannotBeRead(t *testing.T) {
 			if err == nil {
 				err = os.WriteFile(path, spoil(b), 0o600)
 			}
-			if err != nil {
-				t.Fatal(err)
-			}
+			must.Do(t, err)
 			_ = old.lock.Close()
 			q := open(t, Config{Dir: dir})
 			behind(t, q, "p", true)

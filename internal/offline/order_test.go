@@ -92,10 +92,7 @@ func TestOrderOfEachProducer(t *testing.T) {
 		dir := must.Get(os.MkdirTemp(t.TempDir(), ""))(rt)
 		var live []*Queue
 		begin := func() {
-			q, err := Open(Config{Dir: dir, Segment: int64(rapid.SampledFrom([]int{60, 200, 10000}).Draw(rt, "segment"))})
-			if err != nil {
-				rt.Fatal(err)
-			}
+			q := must.Get(Open(Config{Dir: dir, Segment: int64(rapid.SampledFrom([]int{60, 200, 10000}).Draw(rt, "segment"))}))(rt)
 			live = append(live, q)
 		}
 		begin()
@@ -228,9 +225,7 @@ func TestZerosAreATornTail(t *testing.T) {
 	if err == nil {
 		err = os.WriteFile(path, append(b, make([]byte, 100)...), 0o600)
 	}
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, err)
 	q, s := open(t, Config{Dir: dir}), &sink{}
 	must.Do(t, q.Drain(t.Context(), s.send))
 	if _, err := os.Stat(dead.dir()); !slices.Equal(s.got, ids("p", 1, 2)) || !os.IsNotExist(err) {

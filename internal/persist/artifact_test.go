@@ -39,9 +39,7 @@ func TestForkHasArtifacts(t *testing.T) {
 	r.publish(pub, thread(1), 0, 3)
 	r.await(thread(1), pub.Producer(), 3)
 	source, err := r.PutArtifact(ctx, client.NewArtifact{Record: artifacts.Record{Session: "s1"}}, strings.NewReader("kept"))
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, err)
 	must.Do(t, r.ForkSession(ctx, "s1", "forked", client.SessionFork{}))
 	must.Do(t, r.DeleteArtifact(ctx, source.ID))
 	res := must.Get(r.Resolve(ctx, "forked", "artifact://0", artifacts.Lines{}))(t)

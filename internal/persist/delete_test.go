@@ -154,9 +154,7 @@ func TestDeleteActiveSession(t *testing.T) {
 	if err == nil {
 		err = run.Wait(ctx)
 	}
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, err)
 	out := must.Get(r.Output(ctx, id, client.OutputConfig{ID: "o1", Tool: "Bash"}))(t)
 	r.applied("s")
 	var active *artifacts.ActiveError
@@ -355,9 +353,7 @@ func TestLeavingWhileLive(t *testing.T) {
 	if err == nil {
 		err = run.Wait(ctx)
 	}
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, err)
 	if err := r.Rename(ctx, id, "b"); !errors.Is(err, client.ErrBusyThread) || !strings.Contains(err.Error(), "r1") {
 		t.Errorf("Rename = %v, want ErrBusyThread: r1", err)
 	}

@@ -90,9 +90,7 @@ func TestConditionalDeletionSparesALateArtifact(t *testing.T) {
 	must.Do(t, p.Publish(ctx, stepEntry(id, 1, "one")))
 	r.await(id, "p", 1)
 	last, err := r.conn.Streams().LastSeqs(ctx, events.RecordsStream)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, err)
 	_, err = r.DeleteSession(ctx, "s", client.Deletion{Plain: true, UnchangedSince: last[events.RecordsStream]})
 	list := must.Get(r.Artifacts(ctx, "s"))(t)
 	if !errors.Is(err, client.ErrSessionWritten) || len(list) != 1 {

@@ -43,9 +43,7 @@ func TestEndMovesToHistory(t *testing.T) {
 	// What comes later is refused with its bytes kept, also by a persister that reads the head from the history.
 	for i := range 2 {
 		err := pub.Publish(t.Context(), client.Entry{Thread: thread(0), Dialect: "omp", Body: message("late", "user", 10), Seq: uint64(6 + i)})
-		if err != nil {
-			t.Fatal(err)
-		}
+		must.Do(t, err)
 		r.await(thread(0), "p", uint64(6+i))
 		_ = p.stop()                           // after what is committed is published
 		if dead := p.Stats().Dead; dead != 1 { // each persister counts its own

@@ -27,9 +27,7 @@ func (r *rig) giveTerm(term uint64, p *persist.Persister, from, to uint64) {
 		if errors.Is(err, jetstream.ErrMsgNotFound) { // of a session that was deleted
 			continue
 		}
-		if err != nil {
-			r.t.Fatal(err)
-		}
+		must.Do(r.t, err)
 		p.Deliver(r.t.Context(), persist.Message{
 			Subject: m.Subject, Data: m.Data, Seq: seq, Stored: m.Time.UnixNano(), Term: term, Ack: func() error { return nil },
 		})

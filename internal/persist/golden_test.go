@@ -23,9 +23,7 @@ func golden(t *testing.T, name string, into any) {
 	if err == nil {
 		err = json.Unmarshal(raw, into)
 	}
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, err)
 }
 
 // A step's artifact is a ref of its content and of nothing else, and there is one content, not one without the ref beside it,

@@ -52,15 +52,12 @@ func (r *rig) start(change func(*persist.Deps, *persist.Config)) *running {
 	run := &running{Persister: p, died: make(chan error, 1)}
 	var stops []func()
 	for part := range events.Partitions {
-		stop, err := r.conn.Events().Consume(ctx, part, nil, func(d natsio.Delivery) {
+		stop := must.Get(r.conn.Events().Consume(ctx, part, nil, func(d natsio.Delivery) {
 			p.Deliver(ctx, persist.Message{
 				Subject: d.Subject, Data: d.Data, Seq: d.Seq, Stored: d.Stored, Partition: part, Link: p.Link(), Open: d.Open,
 				Term: d.Term, Ack: d.Ack,
 			})
-		})
-		if err != nil {
-			r.t.Fatal(err)
-		}
+		}))(r.t)
 		stops = append(stops, stop.Stop)
 	}
 	var end error

@@ -72,9 +72,7 @@ func TestErase(t *testing.T) {
 		must.Do(t, pub.Publish(ctx, client.Entry{Thread: events.Thread{Session: session, Name: "main"}, Dialect: "omp", Body: body, Seq: seq}))
 	}
 	say("mine", secret)
-	if err := cl.Await(ctx, events.Thread{Session: "mine", Name: "main"}, "p", 0, 1); err != nil { // else they may share a start node
-		t.Fatal(err)
-	}
+	must.Do(t, cl.Await(ctx, events.Thread{Session: "mine", Name: "main"}, "p", 0, 1))
 	for i := range 19 {
 		say("mine", fmt.Sprintf("%s %d", secret, i))
 		say("yours", fmt.Sprint("harmless ", i))
@@ -86,9 +84,7 @@ func TestErase(t *testing.T) {
 	must.Get(cl.PutArtifact(ctx, put, strings.NewReader("an output with "+secret)))(t)
 	prompts := filepath.Join(t.TempDir(), "history.db")
 	err := history.With(prompts, func(db *history.DB) error { return history.NewFollower(db, conn, nil).CatchUp(ctx) })
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, err)
 	for _, stream := range []string{"SPOOL_EVENTS", "SPOOL_ITEMS", "OBJ_spool_artifacts", "OBJ_spool_blobs"} {
 		if found := holding(t, dir, secret); !slices.Contains(found, stream) {
 			t.Fatalf("the secret is in %v, want it in %s: else this test shows nothing", found, stream)

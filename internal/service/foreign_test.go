@@ -83,9 +83,7 @@ func testForeign(t *testing.T, class record.Class, key, value string) {
 	say("good", 1)
 	say("bad", 1)
 	was, err := conn.Records().Records(ctx, key)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, err)
 	must.Get(conn.Records().Write(ctx, record.Put{Key: key, Value: []byte(value), Expect: record.Any}))(t)
 	listed(t, cl)
 	say("good", 2)
@@ -139,9 +137,7 @@ func collect(t *testing.T, conn *natsio.Conn, allow ...gc.Brake) (gc.Report, err
 	cfg := gc.Safe()
 	cfg.Allow = allow
 	c, err := service.NewCollector(conn, cfg, nil)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, err)
 	_, rep, err := service.Collect(t.Context(), conn, c, true)
 	return rep, err
 }

@@ -49,9 +49,7 @@ func (k *keeper) say(session string, at time.Time) {
 	if err == nil {
 		err = k.cl.Await(k.t.Context(), id, "p", 0, k.seq)
 	}
-	if err != nil {
-		k.t.Fatal(err)
-	}
+	must.Do(k.t, err)
 }
 
 func (k *keeper) sessions() string {
@@ -83,9 +81,7 @@ func TestRetention(t *testing.T) {
 	if err == nil {
 		err = r.Wait(t.Context())
 	}
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, err)
 	k.say("new", time.Now().Add(-200*time.Hour))
 	for i, want := range []string{"busy new old", "busy new", "busy new"} {
 		must.Do(t, k.Run(t.Context(), false))

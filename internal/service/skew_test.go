@@ -96,9 +96,7 @@ func newClocks(t *testing.T) *clocks {
 
 func (c *clocks) must(err error) {
 	c.Helper()
-	if err != nil {
-		c.Fatal(err)
-	}
+	must.Do(c, err)
 }
 
 func (c *clocks) look() scrub.Marks {

@@ -83,9 +83,7 @@ func (k *keeper) entry(e client.Entry) {
 	if err == nil {
 		err = k.cl.Await(k.t.Context(), e.Thread, "p", 0, k.seq)
 	}
-	if err != nil {
-		k.t.Fatal(err)
-	}
+	must.Do(k.t, err)
 }
 
 func (k *keeper) post(url, kind, body string) {

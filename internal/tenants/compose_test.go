@@ -103,9 +103,7 @@ func TestComposed(t *testing.T) {
 	dial := func(url, user, password string) *natsio.Conn {
 		t.Helper()
 		c, err := natsio.Dial(t.Context(), natsio.Config{URL: url, User: user, Password: password, Inbox: "_INBOX." + user, Timeout: wait})
-		if err != nil {
-			t.Fatal(err)
-		}
+		must.Do(t, err)
 		t.Cleanup(c.Close)
 		return c
 	}

@@ -63,9 +63,7 @@ func startShipped(t *testing.T) *shipped {
 	path := filepath.Join(s.dir, "nats.conf")
 	must.Do(t, os.WriteFile(path, []byte(conf), 0o600))
 	opts, err := server.ProcessConfigFile(path)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, err)
 	opts.NoSigs, opts.NoLog = true, true
 	if s.srv, err = server.NewServer(opts); err != nil {
 		t.Fatal(err)
@@ -80,22 +78,15 @@ func startShipped(t *testing.T) *shipped {
 
 func (s *shipped) key(name string) (public string) {
 	s.Helper()
-	seed, public, err := natsadmin.NewKey()
-	if err != nil {
-		s.Fatal(err)
-	}
+	seed, public := must.Two(natsadmin.NewKey())(s)
 	s.seeds[name] = filepath.Join(s.dir, name+".nk")
-	if err := os.WriteFile(s.seeds[name], seed, 0o600); err != nil {
-		s.Fatal(err)
-	}
+	must.Do(s, os.WriteFile(s.seeds[name], seed, 0o600))
 	return public
 }
 
 func (s *shipped) accounts() {
 	s.Helper()
-	if err := os.WriteFile(filepath.Join(s.dir, "accounts.conf"), s.conf.Conf(), 0o600); err != nil {
-		s.Fatal(err)
-	}
+	must.Do(s, os.WriteFile(filepath.Join(s.dir, "accounts.conf"), s.conf.Conf(), 0o600))
 }
 
 func (s *shipped) config(role tenants.Role) natsio.Config {
@@ -165,12 +156,9 @@ func TestShippedConfiguration(t *testing.T) {
 	// A user goes: the one who is there is shown out, and nobody comes in with that key.
 	shown := make(chan struct{})
 	opt := must.Get(nats.NkeyOptionFromSeed(s.seeds[string(tenants.Reader)]))(t)
-	nc, err := nats.Connect(s.srv.ClientURL(), opt, nats.RootCAs(filepath.Join(s.dir, "server.pem")),
+	nc := must.Get(nats.Connect(s.srv.ClientURL(), opt, nats.RootCAs(filepath.Join(s.dir, "server.pem")),
 		nats.CustomInboxPrefix("_INBOX.reader"), nats.NoReconnect(),
-		nats.ClosedHandler(func(*nats.Conn) { close(shown) }))
-	if err != nil {
-		t.Fatal(err)
-	}
+		nats.ClosedHandler(func(*nats.Conn) { close(shown) })))(t)
 	defer nc.Close()
 	acme := must.Get(s.conf.Tenant("acme"))(t)
 	must.Do(t, acme.Remove(string(tenants.Reader)))

@@ -154,9 +154,7 @@ func (s *site) raw(tenant string, role tenants.Role, inbox string) (*nats.Conn, 
 		default:
 		}
 	}))
-	if err != nil {
-		s.t.Fatal(err)
-	}
+	must.Do(s.t, err)
 	s.t.Cleanup(nc.Close)
 	return nc, complaints
 }
@@ -202,9 +200,7 @@ func tenantsApart(t *testing.T, s *site) {
 	thread := events.Thread{Session: "mine", Name: events.MainThread}
 	blob := must.Get(s.acme.PutBlob(t.Context(), []byte(marker)))(t)
 	art, err := s.acme.PutArtifact(t.Context(), client.NewArtifact{Record: artifacts.Record{Session: "mine"}}, strings.NewReader(marker))
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, err)
 	head := must.Get(s.acme.Thread(t.Context(), thread))(t)
 	var out bytes.Buffer
 	if _, err := s.acme.Export(t.Context(), thread, &out); err != nil || !strings.Contains(out.String(), marker) {
@@ -447,12 +443,10 @@ func confusedDeputy(t *testing.T, s *site) {
 		events.EventSubject(victim, events.KindEntry), events.RecordSubject(events.HeadKey(victim)), events.RecordSubject(events.DeletingKey("other")),
 		events.ItemSubject(victim, "message", ""), "$O.spool_blobs.C.x", "$JS.API.STREAM.DELETE.SPOOL_ITEMS",
 	} {
-		if err := errors.Join(
+		must.Do(t, errors.Join(
 			agent.PublishRequest(own, to, event("mine", "x", 1).Encode()), reader.PublishRequest("$JS.API.DIRECT.GET.SPOOL_ITEMS", to, []byte(`{"seq":1}`)),
 			agent.PublishMsg(&nats.Msg{Subject: own, Reply: to, Header: nats.Header{"Nats-Batch-Id": {nats.NewInbox()}, "Nats-Batch-Sequence": {"1"}}}), // answered by an empty message
-		); err != nil {
-			t.Fatal(err)
-		}
+		))
 	}
 	must.Do(t, errors.Join(agent.Flush(), reader.Flush()))
 	for nc, subject := range map[*nats.Conn]string{agent: own, reader: "$JS.API.INFO"} { // what came before is answered

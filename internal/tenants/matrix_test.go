@@ -36,11 +36,8 @@ type target struct {
 func (s *target) connect(user string, server int) *nats.Conn {
 	s.Helper()
 	opt := must.Get(nats.NkeyOptionFromSeed(s.seeds["acme/"+user]))(s)
-	nc, err := nats.Connect(s.urls[server%len(s.urls)], opt, nats.CustomInboxPrefix("_INBOX."+user),
-		nats.ErrorHandler(func(*nats.Conn, *nats.Subscription, error) {}))
-	if err != nil {
-		s.Fatal(err)
-	}
+	nc := must.Get(nats.Connect(s.urls[server%len(s.urls)], opt, nats.CustomInboxPrefix("_INBOX."+user),
+		nats.ErrorHandler(func(*nats.Conn, *nats.Subscription, error) {})))(s)
 	s.Cleanup(nc.Close)
 	return nc
 }
@@ -77,9 +74,7 @@ func (s *target) prepare() (durable string) {
 	must.Do(s, s.spool("agent", 0).Events().PublishEvents(ctx, []*events.Event{event("mine", "hello", 1)}))
 	for item, err := range s.spool(auditor, 1).Items().FollowDurable(ctx, billing,
 		[]string{events.ItemFilter("other", "", "")}, natsio.Position{All: true}, nil) {
-		if err != nil {
-			s.Fatal(err)
-		}
+		must.Do(s, err)
 		if item.N == 2 { // the first one is acked
 			break
 		}

@@ -54,9 +54,7 @@ func newScoped(t *testing.T) *scoped {
 	s.agent, s.denied = s.raw("acme", tenants.Agent, "_INBOX.agent")
 	tokens, err := access.Parse("mine write,read,answer " + scopedToken + " session=mine\nops admin " + opsToken +
 		"\nwriter write " + writingToken + " session=mine\n")
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, err)
 	conn := must.Get(natsio.Dial(t.Context(), natsio.Config{
 		URL: s.site.url(), NKey: s.seeds["acme/ingest"], Inbox: "_INBOX.ingest", Scope: events.Everywhere,
 	}))(t)

@@ -24,9 +24,7 @@ func recordsOf(t testing.TB, text string) (all []record) {
 		if errors.Is(err, io.EOF) {
 			return all
 		}
-		if err != nil {
-			t.Fatal(err)
-		}
+		must.Do(t, err)
 		all = append(all, r)
 	}
 }

@@ -80,9 +80,7 @@ func open(t *testing.T, address string, width, height int64) *tab {
 	}
 	ctx, cancel := chromedp.NewContext(browser.ctx, chromedp.WithNewBrowserContext())
 	p := &tab{t: t, ctx: ctx}
-	if err := chromedp.Do(ctx, chromedp.EmulateViewport(width, height)); err != nil { // the tab lives as long as ctx
-		t.Fatal(err)
-	}
+	must.Do(t, chromedp.Do(ctx, chromedp.EmulateViewport(width, height)))
 	console := chromedp.Console(ctx)
 	listening := make(chan struct{})
 	go func() {
@@ -192,9 +190,7 @@ func (p *tab) picture(name string) {
 	if err == nil {
 		err = os.WriteFile(dir+"/"+name+".png", png, 0o644)
 	}
-	if err != nil {
-		p.t.Fatal(err)
-	}
+	must.Do(p.t, err)
 }
 
 func quoted(s string) string {

@@ -106,9 +106,7 @@ func TestSpool(t *testing.T) {
 	s.add("orchard", "main", agent("Fresh from the tree"))
 	p.has("Fresh from the tree")
 	out, err := s.client.Output(t.Context(), main, client.OutputConfig{ID: "o1", Tool: "make", Input: []byte(`{"command":"make jam"}`)})
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, err)
 	fmt.Fprintln(out, "the pot boils")
 	p.has("the pot boils")
 	p.wait(`!!document.querySelector('.running-output')`)
@@ -123,10 +121,8 @@ func TestSpool(t *testing.T) {
 	// The link of an item, and in a fork the same one.
 	p.click(`[data-n="4"] a.n`)
 	link := eval[string](p, `location.pathname`)
-	if err := s.client.Fork(t.Context(), events.Thread{Session: "orchard", Name: "again"},
-		events.Fork{Session: "orchard", Thread: "main", Index: 5}); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, s.client.Fork(t.Context(), events.Thread{Session: "orchard", Name: "again"},
+		events.Fork{Session: "orchard", Thread: "main", Index: 5}))
 	for _, thread := range []string{"main", "again"} {
 		p := open(t, s.url+link+"?s=orchard&t="+thread, wide, tall)
 		p.wait(`document.activeElement?.dataset.n === '4'`)
@@ -195,10 +191,8 @@ func (s *spool) busy() {
 		result("c6", "ok", false),
 	)
 	fork := func(name string, index int) {
-		if err := s.client.Fork(s.t.Context(), events.Thread{Session: "label-printer", Name: name},
-			events.Fork{Session: "label-printer", Thread: "main", Index: int64(index)}); err != nil {
-			s.t.Fatal(err)
-		}
+		must.Do(s.t, s.client.Fork(s.t.Context(), events.Thread{Session: "label-printer", Name: name},
+			events.Fork{Session: "label-printer", Thread: "main", Index: int64(index)}))
 	}
 	fork("other-library", 12)
 	fork("retry", 16)
@@ -212,25 +206,18 @@ func (s *spool) busy() {
 		"7b3e1c52-9d4a-4f61-8a20-5c1de0f4a9b3": "claude/projects/-home-mira-orchard/7b3e1c52-9d4a-4f61-8a20-5c1de0f4a9b3.jsonl",
 		"019aa0c4-5be0-7c31-9f42-6d0e8b7a2c15": "codex/sessions/2026/11/20/rollout-2026-11-20T09-15-00-019aa0c4-5be0-7c31-9f42-6d0e8b7a2c15.jsonl",
 	} {
-		lines, err := os.ReadFile(filepath.Join("..", "..", "examples", file))
-		if err != nil {
-			s.t.Fatal(err)
-		}
+		lines := must.Get(os.ReadFile(filepath.Join("..", "..", "examples", file)))(s.t)
 		dialect, _, _ := strings.Cut(file, "/")
 		at, pub := events.Thread{Session: session, Name: "main"}, s.client.Publisher(client.PublisherConfig{Host: "mira-laptop"})
 		for line := range strings.Lines(string(lines)) {
-			if err := pub.Publish(s.t.Context(), client.Entry{Thread: at, Dialect: dialect, Body: []byte(strings.TrimSpace(line))}); err != nil {
-				s.t.Fatal(err)
-			}
+			must.Do(s.t, pub.Publish(s.t.Context(), client.Entry{Thread: at, Dialect: dialect, Body: []byte(strings.TrimSpace(line))}))
 		}
 	}
 	run, err := s.client.StartRun(s.t.Context(), events.Thread{Session: "job-1042", Name: "main"}, client.RunConfig{Agent: "forecaster"})
 	if err == nil {
 		err = run.End(s.t.Context(), artifacts.RunFailed, "the station does not answer")
 	}
-	if err != nil {
-		s.t.Fatal(err)
-	}
+	must.Do(s.t, err)
 	ask := func(session, id, kind, question string, body j) {
 		prompt := j{"id": id, "kind": kind}
 		maps.Copy(prompt, body)

@@ -123,9 +123,7 @@ func (s *spool) hostile() (pages, api []string) {
 	if err == nil {
 		err = run.End(ctx, artifacts.RunFailed, curt)
 	}
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, err)
 	const document = "<!doctype html><script>window.owned=1</script>"
 	const drawing = `<svg xmlns="http://www.w3.org/2000/svg" onload="window.owned=1"><script>window.owned=1</script></svg>`
 	for kind, body := range map[string]string{

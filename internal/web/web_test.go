@@ -77,9 +77,7 @@ var (
 // TestModules reads the modules as they are served: each import is there, and none does what the package forbids to all.
 func TestModules(t *testing.T) {
 	page, err := os.ReadFile("assets/index.html")
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, err)
 	n := 0
 	err = filepath.WalkDir("assets", func(p string, d fs.DirEntry, err error) error {
 		if err != nil || path.Ext(p) != ".js" {

@@ -74,10 +74,7 @@ func TestPackHoldsWhatWasAdded(t *testing.T) {
 		if rapid.Bool().Draw(t, "cluster") {
 			b.Cluster()
 		}
-		header, body, err := b.Finish()
-		if err != nil {
-			t.Fatal(err)
-		}
+		header, body := must.Two(b.Finish())(t)
 		p := must.Get(casstore.OpenPack(header, body))(t)
 		if p.Len() != len(nodes) {
 			t.Fatalf("Len() = %d, want %d", p.Len(), len(nodes))

@@ -156,9 +156,7 @@ func TestUnknownOutcomeOffline(t *testing.T) {
 	s.up()
 	d := newDeaf(t, s.addr)
 	cl, err := client.Connect(t.Context(), client.Config{URL: d.url(), Offline: t.TempDir(), OfflineBytes: 1})
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, err)
 	defer cl.Close()
 	p, th := cl.Publisher(client.PublisherConfig{}), thread("s")
 	d.held.Lock()

@@ -44,9 +44,7 @@ func TestDeletedByAnother(t *testing.T) {
 				must.Do(t, pub.Publish(ctx, post(th, "2")))
 			}
 			stop, err := persister(conn)
-			if err != nil {
-				t.Fatal(err)
-			}
+			must.Do(t, err)
 			defer stop()
 			for range callers {
 				must.Is(t, <-told, nil, "DeleteSession")

@@ -127,17 +127,13 @@ func publishApplied(ctx context.Context, t *testing.T, conn *natsio.Conn, th eve
 	t.Helper()
 	c := client.New(conn)
 	stop, err := persister(conn)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, err)
 	pub := c.Publisher(client.PublisherConfig{})
 	if err = pub.Publish(ctx, post(th, "1")); err == nil {
 		err = c.Await(ctx, th, pub.Producer(), 0, 1)
 	}
 	stop()
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, err)
 	return pub
 }
 

@@ -81,9 +81,7 @@ func TestOfflineSuccessorOfAProcess(t *testing.T) {
 	if err == nil {
 		err = cmd.Start()
 	}
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, err)
 	if line, err := bufio.NewReader(out).ReadString('\n'); line != "kept\n" {
 		t.Fatalf("the process says %q, %v", line, err)
 	}

@@ -94,9 +94,7 @@ func readGolden(t *testing.T, name string, v any) {
 	if err == nil {
 		err = json.Unmarshal(b, v)
 	}
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, err)
 }
 
 func fullState() threads.State {

@@ -35,9 +35,7 @@ func (w *world) again(h threads.Head) threads.Head {
 	if err == nil {
 		got, err = w.reader().Recall(w.t.Context(), got)
 	}
-	if err != nil {
-		w.t.Fatal(err)
-	}
+	must.Do(w.t, err)
 	return got
 }
 

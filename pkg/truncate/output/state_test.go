@@ -31,9 +31,7 @@ func TestSinkResumes(t *testing.T) {
 			}
 			liveA, liveB = liveA+string(write(a, c)), liveB+string(write(b, c))
 			state, err := b.MarshalBinary()
-			if err != nil {
-				r.Fatal(err)
-			}
+			must.Do(r, err)
 			if b, err = output.Resume(other, state, &resumed); err != nil {
 				r.Fatalf("Resume = %v", err)
 			}
