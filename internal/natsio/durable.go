@@ -94,13 +94,15 @@ func (its Items) FollowDurable(
 			if pinned != f.pin { // what another process was given in between may not be done
 				pinned, done = f.pin, 0
 			}
-			if meta.Sequence.Stream > done {
-				if !yield(storedItem(m, meta), nil) {
-					return
-				}
-				done = meta.Sequence.Stream
-			} // else its ack was lost, or it waited here for longer than an ack may take
+			if meta.Sequence.Stream <= done { // its ack was lost, or it waited here for longer than an ack may take
+				_ = (&Acks{f, f.term.Load(), its.c.Events().Link(), m.Reply()}).Ack()
+				continue
+			}
+			if !yield(storedItem(m, meta), nil) {
+				return
+			}
 			_ = (&Acks{f, f.term.Load(), its.c.Events().Link(), m.Reply()}).Ack() // lost: the item comes again
+			done = meta.Sequence.Stream
 		}
 	}
 }
