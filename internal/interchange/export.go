@@ -2,6 +2,7 @@ package interchange
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"crypto/sha256"
 	"encoding/json"
@@ -381,7 +382,8 @@ func fileNames(list []artifacts.Record) (names map[artifacts.ID]string, doubles 
 		}
 		name := r.Filename
 		number, _, ok := strings.Cut(name, ".")
-		others := ok && number != "" && strings.Trim(number, "0123456789") == "" && number != string(r.Seq) // as the program finds them
+		others := ok && number != "" && strings.Trim(number, "0123456789") == "" && // as the program finds them: 007 is 7
+			cmp.Or(strings.TrimLeft(number, "0"), "0") != string(r.Seq)
 		if taken[name] || others {
 			name = r.DirName()
 		}
