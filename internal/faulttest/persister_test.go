@@ -4,12 +4,15 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io"
 	"os"
 	"path/filepath"
 	"regexp"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
+	"testing/iotest"
 	"time"
 
 	"github.com/nats-io/nats.go/jetstream"
@@ -19,6 +22,8 @@ import (
 	"spool/internal/natsio"
 	"spool/internal/natstest"
 	"spool/internal/persist"
+	"spool/internal/record"
+	"spool/pkg/client"
 	"spool/pkg/events"
 )
 
@@ -257,5 +262,51 @@ func persisterTry(t *testing.T, server natstest.Running, conn *natsio.Conn, name
 	s.check()
 	if err := next.Stop(); err != nil {
 		t.Error(err)
+	}
+}
+
+// holed gives a body without its beginning, once, and says at its end that an answer was lost.
+type holed struct {
+	persist.Inbox
+	at     int32 // which time that one is opened it is
+	opened atomic.Int32
+}
+
+func (in *holed) OpenBody(ctx context.Context, ref events.BodyRef) (io.Reader, error) {
+	r, err := in.Inbox.OpenBody(ctx, ref)
+	if err != nil || in.opened.Add(1) != in.at {
+		return r, err
+	}
+	if _, err := io.CopyN(io.Discard, r, 128<<10); err != nil {
+		return nil, err
+	}
+	return io.MultiReader(r, iotest.ErrReader(record.ErrUnknown)), nil
+}
+
+// TestBodyWithAHole: an entry whose body is read in part, in any pass over it, is no entry that is not JSON: it is read again.
+func TestBodyWithAHole(t *testing.T) {
+	for at := int32(1); at <= 2; at++ {
+		t.Run(fmt.Sprintf("opening %d", at), func(t *testing.T) {
+			t.Parallel()
+			server := natstest.Server(t)
+			conn := natstest.Dial(t, server)
+			must.Do(t, conn.Ensure(t.Context(), limits))
+			to := events.Thread{Session: "large", Name: events.MainThread}
+			body := fmt.Appendf(nil, `{"content":[{"type":"text","text":%q}]}`, strings.Repeat("large ", 1<<18))
+			c := client.New(conn)
+			pub := c.Publisher(client.PublisherConfig{Producer: "large"})
+			must.Do(t, pub.Publish(t.Context(), client.Entry{Thread: to, Dialect: "item", Body: body, Seq: 1}))
+			var in *holed
+			p := faulttest.Start(t, conn, func(d *persist.Deps, c *persist.Config) {
+				small(d, c)
+				in = &holed{Inbox: d.Inbox, at: at}
+				d.Inbox = in
+			})
+			checkExport(&world{t: t, Client: c}, to, append(body, '\n'), 1, "large")
+			if in.opened.Load() <= at {
+				t.Errorf("the body was opened %d times", in.opened.Load())
+			}
+			must.Do(t, p.Stop())
+		})
 	}
 }

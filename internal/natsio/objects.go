@@ -248,9 +248,14 @@ func (obs Objects) readCopy(
 		default:
 			return n, last, fmt.Errorf("%w: direct read: %s %s", record.ErrBusy, m.Header.Get("Status"), m.Header.Get("Description"))
 		}
-		if last, err = strconv.ParseUint(m.Header.Get(jetstream.SequenceHeader), 10, 64); err != nil {
+		seq, err := strconv.ParseUint(m.Header.Get(jetstream.SequenceHeader), 10, 64)
+		if err != nil {
 			return n, last, fmt.Errorf("%w: direct read without a sequence", record.ErrUnknown)
 		}
+		if before := m.Header.Get(jetstream.LastSequenceHeader); before != strconv.FormatUint(last, 10) { // the message before it in the batch
+			return n, last, fmt.Errorf("%w: direct read of %d behind %s: an answer was lost", record.ErrUnknown, seq, before)
+		}
+		last = seq
 		if err := f(m.Data); err != nil {
 			return n, last, err
 		}

@@ -76,6 +76,7 @@ func (p *Persister) scan(ctx context.Context, s *staged) error {
 		r, err := p.openBody(ctx, s)
 		if err == nil {
 			s.plan, err = truncate.Scan(p.cleaned(s, r), apply.SizeRules(s.event.Dialect, p.cfg.Cuts))
+			err = ofAll(r, err)
 		}
 		return err
 	})
@@ -84,6 +85,20 @@ func (p *Persister) scan(ctx context.Context, s *staged) error {
 	}
 	s.event.Cuts.Summary = s.plan.Summary
 	return nil
+}
+
+// ofAll is what a pass says of a body, once all of it is read: of what came of it before, nobody knows that it is the body's. Where an
+// answer was lost, the rest can look like no JSON.
+func ofAll(r io.Reader, err error) error {
+	for _, verdict := range []error{jsonscan.ErrSyntax, jsonscan.ErrDepth, truncate.ErrTooManyEdits, truncate.ErrChanged} {
+		if errors.Is(err, verdict) {
+			if _, rest := io.Copy(io.Discard, r); rest != nil {
+				return rest
+			}
+			return err
+		}
+	}
+	return err
 }
 
 // upload is the second pass. The fence is read before a byte is uploaded (DESIGN 8, step 0): if a collector has moved it
@@ -102,10 +117,10 @@ func (p *Persister) upload(ctx context.Context, s *staged) error {
 		if err != nil {
 			return err
 		}
-		if r = p.cleaned(s, r); s.plan == nil {
-			return p.uploadRaw(ctx, s, r)
+		if s.plan == nil {
+			return p.uploadRaw(ctx, s, p.cleaned(s, r))
 		}
-		return p.apply(ctx, s, r)
+		return ofAll(r, p.apply(ctx, s, p.cleaned(s, r)))
 	})
 	if err != nil {
 		p.drop(ctx, s)
