@@ -447,6 +447,9 @@ func TestAskInterrupted(t *testing.T) {
 		!strings.Contains(err.Error(), "--id ship") {
 		t.Errorf("prompts ask = %v, want that the question waits, and how to wait on", err)
 	}
+	if said, code := spool(t, "prompts", "answer", "s", "ship", "true", "--nats", url); code != 1 || !strings.Contains(said, "--approve or --deny") {
+		t.Errorf("prompts answer true = %d %q, want how an approval is answered", code, said)
+	}
 	if said, code := spool(t, "prompts", "answer", "s", "ship", "--approve", "--nats", url); code != 0 {
 		t.Errorf("prompts answer = %d %q", code, said)
 	}

@@ -83,6 +83,9 @@ func (c *promptsAnswerCmd) Run(a *app) error {
 				r, err = cl.Answer(a.ctx, t, events.Answer{Prompt: c.Prompt, Answer: answer, By: c.By})
 			}
 		}
+		if errors.Is(err, events.ErrControl) && c.Answer != "" {
+			err = fmt.Errorf("%w\nan approval is answered with --approve or --deny", err)
+		}
 		return fmt.Sprintf("%s of %s is %s", text.Printable(c.Prompt), t, r.Outcome), err
 	})
 }
