@@ -164,8 +164,8 @@ func (d *draft) entry(ctx context.Context) error {
 	if !ok {
 		return fmt.Errorf("unknown dialect %q: use one of %s", d.e.Dialect, strings.Join(dialect.Names(), ", "))
 	}
-	if first, known := dialect.Made(d.e.Dialect, 1); known && d.e.Earlier.First {
-		lang = first
+	if earlier, known := dialect.Made(d.e.Dialect, d.e.Earlier.Mapping); known {
+		lang = earlier
 	}
 	return d.step(ctx, addition{dialect: lang})
 }

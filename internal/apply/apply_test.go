@@ -209,7 +209,7 @@ func TestEarlier(t *testing.T) {
 	}
 	command := `{"type":"user","message":{"role":"user","content":` +
 		`"<command-name>/do</command-name><command-args>it</command-args>"}}`
-	for how, want := range map[Earlier]int{{}: 1, {First: true}: 0} {
+	for how, want := range map[Earlier]int{{}: 1, {Mapping: 2}: 1, {Mapping: 1}: 0} {
 		if c, _ := apply(how, command); len(c.Items) != want {
 			t.Errorf("%+v: a command makes %d items, want %d", how, len(c.Items), want)
 		}

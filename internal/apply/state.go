@@ -167,7 +167,8 @@ type Staged struct {
 // Earlier is what versions before this one did otherwise with an entry. What they stored has its hash only if it is
 // made so again.
 type Earlier struct {
-	First  bool // the first version of the dialect's mapping read it
+	Mapping int // the version of the dialect's mapping that read it; 0, or none of that dialect: this one
+
 	Inline bool // images of Claude Code stayed in line, and no id of an artifact had the store's time
 	Whole  bool // results that are artifacts are whole in their items, too
 

@@ -26,8 +26,9 @@ const maxRemade = 256 << 20
 // versions are what the events of a gap are read as, one after the other, until they make what is missing: as this
 // version does, then as those before it. Their nodes are gone, and with them what says so.
 var versions = []apply.Earlier{
-	{}, {First: true}, {Unset: true}, {Undated: true}, {Undated: true, Inline: true}, {Undated: true, Inline: true, Whole: true},
-	{Undated: true, Inline: true, First: true}, {Undated: true, Inline: true, Whole: true, First: true},
+	{}, {Mapping: 2}, {Mapping: 1}, {Mapping: 2, Unset: true}, {Mapping: 2, Undated: true}, {Mapping: 2, Undated: true, Inline: true},
+	{Mapping: 2, Undated: true, Inline: true, Whole: true}, {Mapping: 1, Undated: true, Inline: true},
+	{Mapping: 1, Undated: true, Inline: true, Whole: true},
 }
 
 // remakeLost finds the nodes that a gap lacks among what its events make, and where else these lead.

@@ -103,7 +103,8 @@ func TestImagesOfALog(t *testing.T) {
 }
 
 // Images in Claude Code's lines, in a post, in a tool's result and in what the harness keeps of it, are one blob; an
-// export has the lines as they came, and a ref that came by itself is held and leads back to the image.
+// export has the lines as they came, and a ref that came by itself is held and leads back to the image. Items have the refs,
+// and the log has the images in line.
 func TestImagesOfClaudeCode(t *testing.T) {
 	r := newRig(t)
 	png := bytes.Repeat([]byte("\x89PNG"), 500)
@@ -145,6 +146,18 @@ func TestImagesOfClaudeCode(t *testing.T) {
 		if want := strings.ReplaceAll(stored, casstore.SumBlob(png).String(), b64); got != want {
 			t.Errorf("line %d is resolved as %.500s", i, got)
 		}
+	}
+	shown := 0
+	for it := range must.All(t, r.ItemsFrom(t.Context(), th, head, 1)) {
+		if strings.Contains(string(it.Data), `{"type":"image","data":"`+casstore.SumBlob(png).String()+`","mimeType":"image/png"}`) {
+			shown++
+		}
+	}
+	log := must.Get(r.OpenLog(t.Context(), th))(t)
+	all := string(must.Get(io.ReadAll(log))(t))
+	must.Do(t, log.Close())
+	if inLine := strings.Count(all, b64); shown != 3 || inLine != 3 {
+		t.Errorf("%d items have the picture, and the log has it %d times; want 3, 3", shown, inLine)
 	}
 	must.Do(t, threads.Verify(t.Context(), r.Reader(), head))
 }

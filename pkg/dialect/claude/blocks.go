@@ -88,7 +88,7 @@ func question(input []byte) string {
 
 func (r *reader) result(b block, output []byte) {
 	id := parts.Text(b.useID)
-	r.add(events.ToolResult(id, b.isError, output))
+	r.add(events.ToolResult(id, b.isError, output).With(r.pictures(b.content)))
 	key := entry.Key(b.useID)
 	flags := r.m.Call(key)
 	if flags&entry.Asked == 0 {
@@ -117,7 +117,7 @@ func (r *reader) user() {
 	case jsonscan.KindOf(msg.content) == jsonscan.KindString:
 		var post parts.Joiner
 		r.said(&post, msg.content)
-		r.post(post.Token(), false)
+		r.post(post.Token(), nil, false)
 		return
 	}
 	var post parts.Joiner
@@ -140,7 +140,7 @@ func (r *reader) user() {
 		r.Role = entry.RoleTool
 		return
 	}
-	r.post(token, results > 0)
+	r.post(token, r.pictures(msg.content), results > 0)
 }
 
 // said takes a text that stands under the name of the user: what a person wrote goes into the post.
@@ -152,7 +152,7 @@ func (r *reader) said(post *parts.Joiner, text []byte) {
 		if !r.inline() {
 			r.endTurn(0, 0)
 		}
-	case !r.first && command(text) != nil:
+	case r.mapping > 1 && command(text) != nil:
 		post.Add(command(text))
 	case !noise(text):
 		post.Add(text)
@@ -185,7 +185,7 @@ func tagged(text, name string) string {
 
 // post makes the user's post of a line, and begins a turn. Nothing said is no post. beside: a tool's result is in the
 // same line, so that the agent goes on, and what is said steers its turn.
-func (r *reader) post(text []byte, beside bool) {
+func (r *reader) post(text []byte, pictures [][]byte, beside bool) {
 	switch {
 	case text == nil:
 		r.Role = entry.RoleSystem
@@ -194,11 +194,11 @@ func (r *reader) post(text []byte, beside bool) {
 		r.add(events.Status("subagent_prompt", parts.Text(text), "Subagent: "+jsonscan.FirstLine(text, 480)))
 	default:
 		r.facts()
-		if !beside || r.first || !r.m.Open() {
+		if !beside || r.mapping == 1 || !r.m.Open() {
 			r.endBefore()
 			r.m.Prompt(r.Time)
 		}
-		r.add(events.User(text))
+		r.add(events.User(text).With(pictures))
 	}
 }
 

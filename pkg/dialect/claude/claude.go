@@ -1,6 +1,8 @@
 package claude
 
 import (
+	"cmp"
+
 	"spool/internal/jsonscan"
 	"spool/pkg/dialect/entry"
 	"spool/pkg/dialect/internal/parts"
@@ -10,8 +12,9 @@ import (
 
 // Dialect is the dialect "claude".
 type Dialect struct {
-	// First is its first version, which took no commands for prompts, and no prompt for the end of the turn before it.
-	First bool
+	// Earlier is the version of the mapping, if it is not the newest: 1 took no commands for prompts, and no prompt for the end of
+	// the turn before it, 2 had no pictures in items.
+	Earlier int
 }
 
 // Name is "claude".
@@ -19,10 +22,7 @@ func (Dialect) Name() string { return "claude" }
 
 // Version is the version of the mapping.
 func (d Dialect) Version() int {
-	if d.First {
-		return 1
-	}
-	return 2
+	return cmp.Or(d.Earlier, 3)
 }
 
 // Read takes one line of a transcript. It never fails.
@@ -31,7 +31,7 @@ func (d Dialect) Read(raw []byte, m *entry.Memory) (entry.Entry, error) {
 		m = new(entry.Memory)
 	}
 	m.Begin()
-	r := reader{m: m, first: d.First}
+	r := reader{m: m, mapping: d.Version()}
 	r.scan(raw)
 	r.Time = parts.Time(r.timestamp)
 	r.ID = parts.ID(r.uuid)
@@ -66,7 +66,7 @@ type reader struct {
 
 	isMeta, isSidechain, isSummary bool
 
-	first bool // see Dialect
+	mapping int // its version, see Dialect
 }
 
 func (r *reader) scan(raw []byte) {
@@ -135,6 +135,14 @@ func (r *reader) inline() bool { return r.isSidechain && parts.Empty(r.agentID) 
 
 func (r *reader) add(it events.Item) { r.Items = append(r.Items, it) }
 
+// pictures are those of content blocks.
+func (r *reader) pictures(content []byte) [][]byte {
+	if r.mapping < 3 {
+		return nil
+	}
+	return parts.Pictures(content, []string{"source", "data"}, []string{"source", "media_type"})
+}
+
 // facts takes what a prompt's line tells of the session.
 func (r *reader) facts() {
 	r.Session.Harness = "claude"
@@ -148,7 +156,7 @@ func (r *reader) facts() {
 
 // works notes that the agent does.
 func (r *reader) works() {
-	if !r.first {
+	if r.mapping > 1 {
 		r.m.Worked(r.Time)
 	}
 }
@@ -156,7 +164,7 @@ func (r *reader) works() {
 // endBefore posts the end of a turn of which the next prompt is the only evidence, with the time of the agent's last
 // sign.
 func (r *reader) endBefore() {
-	if r.first {
+	if r.mapping == 1 {
 		return
 	}
 	if stats, ok := r.m.EndWorked(); ok {

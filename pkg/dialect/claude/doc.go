@@ -11,7 +11,8 @@
 //	           stop_reason end_turn or
 //	           stop_sequence, after a text   turn_end
 //	user       tool_result                   tool_result; of an open prompt pending_prompt_resolved after it
-//	           text, image                   one user post; a picture is "[image]"
+//	           text, image                   one user post; a picture is "[image]", and a part {"type":"image","data","mimeType"}
+//	                                         of the content behind it, as that of a tool's result
 //	           "[Request interrupted by …"   status interrupted, turn_end
 //	           isCompactSummary              no item: Step.Compact
 //	           <command-name> with <command-args>   user post: /name and the arguments
@@ -29,7 +30,7 @@
 // says nothing new and gives no item. Versions that leave stop_reason null end their turns with turn_duration alone;
 // the oldest write neither: there the next prompt is the evidence, and turn_end stands before its post, with the time
 // of the agent's last line. What a person says beside a tool's result steers the turn. A stop hook that sends the agent
-// on begins another turn. Version 1 of the mapping had no turn_end before a prompt, and no commands.
+// on begins another turn. Version 1 of the mapping had no turn_end before a prompt, and no commands, version 2 no pictures.
 //
 // Usage is counted once per message.id, the greatest of the figures its lines repeat: input_tokens is input +
 // cache_read + cache_creation, input_tokens_cached is cache_read.

@@ -88,10 +88,11 @@ func (r *reader) attachment() {
 	if !parts.Is(jsonscan.Get(r.attached, "type"), "queued_command") {
 		return
 	}
-	prompt := parts.Join(jsonscan.Get(r.attached, "prompt"))
+	said := jsonscan.Get(r.attached, "prompt")
+	prompt := parts.Join(said)
 	if parts.Empty(prompt) || noise(prompt) || r.isMeta {
 		return
 	}
 	r.Role = entry.RoleUser
-	r.add(events.User(prompt))
+	r.add(events.User(prompt).With(r.pictures(said)))
 }

@@ -131,14 +131,18 @@ func Join(content []byte) []byte {
 // How many pictures of a message an item has, and how long one may be that is not a ref: the budget cuts none of them.
 const maxPictures, maxInline = 32, 1_024
 
-// Pictures are the pictures of a content array that an item can show: refs to blobs, and small ones.
-func Pictures(content []byte) (all [][]byte) {
+// Pictures are the pictures of a content array that an item can show: refs to blobs, and small ones. In a picture's part the bytes
+// stand at data, and their type at mime.
+func Pictures(content []byte, data, mime []string) (all [][]byte) {
 	if jsonscan.KindOf(content) != jsonscan.KindArray {
 		return nil
 	}
 	_ = jsonscan.Array(content, func(part []byte) bool {
-		data, kind := jsonscan.Get(part, "data"), jsonscan.Get(part, "mimeType")
-		if Is(jsonscan.Get(part, "type"), "image") && !Empty(data) && len(data) <= maxInline && utf8.Valid(data) {
+		if !Is(jsonscan.Get(part, "type"), "image") {
+			return true
+		}
+		data, kind := jsonscan.Get(part, data...), jsonscan.Get(part, mime...)
+		if !Empty(data) && len(data) <= maxInline && utf8.Valid(data) {
 			picture := append([]byte(`{"type":"image","data":`), data...)
 			if !Empty(kind) && len(kind) <= maxID && utf8.Valid(kind) {
 				picture = append(append(picture, `,"mimeType":`...), kind...)
