@@ -55,7 +55,7 @@ func (c *doctorCmd) Run(a *app) error {
 		return err
 	}
 	if bad > 0 {
-		return fmt.Errorf("%d of %d findings want a look", bad, len(found))
+		return fmt.Errorf("%d of %d findings to look at", bad, len(found))
 	}
 	return nil
 }

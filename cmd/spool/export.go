@@ -127,7 +127,7 @@ func lacking(missing int) error {
 	if missing == 0 {
 		return nil
 	}
-	return text.Errorf("%d values are not what they were: their blobs are missing or corrupt", missing)
+	return text.Errorf("not as it was: %d values, whose blobs are missing or corrupt", missing)
 }
 
 // all writes every thread. One that cannot be read is named, and the others are written.

@@ -146,14 +146,14 @@ func (c *sessionRmCmd) write(w io.Writer, r client.Receipt) error {
 			d.Repacked, d.Reclaimed, text.Bytes(d.Bytes))
 	}
 	for _, k := range r.Kept {
-		count, users := "", ""
+		what, users := k.What, ""
 		if k.Count > 0 {
-			count = fmt.Sprintf("%d ", k.Count)
+			what = text.Sprintf("%d "+k.What, k.Count)
 		}
 		if len(k.Sessions) > 0 {
 			users = " (" + strings.Join(k.Sessions, ", ") + ")"
 		}
-		fmt.Fprintf(w, "  kept: %s%s: %s%s\n", count, k.What, k.Why, users)
+		fmt.Fprintf(w, "  kept: %s: %s%s\n", what, k.Why, users)
 	}
 	for i, h := range r.Heads {
 		if i == mostStates {

@@ -3,10 +3,12 @@ package main
 import (
 	"os"
 	"path/filepath"
+	"strings"
 	"testing"
 
 	"spool/internal/interchange"
 	"spool/internal/must"
+	"spool/pkg/client"
 	"spool/pkg/sessions"
 )
 
@@ -78,5 +80,17 @@ func TestHiddenSessions(t *testing.T) {
 			"1 in which no agent has answered yet (--unanswered), 1 beyond --limit"},
 	} {
 		must.Same(t, hiddenSessions(rows, c.q), c.want, "hiddenSessions(%+v) = %q, want %q", c.q)
+	}
+}
+
+// One of what a receipt keeps, and of what an export lacks, is said as one.
+func TestOneOfThem(t *testing.T) {
+	var said strings.Builder
+	must.Do(t, (&sessionRmCmd{}).write(&said, client.Receipt{Kept: []client.Kept{{What: "artifacts", Count: 1, Why: "as others"}}}))
+	if want := "kept: 1 artifact: as others"; !strings.Contains(said.String(), want) {
+		t.Errorf("a receipt says %q, want %q in it", &said, want)
+	}
+	if err := lacking(1); !strings.Contains(err.Error(), "1 value, whose") {
+		t.Errorf("an export says %q", err)
 	}
 }
