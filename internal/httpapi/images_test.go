@@ -12,7 +12,7 @@ import (
 	"spool/pkg/events"
 )
 
-// A context has the images of a session in line; one whose blob is missing is named in a header, and all else is there
+// A context and a whole item have images in line; one whose blob is missing is named in a header, and all else is there
 // (SPEC P9).
 func TestImagesOfAContext(t *testing.T) {
 	ctx, cl, url := world(t)
@@ -25,13 +25,15 @@ func TestImagesOfAContext(t *testing.T) {
 			`"message":{"role":"user","content":[{"type":"image","data":"` + ref.String() + `"},{"type":"image","data":"` +
 			gone.String() + `"}]}}`)}))
 	must.Do(t, cl.Await(ctx, th, p.Producer(), 0, 1))
-	status, h, body := get(t, url, "/v1/sessions/s/threads/main/context")
-	if status != 200 || !strings.Contains(body, base64.StdEncoding.EncodeToString(png)) || strings.Contains(body,
-		ref.String()) {
-		t.Errorf("context = %d %.1000s, want the picture in line", status, body)
-	}
-	if !strings.Contains(body, gone.String()) || one(h, "Spool-Missing") != gone.String() {
-		t.Errorf("context = %.1000s, Spool-Missing %q; want the ref of what is missing in both", body, one(h,
-			"Spool-Missing"))
+	for _, path := range []string{"context", "items/1?full=1"} {
+		status, h, body := get(t, url, "/v1/sessions/s/threads/main/"+path)
+		if status != 200 || !strings.Contains(body, base64.StdEncoding.EncodeToString(png)) || strings.Contains(body,
+			ref.String()) {
+			t.Errorf("%s = %d %.1000s, want the picture in line", path, status, body)
+		}
+		if !strings.Contains(body, gone.String()) || one(h, "Spool-Missing") != gone.String() {
+			t.Errorf("%s = %.1000s, Spool-Missing %q; want the ref of what is missing in both", path, body, one(h,
+				"Spool-Missing"))
+		}
 	}
 }
