@@ -7,7 +7,6 @@ import (
 	"os"
 	"path/filepath"
 
-	"spool/internal/artifactstore"
 	"spool/internal/interchange"
 	"spool/internal/service"
 	"spool/internal/text"
@@ -75,7 +74,7 @@ func (a *app) materializing(name, cwd string) (*materializing, error) {
 	if err != nil {
 		return nil, err
 	}
-	m := &materializing{Materializer: interchange.Materializer{Client: client.New(conn), Artifacts: artifactstore.Of(conn, 0),
+	m := &materializing{Materializer: interchange.Materializer{Client: client.New(conn), Artifacts: artifactsHere(conn),
 		Tmp: os.TempDir()}}
 	all, err := a.rows(m.Client)
 	if err != nil {

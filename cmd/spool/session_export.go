@@ -8,6 +8,7 @@ import (
 
 	"spool/internal/artifactstore"
 	"spool/internal/interchange"
+	"spool/internal/natsio"
 	"spool/internal/text"
 	"spool/pkg/client"
 )
@@ -43,7 +44,7 @@ func (c *sessionExportCmd) Run(a *app) error {
 	}
 	defer func() { _ = dir.Close() }()
 	home, _ := os.UserHomeDir() // without one no folder is named after it
-	x := interchange.Exporter{Client: cl, Artifacts: artifactstore.Of(conn, 0), Dir: dir, Force: c.Force,
+	x := interchange.Exporter{Client: cl, Artifacts: artifactsHere(conn), Dir: dir, Force: c.Force,
 		Home: home, Tmp: os.TempDir()}
 	out, err := x.Session(a.ctx, c.Session)
 	for _, w := range out.Warnings {
@@ -65,4 +66,11 @@ func (c *sessionExportCmd) Run(a *app) error {
 		err = errors.Join(err, fmt.Errorf("%d of the blobs, artifacts and threads could not be exported", len(out.Warnings)))
 	}
 	return err
+}
+
+// artifactsHere is the artifacts with the files that are registered of this machine: who runs the command may read them.
+func artifactsHere(conn *natsio.Conn) *artifactstore.Artifacts {
+	a := artifactstore.Of(conn, 0)
+	a.Local = true
+	return a
 }

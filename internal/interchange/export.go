@@ -9,6 +9,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"io/fs"
 	"os"
 	"path"
 	"slices"
@@ -16,6 +17,7 @@ import (
 	"time"
 
 	"spool/internal/jsonscan"
+	"spool/internal/record"
 	"spool/internal/rehydrate"
 	"spool/internal/transcript"
 	"spool/pkg/artifacts"
@@ -470,20 +472,20 @@ func sumLine(line []byte) [sha256.Size]byte {
 // artifact writes one artifact. One whose bytes cannot be had here is said.
 func (x *export) artifact(ctx context.Context, r artifacts.Record, name string) error {
 	body, _, err := x.Exporter.Artifacts.Open(ctx, r)
-	if errors.Is(err, artifacts.ErrUnavailable) {
-		x.warn(err)
+	if err == nil {
+		defer func() { _ = body.Close() }()
+		err = x.put(name, body, nil)
+	}
+	if err == nil {
+		x.Exported.Artifacts++
 		return nil
 	}
-	if err != nil {
-		return err
+	for _, known := range []error{ErrThere, artifacts.ErrUnavailable, artifacts.ErrChanged, fs.ErrNotExist, record.ErrNotFound,
+		casstore.ErrCorrupt} {
+		if errors.Is(err, known) {
+			x.warn(err)
+			return nil
+		}
 	}
-	defer func() { _ = body.Close() }()
-	if err := x.put(name, body, nil); errors.Is(err, ErrThere) {
-		x.warn(err)
-		return nil
-	} else if err != nil {
-		return fmt.Errorf("artifact %s: %w", r.ID, err)
-	}
-	x.Exported.Artifacts++
-	return nil
+	return fmt.Errorf("artifact %s: %w", r.ID, err)
 }

@@ -11,6 +11,7 @@ import (
 	"spool/internal/interchange"
 	"spool/internal/must"
 	"spool/internal/natsio"
+	"spool/pkg/artifacts"
 	"spool/pkg/client"
 	"spool/pkg/events"
 )
@@ -20,9 +21,9 @@ func export(t *testing.T, conn *natsio.Conn, dir, session string, force bool) (i
 	t.Helper()
 	root := must.Get(os.OpenRoot(dir))(t)
 	defer func() { _ = root.Close() }()
-	x := interchange.Exporter{
-		Client: client.New(conn), Artifacts: artifactstore.Of(conn, 0), Dir: root, Force: force, Home: "/home/u", Tmp: "/tmp",
-	}
+	here := artifactstore.Of(conn, 0)
+	here.Local = true
+	x := interchange.Exporter{Client: client.New(conn), Artifacts: here, Dir: root, Force: force, Home: "/home/u", Tmp: "/tmp"}
 	return x.Session(t.Context(), session)
 }
 
@@ -192,5 +193,27 @@ func TestProgramGoesOnFromAnExport(t *testing.T) {
 				t.Errorf("a rewritten file: %d entries, want %d; former %q", len(tree.Entries()), n+2, res.Files[0].Former)
 			}
 		})
+	}
+}
+
+// An artifact whose bytes are lost is named, and all others are written. Files that are registered are, too, and an import
+// knows them again.
+func TestExportWithoutLostArtifacts(t *testing.T) {
+	conn, dir := system(t), t.TempDir()
+	write(t, filepath.Join(dir, "src", "s.jsonl"), []byte(header("s", 3)+"\n"+message("a", "null", "one")+"\n"))
+	load(t, conn, filepath.Join(dir, "src"))
+	for _, name := range []string{"here.txt", "gone.txt"} {
+		file := filepath.Join(dir, name)
+		write(t, file, []byte(name))
+		must.Get(client.New(conn).RegisterFile(t.Context(), client.NewArtifact{Record: artifacts.Record{Session: "s"}}, file))(t)
+	}
+	must.Do(t, os.Remove(filepath.Join(dir, "gone.txt")))
+	out, err := export(t, conn, dir, "s", false)
+	if err != nil || out.Artifacts != 1 || len(out.Warnings) != 1 || !strings.Contains(out.Warnings[0].Error(), "gone.txt") {
+		t.Errorf("%d artifacts, warnings %v, error %v; want one, and that the other one is gone", out.Artifacts, out.Warnings, err)
+	}
+	load(t, conn, dir)
+	if all := must.Get(client.New(conn).Artifacts(t.Context(), "s"))(t); len(all) != 2 {
+		t.Errorf("behind an import of its export the session has %d artifacts, want 2", len(all))
 	}
 }
