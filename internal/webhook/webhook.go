@@ -23,20 +23,27 @@ func Client(private bool, flag string) *http.Client {
 	return &http.Client{
 		Timeout:       Wait,
 		CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse },
-		Transport:     &http.Transport{DialContext: dialer.DialContext, TLSHandshakeTimeout: Wait, MaxResponseHeaderBytes: 1 << 16},
+		Transport: &http.Transport{
+			DialContext: dialer.DialContext, TLSHandshakeTimeout: Wait, MaxResponseHeaderBytes: 1 << 16, IdleConnTimeout: time.Minute,
+		},
 	}
 }
 
-// shared is what no other machine on the internet has: between a provider's customers, for tests, and the like.
+// global is where all addresses of IPv6 are that the whole internet has.
+var global = netip.MustParsePrefix("2000::/3")
+
+// shared is what no other machine on the internet has: between a provider's customers, for tests, and the like; and what leads to an
+// address of IPv4, which may be any (6to4, Teredo).
 var shared = []netip.Prefix{
 	netip.MustParsePrefix("0.0.0.0/8"), netip.MustParsePrefix("100.64.0.0/10"), netip.MustParsePrefix("192.0.0.0/24"),
-	netip.MustParsePrefix("198.18.0.0/15"), netip.MustParsePrefix("240.0.0.0/4"), netip.MustParsePrefix("64:ff9b::/96"),
+	netip.MustParsePrefix("198.18.0.0/15"), netip.MustParsePrefix("240.0.0.0/4"),
+	netip.MustParsePrefix("2001::/23"), netip.MustParsePrefix("2001:db8::/32"), netip.MustParsePrefix("2002::/16"),
 }
 
 // Public reports whether an address is one that the whole internet has.
 func Public(ip netip.Addr) bool {
 	ip = ip.Unmap().WithZone("")
-	bad := !ip.IsGlobalUnicast() || ip.IsPrivate()
+	bad := !ip.IsGlobalUnicast() || ip.IsPrivate() || ip.Is6() && !global.Contains(ip)
 	for _, p := range shared {
 		bad = bad || p.Contains(ip)
 	}
