@@ -23,8 +23,11 @@ type Tail struct {
 // None is the tail of no stream.
 var None = Tail{Offset: offset{}.String()}
 
-// ThreadOf is the thread that the stream of a name is stored in.
-func ThreadOf(name string) (events.Thread, error) { return threadOf(name) }
+// Spelt is the name of the stream that a name is of, as NameOf has it: session for session/main.
+func Spelt(name string) (string, error) {
+	t, err := threadOf(strings.Trim(name, "/"))
+	return nameOf(t), err
+}
 
 // NameOf is the name of the stream that is stored in a thread; "": it is none that can be subscribed to.
 func NameOf(t events.Thread) string {

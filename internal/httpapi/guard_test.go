@@ -87,6 +87,8 @@ func TestScopes(t *testing.T) {
 		{"", "GET", "/v1/stream/__ds/subscriptions/x", 401, "missing"},
 		{"", "POST", "/v1/stream/__ds/subscriptions/x/ack/y", 401, "missing"},
 		{"of its wake", "POST", "/v1/stream/__ds/subscriptions/x/ack", 200, "/x/ack"},
+		{"of its wake", "POST", "/v1/stream/__ds/subscriptions/x%2Fy/ack", 200, "/x/y/ack"},
+		{"of its wake", "POST", "/v1/stream/__ds/subscriptions/x%2Fack", 401, "wrong"},
 		{"", "GET", "/v1/stream/__ds/jwks.json", 200, "/jwks.json"},
 		{"", "GET", "/", 200, "/"},
 		{"", "GET", "/s/prod", 200, "/s/prod"},

@@ -29,11 +29,17 @@ const mostBody = 1 << 20
 
 // Own reports whether a request shows a token of a wake, or needs none: who lets others in lets it in.
 func Own(prefix string, r *http.Request) bool {
-	if rest, ok := strings.CutPrefix(r.URL.Path, prefix+subs); ok && r.Method == http.MethodPost {
-		_, action, _ := strings.Cut(rest, "/")
-		return action == "callback" || action == "ack" || action == "release"
-	}
-	return r.URL.Path == prefix+jwks
+	_, action, ok := parts(prefix, r)
+	return ok && r.Method == http.MethodPost && (action == "callback" || action == "ack" || action == "release") || r.URL.Path == prefix+jwks
+}
+
+// parts are the id of a subscription in a path, and what is behind it.
+func parts(prefix string, r *http.Request) (id, rest string, ok bool) {
+	path, ok := strings.CutPrefix(r.URL.EscapedPath(), prefix+subs)
+	id, rest, _ = strings.Cut(path, "/")
+	id, bad1 := url.PathUnescape(id)
+	rest, bad2 := url.PathUnescape(rest)
+	return id, rest, ok && id != "" && bad1 == nil && bad2 == nil
 }
 
 func (s *Service) ServeHTTP(w http.ResponseWriter, r *http.Request) {
@@ -92,11 +98,8 @@ func (s *Service) serve(r *http.Request) (status int, body any, err error) {
 		}
 		return http.StatusOK, s.keys(), nil
 	}
-	rest, ok := strings.CutPrefix(r.URL.EscapedPath(), s.Prefix+subs)
-	id, rest, _ := strings.Cut(rest, "/")
-	id, bad1 := url.PathUnescape(id)
-	rest, bad2 := url.PathUnescape(rest)
-	if !ok || id == "" || bad1 != nil || bad2 != nil {
+	id, rest, ok := parts(s.Prefix, r)
+	if !ok {
 		return 0, nil, no(http.StatusNotFound, "SUBSCRIPTION_NOT_FOUND", "nothing is here: subscriptions are at %sID", s.Prefix+subs)
 	}
 	if len(id) > mostName {
@@ -117,7 +120,7 @@ func (s *Service) serve(r *http.Request) (status int, body any, err error) {
 	case route == "POST streams":
 		return s.add(r, id)
 	case r.Method == http.MethodDelete && link:
-		return s.unlink(r, id, strings.Trim(name, "/"))
+		return s.unlink(r, id, name)
 	case route == "POST claim":
 		return s.claim(r, id)
 	case route == "POST callback", route == "POST ack":
@@ -204,6 +207,7 @@ func (s *Service) fresh(r *http.Request, id string, cfg config) (*subscription, 
 	}
 	sub := &subscription{
 		ID: id, Config: cfg, Base: scheme + r.Host, Created: time.Now().UnixMilli(), Links: map[string]*link{}, rev: rs[0].Seq,
+		most: s.Records.MaxRecord(),
 	}
 	if err := s.explicit(r.Context(), sub, cfg.Streams); err != nil {
 		return nil, err
@@ -215,12 +219,12 @@ func (s *Service) fresh(r *http.Request, id string, cfg config) (*subscription, 
 // explicit links streams, from where they end.
 func (s *Service) explicit(ctx context.Context, sub *subscription, names []string) error {
 	for _, name := range names {
-		at, err := s.Streams.Tail(ctx, name)
+		at, err := s.tail(ctx, sub, name)
 		if err != nil {
 			return err
 		}
 		if !sub.link(name, true, at.Offset, at.ID) {
-			return bad("a subscription has at most %d streams", mostLinks)
+			return bad("a subscription has at most %d streams, and no more than fit into a record: %d are linked", mostLinks, len(sub.Links))
 		}
 	}
 	return nil
@@ -228,12 +232,9 @@ func (s *Service) explicit(ctx context.Context, sub *subscription, names []strin
 
 func (s *Service) remove(ctx context.Context, id string) error {
 	for range mostTries {
-		sub, err := s.load(ctx, id)
-		if isCode(err, "SUBSCRIPTION_NOT_FOUND") {
-			return nil
-		}
-		if err == nil {
-			_, err = s.Records.Write(ctx, record.Put{Key: events.SubscriptionKey(id), Expect: sub.rev})
+		rs, err := s.Records.Records(ctx, events.SubscriptionKey(id)) // also one that cannot be read
+		if err == nil && rs[0].Exists() {
+			_, err = s.Records.Write(ctx, record.Put{Key: rs[0].Key, Expect: rs[0].Seq})
 		}
 		if err == nil || !errors.Is(err, record.ErrConflict) {
 			return err
@@ -252,18 +253,22 @@ func (s *Service) add(r *http.Request, id string) (int, any, error) {
 	if len(asks.Streams) == 0 {
 		return 0, nil, bad("streams: name at least one")
 	}
-	for i, name := range asks.Streams {
-		asks.Streams[i] = strings.Trim(name, "/")
-		if _, err := dstreams.ThreadOf(asks.Streams[i]); err != nil {
-			return 0, nil, bad("streams: %v", err)
+	_, err := s.change(r.Context(), id, func(sub *subscription) (bool, error) {
+		names, err := sub.Config.spelt(asks.Streams)
+		if err != nil {
+			return false, err
 		}
-	}
-	_, err := s.change(r.Context(), id, func(sub *subscription) (bool, error) { return true, s.explicit(r.Context(), sub, asks.Streams) })
+		return true, s.explicit(r.Context(), sub, names)
+	})
 	return http.StatusNoContent, nil, err
 }
 
 func (s *Service) unlink(r *http.Request, id, name string) (int, any, error) {
-	_, err := s.change(r.Context(), id, func(sub *subscription) (bool, error) {
+	name, err := dstreams.Spelt(name)
+	if err != nil {
+		return 0, nil, bad("stream: %v", err)
+	}
+	_, err = s.change(r.Context(), id, func(sub *subscription) (bool, error) {
 		l := sub.Links[name]
 		if l == nil || !l.Explicit {
 			return false, nil
@@ -307,7 +312,8 @@ func (s *Service) claim(r *http.Request, id string) (int, any, error) {
 		if sub.Wake == nil || sub.over(now) {
 			sub.begin(now)
 		}
-		sub.lease(asks.Worker, now)
+		sub.snap()
+		sub.lease(asks.Worker, time.Now())
 		return true, nil
 	})
 	if err != nil {
@@ -350,6 +356,7 @@ func (s *Service) ack(r *http.Request, id string) (int, any, error) {
 		if err := sub.take(w.Acks); err != nil {
 			return err
 		}
+		sub.Failed, sub.Next = 0, 0
 		if !w.Done {
 			sub.Wake.Until = time.Now().UnixMilli() + sub.Config.Lease
 			return nil

@@ -1,6 +1,7 @@
 package subscriptions
 
 import (
+	"cmp"
 	"crypto/rand"
 	"crypto/sha256"
 	"encoding/base64"
@@ -21,6 +22,7 @@ import (
 	"spool/internal/jsonscan"
 	"spool/internal/record"
 	"spool/internal/webhook"
+	"spool/pkg/events"
 )
 
 // Types of subscriptions.
@@ -37,6 +39,8 @@ var offsets = regexp.MustCompile(`^\d{16}_\d{16}$`)
 const (
 	mostLinks    = 5000 // streams of a subscription
 	mostName     = 256  // bytes of an id, and of a description
+	mostURL      = 4096
+	mostElse     = 16 << 10 // bytes of a record without links
 	defaultLease = 30_000
 )
 
@@ -64,7 +68,9 @@ type subscription struct {
 	Failed     int              `json:"failed,omitempty"` // deliveries, one after the other
 	Next       int64            `json:"next,omitempty"`   // not before is the next
 
-	rev uint64
+	rev  uint64
+	most int // bytes of the record
+	full int // bytes that the links may come to; 0: nobody counted
 }
 
 // link is a stream of a subscription.
@@ -73,6 +79,7 @@ type link struct {
 	Glob     bool   `json:"glob,omitempty"`
 	Acked    string `json:"acked"`
 	Stream   string `json:"stream,omitempty"` // the id of the one that Acked is of
+	Anew     bool   `json:"anew,omitempty"`   // it is another one than the worker of the wake was told of
 
 	tail dstreams.Tail
 }
@@ -80,11 +87,11 @@ type link struct {
 // wake is one that is under way: it is to be told of, or somebody works at it.
 type wake struct {
 	ID     string            `json:"id"`
-	Told   bool              `json:"told,omitempty"`   // the wake stream has it
+	Told   string            `json:"told,omitempty"`   // the id of the wake stream that has it
 	Holder string            `json:"holder,omitempty"` // the worker that claimed it
 	Until  int64             `json:"until,omitempty"`  // the lease
 	Token  string            `json:"token,omitempty"`  // SHA-256 of the one that the holder has
-	Tails  map[string]string `json:"tails,omitempty"`  // what a webhook that says done has done
+	Tails  map[string]string `json:"tails,omitempty"`  // of what is pending: what a webhook that says done has done
 
 	secret string // the token itself, of whoever made it
 }
@@ -100,10 +107,16 @@ func (s *subscription) encode() []byte {
 	return b
 }
 
-func decode(r record.Record) (s *subscription, err error) {
-	s = &subscription{rev: r.Seq}
-	if err = jsonscan.Decode(r.Value, s); err == nil && s.V != recordVersion {
+func decode(r record.Record, most int) (s *subscription, err error) {
+	s = &subscription{rev: r.Seq, most: most}
+	switch err = jsonscan.Decode(r.Value, s); {
+	case err != nil:
+	case s.V != recordVersion:
 		err = fmt.Errorf("version %d; this program knows %d", s.V, recordVersion)
+	case events.SubscriptionKey(s.ID) != r.Key:
+		err = fmt.Errorf("it is of subscription %.200q", s.ID)
+	case slices.Contains(slices.Collect(maps.Values(s.Links)), nil):
+		err = errors.New("a link is null")
 	}
 	if err != nil {
 		return nil, fmt.Errorf("%w: %s: %w", record.ErrValue, r.Key, err)
@@ -119,15 +132,16 @@ func (c *config) check(private bool) error {
 	if c.Lease == 0 {
 		c.Lease = defaultLease
 	}
-	for i, name := range c.Streams {
-		c.Streams[i] = strings.Trim(name, "/")
-		if _, err := dstreams.ThreadOf(c.Streams[i]); err != nil {
-			return bad("streams: %v", err)
+	var err error
+	if c.WakeStream != "" {
+		if c.WakeStream, err = dstreams.Spelt(c.WakeStream); err != nil {
+			return bad("wake_stream: %v", err)
 		}
 	}
-	slices.Sort(c.Streams)
-	c.Streams = slices.Compact(c.Streams)
-	c.Pattern, c.WakeStream = strings.Trim(c.Pattern, "/"), strings.Trim(c.WakeStream, "/")
+	if c.Streams, err = c.spelt(c.Streams); err != nil {
+		return err
+	}
+	c.Pattern = strings.Trim(c.Pattern, "/")
 	switch {
 	case c.Type != byWebhook && c.Type != byPull:
 		return bad(`type %.50q: use "webhook" or "pull-wake"`, c.Type)
@@ -139,15 +153,31 @@ func (c *config) check(private bool) error {
 		return bad("pattern and description have at most %d bytes each", mostName)
 	case c.Lease < 1000 || c.Lease > 600_000:
 		return bad("lease_ttl_ms %d: want 1,000 to 600,000", c.Lease)
+	case len(c.URL) > mostURL:
+		return bad("webhook.url has at most %d bytes", mostURL)
 	case c.Type == byWebhook:
 		return checkURL(c.URL, private)
 	case c.WakeStream == "":
 		return bad("pull-wake needs a wake_stream")
 	}
-	if _, err := dstreams.ThreadOf(c.WakeStream); err != nil {
-		return bad("wake_stream: %v", err)
-	}
 	return nil
+}
+
+// spelt are the names of streams that are to be linked, each once, and spelt as links are.
+func (c *config) spelt(names []string) ([]string, error) {
+	var out []string
+	for _, name := range names {
+		name, err := dstreams.Spelt(name)
+		if err != nil {
+			return nil, bad("streams: %v", err)
+		}
+		if name == c.WakeStream {
+			return nil, bad("streams: %.200q is the wake_stream: each wake would be work for the next", name)
+		}
+		out = append(out, name)
+	}
+	slices.Sort(out)
+	return slices.Compact(out), nil
 }
 
 // checkURL refuses what is plainly no address for a webhook; what a name leads to is looked at when it is dialled.
@@ -177,37 +207,61 @@ func (c config) same(d config) bool {
 	return streams && string(a) == string(b)
 }
 
-// wants reports whether the pattern matches a stream: * is a segment of its name, ** any number of them.
+// wants reports whether the pattern matches a stream, in whatever way it is spelt: * is a segment of its name, ** any number of them.
 func (s *subscription) wants(name string) bool {
-	return s.Config.Pattern != "" && name != s.Config.WakeStream && matches(strings.Split(s.Config.Pattern, "/"), strings.Split(name, "/"))
+	if s.Config.Pattern == "" || name == s.Config.WakeStream {
+		return false
+	}
+	pattern, segments := strings.Split(s.Config.Pattern, "/"), strings.Split(name, "/")
+	if matches(pattern, segments) {
+		return true
+	}
+	long := append(segments, events.MainThread)
+	spelt, err := dstreams.Spelt(strings.Join(long, "/"))
+	return err == nil && spelt == name && matches(pattern, long)
 }
 
+// matches tries no more than each segment of one with each of the other: where it does not go on, the last ** takes one more.
 func matches(pattern, name []string) bool {
-	for len(pattern) > 0 && pattern[0] != "**" {
-		if len(name) == 0 || pattern[0] != "*" && pattern[0] != name[0] {
+	p, n, last, taken := 0, 0, -1, 0
+	for n < len(name) {
+		switch {
+		case p < len(pattern) && pattern[p] == "**":
+			last, taken = p, n
+			p++
+		case p < len(pattern) && (pattern[p] == "*" || pattern[p] == name[n]):
+			p, n = p+1, n+1
+		case last >= 0:
+			taken++
+			p, n = last+1, taken
+		default:
 			return false
 		}
-		pattern, name = pattern[1:], name[1:]
 	}
-	if len(pattern) == 0 {
-		return len(name) == 0
+	for p < len(pattern) && pattern[p] == "**" {
+		p++
 	}
-	for len(pattern) > 1 && pattern[1] == "**" { // else each would be tried with each
-		pattern = pattern[1:]
-	}
-	for i := range len(name) + 1 {
-		if matches(pattern[1:], name[i:]) {
-			return true
-		}
-	}
-	return false
+	return p == len(pattern)
 }
 
-// link links a stream; false: there are too many.
+// room is what a link to a stream may come to in the record, in bytes: its name there, in the tails and in the configuration, the texts
+// beside it, two offsets and an id.
+func room(name string) int {
+	b, _ := json.Marshal(name) // a text
+	return 3*len(b) + 256
+}
+
+// link links a stream; false: there are too many, or the record could come to have no room for them.
 func (s *subscription) link(name string, explicit bool, acked string, stream string) bool {
 	l := s.Links[name]
 	if l == nil {
-		if len(s.Links) >= mostLinks {
+		if s.full == 0 {
+			for name := range s.Links {
+				s.full += room(name)
+			}
+		}
+		if s.full += room(name); len(s.Links) >= mostLinks || s.full > s.most-mostElse {
+			s.full -= room(name)
 			return false
 		}
 		l = &link{Acked: acked, Stream: stream}
@@ -238,11 +292,12 @@ func (l *link) pending() bool {
 func (s *subscription) see(name string, tail dstreams.Tail) (changed bool) {
 	l := s.Links[name]
 	switch l.tail = tail; {
+	case tail.ID == "" && !l.Explicit && s.Wake == nil:
+		delete(s.Links, name)
 	case tail.ID == l.Stream:
 		return false
-	case tail.ID == "" && !l.Explicit:
-		delete(s.Links, name)
 	default: // another stream has the name, or none
+		l.Anew = l.Anew || l.Stream != "" && s.Wake != nil
 		l.Acked, l.Stream = unread, tail.ID
 	}
 	return true
@@ -251,14 +306,20 @@ func (s *subscription) see(name string, tail dstreams.Tail) (changed bool) {
 // begin begins a wake.
 func (s *subscription) begin(now time.Time) {
 	s.Generation++
-	s.Wake = &wake{ID: "w_" + secret(), Tails: map[string]string{}}
-	for name, l := range s.Links {
-		if l.tail.ID != "" {
-			s.Wake.Tails[name] = l.tail.Offset
-		}
-	}
+	s.Wake = &wake{ID: "w_" + secret()}
+	s.snap()
 	if s.Config.Type == byWebhook {
 		s.lease("", now)
+	}
+}
+
+// snap notes what the worker of the wake is told of. The links have their tails.
+func (s *subscription) snap() {
+	s.Wake.Tails = map[string]string{}
+	for name, l := range s.Links {
+		if l.Anew = false; l.pending() {
+			s.Wake.Tails[name] = l.tail.Offset
+		}
 	}
 }
 
@@ -312,8 +373,13 @@ func (s *subscription) fence(token string, w work, now time.Time) error {
 	return nil
 }
 
-// take takes acks, all or none. The links have their tails.
+// take takes acks, all or none. The links have their tails. One of a stream that is gone, or is another one, since the worker was told of
+// it counts for nothing.
 func (s *subscription) take(acks []ack) error {
+	acks = slices.DeleteFunc(slices.Clone(acks), func(a ack) bool {
+		l := s.Links[a.name()]
+		return l == nil && s.Wake.Tails[a.name()] != "" || l != nil && l.Anew
+	})
 	for _, a := range acks {
 		l := s.Links[a.name()]
 		switch {
@@ -331,10 +397,8 @@ func (s *subscription) take(acks []ack) error {
 }
 
 func (a ack) name() string {
-	if a.Stream == "" {
-		return strings.Trim(a.Path, "/")
-	}
-	return strings.Trim(a.Stream, "/")
+	name, _ := dstreams.Spelt(cmp.Or(a.Stream, a.Path)) // what is none is not linked
+	return name
 }
 
 // refusal is an answer that is an error.

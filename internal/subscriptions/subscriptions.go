@@ -87,7 +87,7 @@ func (s *Service) load(ctx context.Context, id string) (*subscription, error) {
 	if !rs[0].Exists() {
 		return nil, no(http.StatusNotFound, "SUBSCRIPTION_NOT_FOUND", "there is no subscription %.200q", id)
 	}
-	return decode(rs[0])
+	return decode(rs[0], s.Records.MaxRecord())
 }
 
 // change loads a subscription, has f change it, and writes it; again, where somebody else was faster. f reports whether there is
@@ -132,7 +132,7 @@ func (s *Service) tails(ctx context.Context, sub *subscription, names []string) 
 	g.SetLimit(16)
 	for i, name := range names {
 		g.Go(func() (err error) {
-			found[i], err = s.Streams.Tail(ctx, name)
+			found[i], err = s.tail(ctx, sub, name)
 			return err
 		})
 	}
@@ -140,11 +140,24 @@ func (s *Service) tails(ctx context.Context, sub *subscription, names []string) 
 		return false, err
 	}
 	for i, name := range names {
-		if sub.Links[name] != nil && sub.see(name, found[i]) {
+		if sub.Links[name] != nil && found[i] != unknown && sub.see(name, found[i]) {
 			changed = true
 		}
 	}
 	return changed, nil
+}
+
+// unknown is where a stream ends that cannot be read: nobody is told of it until it can be.
+var unknown = dstreams.Tail{Offset: unread}
+
+// tail finds where a stream ends. One whose records are damaged holds up no other.
+func (s *Service) tail(ctx context.Context, sub *subscription, name string) (dstreams.Tail, error) {
+	tail, err := s.Streams.Tail(ctx, name)
+	if err != nil && !record.Temporary(err) && ctx.Err() == nil {
+		s.Log.Warn("a stream of a subscription cannot be read", "subscription", sub.ID, "stream", name, "error", err)
+		return unknown, nil
+	}
+	return tail, err
 }
 
 // backfill links all streams that the pattern matches, and that are there; acked: where they end, else nothing of them is.
@@ -161,9 +174,9 @@ func (s *Service) backfill(ctx context.Context, sub *subscription, acked bool) (
 		if name == "" || !sub.wants(name) || sub.Links[name] != nil && sub.Links[name].Glob {
 			continue
 		}
-		at := dstreams.Tail{Offset: unread}
+		at := unknown
 		if acked {
-			if at, err = s.Streams.Tail(ctx, name); err != nil {
+			if at, err = s.tail(ctx, sub, name); err != nil {
 				return changed, err
 			}
 		}
@@ -217,7 +230,7 @@ func (s *Service) advance(ctx context.Context, sub *subscription, m moved) (chan
 			return false, err
 		}
 	}
-	sub.begin(now)
+	sub.begin(time.Now())
 	return true, nil
 }
 
@@ -233,6 +246,12 @@ func (s *Service) step(ctx context.Context, id string, m moved) (*subscription, 
 			m.all = true
 		}
 		changed, err := s.advance(ctx, sub, m)
+		if err == nil && m.all && sub.Wake != nil && sub.Wake.Holder == "" && sub.Wake.Told != "" {
+			var in dstreams.Tail
+			if in, err = s.Streams.Tail(ctx, sub.Config.WakeStream); err == nil && in.ID != sub.Wake.Told {
+				sub.Wake.Told, changed = "", true // that one is gone
+			}
+		}
 		return changed || filled, err
 	})
 	if err == nil {
@@ -244,13 +263,11 @@ func (s *Service) step(ctx context.Context, id string, m moved) (*subscription, 
 // tell tells of a wake that this process began, or that nobody told of.
 func (s *Service) tell(ctx context.Context, sub *subscription) {
 	switch w := sub.Wake; {
-	case w == nil || w.Told || w.Holder != "":
+	case w == nil || w.Told != "" || w.Holder != "":
 	case sub.Config.Type == byPull:
 		s.tellStream(ctx, sub)
 	case w.secret != "":
 		go func() {
-			s.under <- struct{}{}
-			defer func() { <-s.under }()
 			ctx, stop := context.WithTimeout(context.WithoutCancel(ctx), time.Duration(sub.Config.Lease)*time.Millisecond+mostWait)
 			defer stop()
 			if err := s.deliver(ctx, sub); err != nil && !isCode(err, "SUBSCRIPTION_NOT_FOUND") {
@@ -271,6 +288,10 @@ func (s *Service) tellStream(ctx context.Context, sub *subscription) {
 	value, err := json.Marshal(map[string]any{
 		"type": "wake", "subscription_id": sub.ID, "stream": name, "generation": sub.Generation, "ts": time.Now().UnixMilli(),
 	})
+	var in dstreams.Tail
+	if err == nil {
+		in, err = s.Streams.Tail(ctx, sub.Config.WakeStream)
+	}
 	if err == nil {
 		err = s.Streams.Append(ctx, sub.Config.WakeStream, value)
 	}
@@ -279,7 +300,7 @@ func (s *Service) tellStream(ctx context.Context, sub *subscription) {
 			return false, nil
 		}
 		if err == nil {
-			now.Wake.Told, now.Failed, now.Next = true, 0, 0
+			now.Wake.Told, now.Failed, now.Next = in.ID, 0, 0
 		} else {
 			now.later()
 		}
@@ -343,7 +364,7 @@ func (s *Service) deliver(ctx context.Context, sub *subscription) error {
 			return wrote, nil
 		}
 		for name, tail := range now.Wake.Tails {
-			if l := now.Links[name]; l != nil && l.Acked < tail {
+			if l := now.Links[name]; l != nil && !l.Anew && l.Acked < tail {
 				l.Acked = tail
 			}
 		}
@@ -358,8 +379,14 @@ func (s *Service) deliver(ctx context.Context, sub *subscription) error {
 }
 
 func (s *Service) post(ctx context.Context, sub *subscription) (done bool, err error) {
-	ctx, stop := context.WithTimeout(ctx, time.Duration(sub.Config.Lease)*time.Millisecond*9/10) // before the next wake
+	ctx, stop := context.WithDeadline(ctx, time.UnixMilli(sub.Wake.Until-sub.Config.Lease/10)) // before the next wake
 	defer stop()
+	select {
+	case s.under <- struct{}{}:
+		defer func() { <-s.under }()
+	case <-ctx.Done():
+		return false, fmt.Errorf("%d others were under way all the time", mostDeliveries)
+	}
 	body, err := json.Marshal(map[string]any{
 		"subscription_id": sub.ID, "wake_id": sub.Wake.ID, "generation": sub.Generation, "streams": sub.told(),
 		"callback_url": s.at(sub, "/callback"), "callback_token": sub.Wake.secret,
@@ -431,7 +458,7 @@ func (s *Service) learn(r record.Record) {
 		}
 		return
 	}
-	sub, err := decode(r)
+	sub, err := decode(r, s.Records.MaxRecord())
 	if err != nil {
 		s.Log.Error("a subscription cannot be read", "error", err)
 		return
@@ -452,7 +479,7 @@ func (s *subscription) nextLook() (at time.Time) {
 		at = time.UnixMilli(s.Next)
 	case w != nil && w.Until != 0: // its lease
 		at = time.UnixMilli(w.Until)
-	case w != nil && !w.Told: // by whoever began it, or, if that one died, by others
+	case w != nil && w.Told == "": // by whoever began it, or, if that one died, by others
 		at = time.UnixMilli(max(s.Next, time.Now().Add(time.Second).UnixMilli()))
 	}
 	return at
@@ -494,6 +521,8 @@ func (s *Service) watchStreams(ctx context.Context) {
 			if name := dstreams.NameOf(m.Thread.Thread); name != "" && s.wanted(name) {
 				s.dirty[name] = true
 				s.nudge()
+			} else if m.Gone != nil || m.Head.Entries <= 1 {
+				s.begins(name)
 			}
 			s.mu.Unlock()
 			if none {
@@ -501,6 +530,16 @@ func (s *Service) watchStreams(ctx context.Context) {
 			}
 		}
 		wait(ctx, 100*time.Millisecond)
+	}
+}
+
+// begins has those looked at again whose wake stream is gone, or another one. The caller has mu.
+func (s *Service) begins(name string) {
+	for id, sub := range s.known {
+		if name == sub.Config.WakeStream && sub.Wake != nil {
+			s.again[id] = time.Time{}
+			s.nudge()
+		}
 	}
 }
 
@@ -532,7 +571,9 @@ func (s *Service) look(ctx context.Context) {
 			}
 			if !at.IsZero() {
 				s.mu.Lock()
-				s.again[id] = at
+				if due, ok := s.again[id]; !ok || at.Before(due) { // of what was written since it may be due before
+					s.again[id] = at
+				}
 				s.mu.Unlock()
 				next = min(next, time.Until(at))
 			}
@@ -563,6 +604,9 @@ func (s *Service) due() (todo map[string]moved, next time.Duration) {
 		todo[id] = anyMoved
 	}
 	for id, sub := range s.known {
+		if s.again[id].After(now) && !s.swept[id] {
+			continue // it failed, and then all is looked at
+		}
 		m := todo[id]
 		for name := range s.dirty {
 			if l := sub.Links[name]; sub.wants(name) && (l == nil || !l.Glob) || l != nil && sub.Wake == nil {
