@@ -35,6 +35,8 @@ func (k Key) Validate() error {
 			return fmt.Errorf("%w: the %s has %d bytes: at most %d", ErrKey, what, len(name), maxName)
 		case !utf8.ValidString(name):
 			return fmt.Errorf("%w: the %s is not UTF-8", ErrKey, what)
+		case strings.Contains(name, "\x00"): // what stands between names where they are hashed
+			return fmt.Errorf("%w: the %s has a NUL", ErrKey, what)
 		}
 	}
 	return nil

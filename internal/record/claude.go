@@ -1,6 +1,7 @@
 package record
 
 import (
+	"bytes"
 	"encoding/json"
 	"fmt"
 
@@ -16,13 +17,15 @@ type Claude struct {
 	Summary json.RawMessage `json:"summary,omitempty"` // of the session, as the SDK has made it; nil: none
 }
 
-// Encode is the record's value.
+// Encode is the record's value. A summary is not longer in it than it was, but for the two separators of lines that JSON escapes.
 func (c Claude) Encode() []byte {
-	b, err := json.Marshal(c)
-	if err != nil {
+	var b bytes.Buffer
+	enc := json.NewEncoder(&b)
+	enc.SetEscapeHTML(false)
+	if err := enc.Encode(c); err != nil {
 		panic(err) // strings and valid JSON
 	}
-	return b
+	return bytes.TrimSpace(b.Bytes())
 }
 
 // DecodeClaude reads a record's value.

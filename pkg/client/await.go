@@ -33,6 +33,11 @@ func (c *Client) Await(ctx context.Context, t events.Thread, producer string, ep
 	return c.taken(ctx, waited{t, producer, epoch, seq, false})
 }
 
+// AwaitStored is Await for an event that SPOOL_EVENTS has, for certain. ErrRemoved: its thread or session was removed behind it.
+func (c *Client) AwaitStored(ctx context.Context, t events.Thread, producer string, epoch, seq uint64) error {
+	return c.taken(ctx, waited{t, producer, epoch, seq, c.offline == nil})
+}
+
 // taken is await for an event that may be refused.
 func (c *Client) taken(ctx context.Context, w waited) error {
 	if err := c.await(ctx, w); err != nil {
