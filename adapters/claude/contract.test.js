@@ -1,6 +1,7 @@
 // What the SDK asks of a session store, held against a real spool up.
 import assert from "node:assert/strict";
 import { randomUUID } from "node:crypto";
+import { createServer } from "node:http";
 import { test } from "node:test";
 import { foldSessionSummary } from "@anthropic-ai/claude-agent-sdk";
 import { SpoolSessionStore } from "./index.js";
@@ -155,4 +156,16 @@ test("an append that cannot be made is an error, in time", async () => {
   await assert.rejects(away.append(key, [entry("x")]), /Spool, POST/);
   await assert.rejects(store.append({ ...key, sessionId: "" }, [entry("x")]));
   await store.append(key, [entry("y")]);
+});
+
+test("a server that takes a request and does not answer is tried no longer than one that is away", async () => {
+  const silent = createServer(() => {});
+  await new Promise((done) => silent.listen(0, "127.0.0.1", done));
+  const store = new SpoolSessionStore({ url: `http://127.0.0.1:${silent.address().port}`, patience: 300 });
+  const late = setTimeout(() => silent.closeAllConnections(), 5000), begun = Date.now();
+  await assert.rejects(store.append(fresh(), [entry("x")]), /Spool, POST/);
+  clearTimeout(late);
+  silent.closeAllConnections();
+  silent.close();
+  assert.ok(Date.now() - begun < 5000);
 });

@@ -80,9 +80,11 @@ export class SpoolSessionStore {
     const until = Date.now() + this.#patience;
     for (let wait = 50; ; wait = Math.min(2 * wait, 2000)) {
       let answer, why;
+      const silent = new AbortController();
+      const late = setTimeout(() => silent.abort(), Math.max(until - Date.now(), 1000)); // one that begins may take its time
       try {
         const sent = { ...this.#headers, ...headers, ...(type && { "Content-Type": type }) };
-        answer = await fetch(this.#base + path, { method, body, headers: sent });
+        answer = await fetch(this.#base + path, { method, body, headers: sent, signal: silent.signal }).finally(() => clearTimeout(late));
         if (answer.ok) return answer;
         why = (await answer.text()).trim();
       } catch (error) {
