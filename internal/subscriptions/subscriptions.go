@@ -248,7 +248,7 @@ func (s *Service) step(ctx context.Context, id string, m moved) (*subscription, 
 		changed, err := s.advance(ctx, sub, m)
 		if err == nil && m.all && sub.Wake != nil && sub.Wake.Holder == "" && sub.Wake.Told != "" {
 			var in dstreams.Tail
-			if in, err = s.Streams.Tail(ctx, sub.Config.WakeStream); err == nil && in.ID != sub.Wake.Told {
+			if in, err = s.tail(ctx, sub, sub.Config.WakeStream); err == nil && in.ID != sub.Wake.Told {
 				sub.Wake.Told, changed = "", true // that one is gone
 			}
 		}
