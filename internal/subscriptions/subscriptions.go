@@ -263,7 +263,7 @@ func (s *Service) step(ctx context.Context, id string, m moved) (*subscription, 
 // tell tells of a wake that this process began, or that nobody told of.
 func (s *Service) tell(ctx context.Context, sub *subscription) {
 	switch w := sub.Wake; {
-	case w == nil || w.Told != "" || w.Holder != "":
+	case w == nil || w.Told != "" || w.Holder != "", time.Now().UnixMilli() < sub.Next:
 	case sub.Config.Type == byPull:
 		s.tellStream(ctx, sub)
 	case w.secret != "":
