@@ -119,7 +119,7 @@ func (r *runner) follow(ctx context.Context, name, what, typ string, note maker)
 func (r *runner) tell(ctx context.Context, it client.Item, behind client.Filter, note maker) error {
 	wait := backoff.NewExponentialBackOff(backoff.WithMaxInterval(mostWait), backoff.WithMaxElapsedTime(mostTries))
 	of := fmt.Sprintf("%s/%s item %d", it.Session, it.Thread, it.N)
-	tries, refused := 0, 0
+	tries, refused, passed := 0, 0, map[string]bool{}
 	err := backoff.RetryNotify(func() error {
 		err := r.try(ctx, it, note, false)
 		if errors.Is(err, ErrRefused) {
@@ -128,7 +128,7 @@ func (r *runner) tell(ctx context.Context, it client.Item, behind client.Filter,
 			}
 		}
 		if tries++; err != nil && tries >= mostAlone {
-			r.ahead(ctx, behind, it.Seq+1, note)
+			r.ahead(ctx, behind, it.Seq+1, note, passed)
 		}
 		return err
 	}, backoff.WithContext(wait, ctx), func(err error, in time.Duration) {
@@ -141,15 +141,23 @@ func (r *runner) tell(ctx context.Context, it client.Item, behind client.Filter,
 	return ctx.Err()
 }
 
-// ahead tells of the items behind a place, from a sequence of SPOOL_ITEMS on, until one is not taken or none is left.
-func (r *runner) ahead(ctx context.Context, behind client.Filter, from uint64, note maker) {
+// ahead tells of the items behind a place, from a sequence of SPOOL_ITEMS on, until one is not taken or none is left. The next call passes
+// over that one, until one has come to the end: so a target that takes nothing is told of one at a time, and several that it does not
+// take hold up none behind them.
+func (r *runner) ahead(ctx context.Context, behind client.Filter, from uint64, note maker, passed map[string]bool) {
 	looking, stop := context.WithTimeout(ctx, mostAhead)
 	defer stop()
 	for it, err := range r.cl.Subscribe(looking, behind, client.Position{Seq: from}) {
-		if err == nil {
-			err = r.try(ctx, it, note, true)
+		if id := idOf(it); err == nil && !passed[id] {
+			if err = r.try(ctx, it, note, true); err != nil {
+				passed[id] = true
+			}
 		}
-		if err != nil && !errors.Is(err, ErrRefused) || it.More == 0 {
+		if err != nil && !errors.Is(err, ErrRefused) {
+			return
+		}
+		if it.More == 0 {
+			clear(passed)
 			return
 		}
 	}

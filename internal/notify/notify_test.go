@@ -229,21 +229,21 @@ func TestTargets(t *testing.T) {
 	}
 }
 
-// TestOneThatIsNotTaken: a note that a target does not take, and does not refuse, lets those behind it go first, each once, and is told again
+// TestSomeThatAreNotTaken: notes that a target does not take, and does not refuse, let those behind them go first, each once, and are told again
 // meanwhile.
-func TestOneThatIsNotTaken(t *testing.T) {
+func TestSomeThatAreNotTaken(t *testing.T) {
 	cl := system(t)
 	var stuck atomic.Bool
 	stuck.Store(true)
 	w := newTold()
 	tell := func(ctx context.Context, n notify.Note, body []byte) error {
-		if n.Data.Prompt == "stuck" && stuck.Load() {
+		if strings.HasPrefix(n.Data.Prompt, "stuck") && stuck.Load() {
 			return errors.New("no room")
 		}
 		return w.tell(ctx, n, body)
 	}
 	must.Do(t, cl.StartThread(t.Context(), thread("over"), events.Start{Name: "flow"}))
-	for _, id := range []string{"first", "stuck", "third", "fourth"} {
+	for _, id := range []string{"first", "stuck", "stuck-too", "third", "fourth"} {
 		ask(t, cl, "s", id, 0)
 	}
 	watch(t, cl, "phone", notify.Config{Tell: tell, Failed: true})
@@ -251,10 +251,11 @@ func TestOneThatIsNotTaken(t *testing.T) {
 	must.Do(t, cl.End(t.Context(), thread("over"), events.End{ReturnCode: 1}))
 	w.await(t, 4)
 	stuck.Store(false)
-	w.await(t, 5)
+	w.await(t, 6)
 	ask(t, cl, "s", "last", 0)
-	want := []string{"prompt.asked s first", "prompt.asked s third", "prompt.asked s fourth", "thread.failed over", "prompt.asked s stuck", "prompt.asked s last"}
-	if got := w.await(t, 6); !slices.Equal(got, want) {
+	want := []string{"prompt.asked s first", "prompt.asked s third", "prompt.asked s fourth", "thread.failed over", "prompt.asked s stuck",
+		"prompt.asked s stuck-too", "prompt.asked s last"}
+	if got := w.await(t, 7); !slices.Equal(got, want) {
 		t.Errorf("told %q, want %q", got, want)
 	}
 }
