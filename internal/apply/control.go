@@ -72,6 +72,9 @@ func (d *draft) end(ctx context.Context, e events.End) error {
 	if d.Head.Start.IsZero() {
 		return fmt.Errorf("%w: end: there is no thread %s", events.ErrControl, d.st.Key)
 	}
+	if err := MayEnd(d.st.Key, d.Head); err != nil {
+		return err
+	}
 	text, err := json.Marshal(map[string]any{"role": dialect.RoleEnd, "meta": e})
 	if err != nil {
 		return err
@@ -82,6 +85,14 @@ func (d *draft) end(ctx context.Context, e events.End) error {
 	}
 	d.e.Text = text
 	return d.step(ctx, addition{dialect: lang, operation: true})
+}
+
+// MayEnd refuses to complete a thread that failed: it stays so until it is reopened (SPEC P10).
+func MayEnd(t events.Thread, head threads.Head) error {
+	if head.Status != threads.StatusFailed {
+		return nil
+	}
+	return fmt.Errorf("%w: end: %s has failed: reopen it first: %s", events.ErrControl, t, head.Failure)
 }
 
 // place is the head that an addition goes after: the thread's own, or one that is moved.

@@ -147,8 +147,8 @@ func (d *draft) stands(a addition, e *dialect.Entry) {
 	case !dialect.IsJSON(name) || !dialect.Beside(d.Head.Dialect, name):
 		d.Head.Leaf, d.Head.Dialect = leafOf(a.dialect, e), dialect.Lead(d.Head.Dialect, name)
 	}
-	if e.Role == threads.RoleEnd {
-		d.Head.Status, d.Head.Failure = threads.StatusCompleted, ""
+	if e.Role == threads.RoleEnd && d.Head.Status != threads.StatusFailed {
+		d.Head.Status = threads.StatusCompleted
 	}
 }
 

@@ -288,10 +288,12 @@ func (f *fixer) back(ctx context.Context, h *head, step threads.Step) (now threa
 	if now.Leaf = step.Entry.ID; dialect.Beside(now.Dialect, step.Entry.Dialect) {
 		now.Leaf = "" // it is looked up
 	}
-	now.Status, now.Failure = threads.StatusActive, ""
+	if now.Status != threads.StatusFailed { // and stays so until it is reopened
+		now.Status = threads.StatusActive
+	}
 	now.Updated, now.Claimed = 0, 0
 	dated := step
-	if f.c.ended(step.At.Ref) {
+	if now.Status != threads.StatusFailed && f.c.ended(step.At.Ref) {
 		now.Status = threads.StatusCompleted
 		if dated, err = f.endOf(ctx, step); err != nil {
 			return now, err

@@ -272,6 +272,33 @@ func TestReopen(t *testing.T) {
 	must.Is(t, r.Reopen(t.Context(), id), events.ErrControl, "Reopen of an active thread")
 }
 
+// A failed thread stays failed until it is reopened, also where its producer ends it without looking (SPEC P10): the operation is a
+// dead letter, the step of role __end__ is kept as an entry.
+func TestEndOfAFailedThread(t *testing.T) {
+	r := newRig(t)
+	run := r.start(nil)
+	id := thread(0)
+	large := `{"content":[{"type":"text","text":"head"},{"type":"text","text":"` + strings.Repeat("x", 400_000) + `"}]}`
+	why := r.say(id, "item", large).Failure
+	end := events.Control{Op: events.OpEnd, End: &events.End{Summary: "done"}}
+	must.Is(t, r.End(t.Context(), id, *end.End), events.ErrControl, "End of a failed thread")
+
+	pub := r.Publisher(client.PublisherConfig{Producer: "blind"})
+	must.Do(t, pub.Control(t.Context(), id, 1, end))
+	must.Do(t, pub.Publish(t.Context(), client.Entry{Thread: id, Dialect: "step", Body: []byte(`{"role":"__end__","meta":{"returnCode":0}}`), Seq: 2}))
+	head := r.await(id, "blind", 2)
+	if head.Status != threads.StatusFailed || head.Failure != why || head.N != 2 {
+		t.Errorf("behind its ends: %s %q with %d items, want failed with %q and 2", head.Status, head.Failure, head.N, why)
+	}
+	must.Do(t, r.Reopen(t.Context(), id))
+	must.Do(t, r.End(t.Context(), id, *end.End))
+	if h := r.head(id); h.Status != threads.StatusCompleted || h.Failure != "" {
+		t.Errorf("reopened and ended: %s %q, want completed", h.Status, h.Failure)
+	}
+	_ = run.stop()
+	must.Same(t, run.Stats().Dead, 1, "%d dead letters, want %d")
+}
+
 // A step refers to blobs and nodes: those of its session, and any other by its pack or, where that has not got it any more, by
 // a look into the newest packs. What is not there is an error for its agent, and a dead letter from others.
 func TestStepRefs(t *testing.T) {

@@ -168,14 +168,15 @@ func (c *Client) Fork(ctx context.Context, to events.Thread, from events.Fork) e
 }
 
 // End completes a thread and returns when it is in the history; it takes no more entries then (SPEC C4, I7).
-// threads.ErrNoThread: there is none of that name. ErrEnded: it was completed before. ErrRefused: it was meanwhile.
+// threads.ErrNoThread: there is none of that name. ErrEnded: it was completed before. ErrRefused: it was meanwhile. events.ErrControl: it
+// has failed, and is to be reopened first.
 func (c *Client) End(ctx context.Context, t events.Thread, how events.End) error {
-	head, err := c.AwaitThread(ctx, t)
+	head, err := c.open(ctx, t)
+	if err == nil {
+		err = apply.MayEnd(t, head)
+	}
 	if err != nil {
 		return err
-	}
-	if head.Status == threads.StatusCompleted {
-		return fmt.Errorf("%w: %s", ErrEnded, t)
 	}
 	return c.operate(ctx, t, events.Control{Op: events.OpEnd, End: &how})
 }
