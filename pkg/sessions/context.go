@@ -1,6 +1,7 @@
 package sessions
 
 import (
+	"bytes"
 	"maps"
 	"slices"
 
@@ -200,7 +201,7 @@ func texts(raw []byte) []string {
 	return all
 }
 
-// JSON is the context as the program's buildSessionContext returns it.
+// JSON is the context as the program's buildSessionContext returns it: in UTF-8, also where entries are not.
 func (c Context) JSON() []byte {
 	dst := []byte(`{"messages":[`)
 	for i, m := range c.Messages {
@@ -228,5 +229,5 @@ func (c Context) JSON() []byte {
 	if c.ModeData != nil {
 		dst = appendMember(dst, false, "modeData", c.ModeData)
 	}
-	return append(dst, '}')
+	return bytes.ToValidUTF8(append(dst, '}'), []byte("\uFFFD"))
 }

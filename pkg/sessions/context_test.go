@@ -2,11 +2,13 @@ package sessions
 
 import (
 	"fmt"
-	"spool/internal/must"
 	"strings"
 	"testing"
+	"unicode/utf8"
 
 	"github.com/google/go-cmp/cmp"
+
+	"spool/internal/must"
 )
 
 // contextOf is the context of lines, each after the one before it.
@@ -24,7 +26,7 @@ func contextOf(t *testing.T, bodies ...string) Context {
 }
 
 func said(role, text string) string {
-	return fmt.Sprintf(`"type":"message","message":{"role":%q,"provider":"p","model":%q}`, role, text)
+	return fmt.Sprintf(`"type":"message","message":{"role":%q,"provider":"p","model":"%s"}`, role, text)
 }
 
 func TestContextState(t *testing.T) {
@@ -104,6 +106,14 @@ func TestContextMessages(t *testing.T) {
 	}
 	if diff := cmp.Diff(want, got); diff != "" {
 		t.Errorf("Messages (-want +got):\n%s", diff)
+	}
+}
+
+// A context is read by programs that take JSON for UTF-8 alone (RFC 8259); the entries keep their bytes.
+func TestContextIsUTF8(t *testing.T) {
+	c := contextOf(t, said("user", "a\xc3"), "\"type\":\"custom_message\",\"customType\":\"\xff\",\"content\":\"\xe2\x82\"")
+	if got := c.JSON(); !utf8.Valid(got) || strings.Count(string(got), "\uFFFD") != 3 || !strings.Contains(string(c.Messages[0]), "a\xc3") {
+		t.Errorf("JSON = %q", got)
 	}
 }
 
