@@ -443,6 +443,9 @@ func (a *Artifacts) TakeNumber(ctx context.Context, session string) (n artifacts
 
 // TakeAgent takes the id of the next agent that a parent ("" = the root) starts in a session (SPEC A9).
 func (a *Artifacts) TakeAgent(ctx context.Context, session, parent, requested string) (id string, err error) {
+	if len(parent) > record.MaxParent {
+		return "", fmt.Errorf("%w: parent: %d bytes; at most %d", artifacts.ErrRecord, len(parent), record.MaxParent)
+	}
 	if err := a.check(ctx, session, ""); err != nil {
 		return "", err
 	}

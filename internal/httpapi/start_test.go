@@ -85,6 +85,7 @@ func TestWorkflow(t *testing.T) {
 	}
 	post("/v1/sessions/flow/agents", `{"name":"a/b"}`, 400)
 	post("/v1/sessions/flow/agents", `{"parent":"0-Plan..x","name":"Look"}`, 400)
+	post("/v1/sessions/flow/agents", `{"parent":"`+strings.Repeat("0-Plan.", 80)+`1-Sub","name":"Look"}`, 400)
 	if status, _, body := get(t, url, "/v1/sessions/items/threads/main/context"); status != 409 {
 		t.Errorf("context of items = %d %s, want 409", status, body)
 	}

@@ -15,9 +15,6 @@ import (
 	"spool/pkg/events"
 )
 
-// maxAgentID is the longest id of an agent that starts others, in bytes: a session's counter holds each of them.
-const maxAgentID = 512
-
 // verbs are the routes for what an agent does beside storing entries.
 var verbs = []route{
 	{
@@ -159,9 +156,6 @@ func (a *api) agentID(w http.ResponseWriter, r *http.Request) error {
 	names := append(strings.Split(in.Parent, "."), in.Name)
 	if in.Parent == "" {
 		names = names[1:]
-	}
-	if len(in.Parent) > maxAgentID {
-		err = fmt.Errorf("%w: parent: %d bytes; at most %d", ErrRequest, len(in.Parent), maxAgentID)
 	}
 	for _, name := range names {
 		err = errors.Join(err, events.CheckToken("agent", name))

@@ -30,7 +30,14 @@ func NamesAgent(name string) bool {
 	return len(c.Agents) > 0
 }
 
+// MaxParent is the longest id, in bytes, of an agent whose children have indices: a session's counter holds each of them. What comes
+// with a longer one, or with a longer index, has none that an id is given behind.
+const MaxParent = 512
+
 func (c *Counter) raiseAgent(parent string, n artifacts.Seq) {
+	if len(parent) > MaxParent || len(n) > MaxParent {
+		return
+	}
 	for i := range c.Agents {
 		if c.Agents[i].Parent == parent {
 			if n.Compare(c.Agents[i].Last) > 0 {

@@ -49,7 +49,7 @@ func (s Seq) next() Seq {
 // valid tells whether s is spelled as Seq demands.
 func (s Seq) valid() bool {
 	n, rest := leadingSeq(string(s))
-	return s != "" && rest == "" && n == s
+	return s != "" && len(s) <= maxFilename && rest == "" && n == s
 }
 
 // leadingSeq cuts the digits that name begins with; "" if there are none.
