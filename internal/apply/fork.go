@@ -30,7 +30,7 @@ func (d *draft) fork(ctx context.Context, f events.Fork) error {
 	if err := d.e.Scope.Check(source.Session); err != nil {
 		return fmt.Errorf("fork: %w", err)
 	}
-	if err := checkHeader(f.Header, t); err != nil {
+	if err := checkHeader(&f, t); err != nil {
 		return err
 	}
 	if err := d.settleSource(ctx, source); err != nil {
@@ -190,12 +190,12 @@ func forkPoint(f events.Fork) (p threads.Point, err error) {
 	return p, nil
 }
 
-// checkHeader: the header of a fork is that of the new session.
-func checkHeader(raw []byte, t events.Thread) error {
-	if raw == nil {
+// checkHeader: the header of a fork is that of the new session, and whoever made that itself has one.
+func checkHeader(f *events.Fork, t events.Thread) error {
+	if f.Header == nil && !f.Own {
 		return nil
 	}
-	h, err := sessions.ParseHeader(raw)
+	h, err := sessions.ParseHeader(f.Header)
 	if err == nil && (h.ID != t.Session || t.Name != events.MainThread) {
 		err = errors.New("its id must be that of the new session, and the thread its main one")
 	}

@@ -139,3 +139,23 @@ func TestForkBelowItsHeadIsListed(t *testing.T) {
 		must.Same(t, r.head(to).Messages, want, "fork of the path to "+id+" is listed with %d messages, want %d")
 	}
 }
+
+// Only a harness that brings the header of its new session numbers what that has itself: a fork without one would make the session that
+// it goes into the source's.
+func TestOwnForkWithoutAHeader(t *testing.T) {
+	r := newRig(t)
+	run := r.start(nil)
+	r.say(thread(0), "omp", string(message("ours", "user", 10)))
+	r.say(thread(1), "omp", string(message("theirs", "user", 10)))
+	before := must.Get(r.Sessions(t.Context(), "s0"))(t)[0].Info
+	for i, name := range []string{"other", "another"} {
+		op := events.Control{Op: events.OpFork, Fork: &events.Fork{Session: "s1", Thread: "main", Own: i == 0}}
+		must.Do(t, r.Publisher(client.PublisherConfig{Producer: name}).Control(t.Context(), events.Thread{Session: "s0", Name: name}, 1, op))
+	}
+	r.await(events.Thread{Session: "s0", Name: "another"}, "another", 1)
+	_ = run.stop()
+	must.Same(t, run.Stats().Dead, 1, "%d dead letters, want %d")
+	if after := must.Get(r.Sessions(t.Context(), "s0"))(t)[0].Info; after.Prompt != before.Prompt {
+		t.Errorf("the session's first prompt is %q, want %q", after.Prompt, before.Prompt)
+	}
+}
