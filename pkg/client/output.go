@@ -103,11 +103,7 @@ func (c *Client) Output(ctx context.Context, t events.Thread, cfg OutputConfig) 
 		Head: cfg.Head, Columns: cfg.Columns, Lease: cfg.Lease.Milliseconds(), Keep: cfg.Keep, Show: cfg.Show,
 		Attempt: ulid.Make().String(),
 	}}
-	long := error(nil)
-	if start.Start.Lease > events.MaxLease {
-		long = fmt.Errorf("%w: output %s: lease of %v; use at most %v", events.ErrChunk, cfg.ID, cfg.Lease, events.Millis(events.MaxLease))
-	}
-	if err := errors.Join(t.Validate(), start.Validate(), long); err != nil {
+	if err := errors.Join(t.Validate(), start.Validate()); err != nil {
 		return nil, err
 	}
 	o := &Output{

@@ -187,6 +187,8 @@ func (c Chunk) Validate() error {
 		return fmt.Errorf("%w: a working directory of %d bytes; at most %d", ErrChunk, len(s.Cwd), maxCwd)
 	case s.Head < 0 || s.Columns < 0 || s.Lease < 0:
 		return fmt.Errorf("%w: head, columns and lease are not negative", ErrChunk)
+	case s.Lease > MaxLease: // who went away without a word would hold its session for ever
+		return fmt.Errorf("%w: output %s: lease of %v; use at most %v", ErrChunk, c.Output, Millis(s.Lease), Millis(MaxLease))
 	case s.Show < 0 || s.Show > MaxShow:
 		return fmt.Errorf("%w: show %d: use 1 to %d bytes; 0 means %[3]d", ErrChunk, s.Show, MaxShow)
 	case c.Op == ChunkData && c.Stream != Stdout && c.Stream != Stderr:
