@@ -30,11 +30,12 @@ const (
 	maxGroup   = 10      // bits of maxBatch
 )
 
-// send publishes messages in order. On an error a part of them may be stored.
+// send publishes messages in order. On an error a part of them may be stored; record.ErrRefused: those before one that is refused for good,
+// as one is that the server's limit of a message does not let through.
 func (s *sender) send(ctx context.Context, c *Conn, msgs []*nats.Msg) error {
-	for len(msgs) > 0 {
+	for most := c.MaxPayload(); len(msgs) > 0; {
 		n, size := 0, 0
-		for n < len(msgs) && n < maxBatch && (n == 0 || size+len(msgs[n].Data) <= batchBytes) {
+		for n < len(msgs) && n < maxBatch && (n == 0 || size+len(msgs[n].Data) <= batchBytes && msgs[n].Size() <= most) {
 			size += len(msgs[n].Data)
 			n++
 		}

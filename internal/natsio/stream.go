@@ -152,7 +152,11 @@ func (s *streams) send(id string, msgs []*nats.Msg) error {
 		reply = append(append(append(reply, '.'), op...), fast...)
 		m.Reply = string(reply)
 		if err := s.nc.PublishMsg(m); err != nil {
-			return unsent(s.nc, m, err, record.ErrUnknown, record.ErrUnknown)
+			large := record.ErrUnknown
+			if i == 0 { // nothing was sent
+				large = record.ErrRefused
+			}
+			return unsent(s.nc, m, err, record.ErrUnknown, large)
 		}
 	}
 	return nil

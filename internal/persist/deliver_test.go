@@ -86,6 +86,33 @@ func TestItemRefusedForGood(t *testing.T) {
 	}
 }
 
+// An item can be within its budget, which counts characters, and longer than a message: one in which each character is spelled as an
+// escape, or with so much white space. It holds up no other.
+func TestItemLongerThanAMessage(t *testing.T) {
+	for name, long := range map[string]string{
+		"escapes": `{"content":[{"type":"text","text":"` + strings.Repeat(`\u0041`, 340_000) + `"}]}`,
+		"space":   `{"content":[{"type":"text",` + strings.Repeat(" ", 2<<20) + `"text":"A"}]}`,
+		"number":  `{"content":[{"type":"text","text":"A"}],"metadata":{"x":1.` + strings.Repeat("0", 2<<20) + `}}`,
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			r := newRig(t)
+			r.start(nil)
+			small := `{"content":[{"type":"text","text":"small"}]}`
+			if h := r.say(thread(0), "item", small, long, small); h.N != 3 {
+				t.Errorf("the thread has %d items, want 3", h.N)
+			}
+			r.items(thread(0), 3)
+			r.say(thread(1), "item", small)
+			r.items(thread(1), 1)
+			whole := must.Get(r.Past(t.Context(), thread(0), 2, 2))(t)
+			if len(whole) != 1 || !strings.HasPrefix(whole[0].Text(), "A") {
+				t.Errorf("from its thread: %.100v, want the whole one", whole)
+			}
+		})
+	}
+}
+
 func (r *rig) sentTexts(id events.Thread) (texts []string) {
 	r.t.Helper()
 	s := must.Get(r.conn.JetStream().Stream(r.t.Context(), events.ItemsStream))(r.t)
