@@ -28,6 +28,10 @@ func TestOnAServer(t *testing.T) {
 	if status != 200 || strings.Count(body, `"ok":true`) != 3 {
 		t.Errorf("stream = %d %s, want three stored", status, body)
 	}
+	long := request{path: entriesPath + "&user=" + strings.Repeat("u", 2000), kind: "application/json", body: "{}"}
+	if status, _, body := do(t, url.URL, long); status != 400 || !strings.Contains(body, "user") {
+		t.Errorf("an entry of a user with a long name = %d %s, want 400", status, body)
+	}
 	stream := must.Get(conn.JetStream().Stream(t.Context(), events.EventsStream))(t)
 	stored := 0
 	for at := range must.Get(stream.Info(t.Context()))(t).State.LastSeq { // how many share a message is a matter of time

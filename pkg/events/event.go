@@ -111,6 +111,9 @@ type BodyRef struct {
 	Sum    [32]byte // SHA-256 of the body
 }
 
+// maxUser bounds who somebody is or says to be, in bytes: each item of the event has it.
+const maxUser = 1024
+
 // Validate checks what a publisher controls (SPEC B2).
 func (e *Event) Validate() error {
 	var errs []error
@@ -122,6 +125,9 @@ func (e *Event) Validate() error {
 	}
 	if e.Producer == "" || len(e.Producer) > 256 {
 		errs = append(errs, fmt.Errorf("producer must have 1 to 256 bytes, has %d", len(e.Producer)))
+	}
+	if n := max(len(e.User), len(e.Claimed)); n > maxUser {
+		errs = append(errs, fmt.Errorf("%w: user has %d bytes; use at most %d", ErrToken, n, maxUser))
 	}
 	if e.Seq == 0 {
 		errs = append(errs, errors.New("seq starts at 1"))

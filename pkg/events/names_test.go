@@ -150,9 +150,10 @@ func TestParseControl(t *testing.T) {
 }
 
 func TestValidateNamesEveryProblem(t *testing.T) {
-	e := events.Event{Producer: strings.Repeat("p", 257), Kind: 9, Thread: events.Thread{Session: "a b", Name: ""}}
+	e := events.Event{Producer: strings.Repeat("p", 257), Kind: 9, Thread: events.Thread{Session: "a b", Name: ""},
+		Claimed: strings.Repeat("u", 1025)}
 	err := e.Validate()
-	for _, want := range []string{"session", "thread", "kind", "producer", "seq"} {
+	for _, want := range []string{"session", "thread", "kind", "producer", "seq", "user"} {
 		if err == nil || !strings.Contains(err.Error(), want) {
 			t.Errorf("Validate() = %v, want it to name %q", err, want)
 		}
