@@ -210,9 +210,9 @@ func (x *export) write(ctx context.Context, name string, t events.Thread, tree *
 			}
 		}
 		slices.SortFunc(n.Artifacts, func(a, b artifactNote) int { return strings.Compare(a.File, b.File) })
-		if n.Fork, err = x.fork(ctx, t); err != nil {
-			return err
-		}
+	}
+	if n.Fork, err = x.fork(ctx, t); err != nil {
+		return err
 	}
 	if len(n.Entries)+len(n.Artifacts) > 0 || n.Fork != nil {
 		n.Version = notesVersion
@@ -227,16 +227,21 @@ func (x *export) write(ctx context.Context, name string, t events.Thread, tree *
 	return x.put(name, bytes.NewReader(text), has)
 }
 
-// fork is where the main thread of a session branches off from that of the session which it was forked from.
-func (x *export) fork(ctx context.Context, main events.Thread) (*forkNote, error) {
-	info, err := x.Client.Info(ctx, main.Session)
-	if err != nil || info.Parent == "" || info.Parent == main.Session {
-		return nil, err
+// fork is where a thread branches off from another one of its session, and the main one from that of the session which it was forked from.
+func (x *export) fork(ctx context.Context, of events.Thread) (*forkNote, error) {
+	from := x.all
+	if of.Name == events.MainThread {
+		info, err := x.Client.Info(ctx, of.Session)
+		if err != nil || info.Parent == "" || info.Parent == of.Session {
+			return nil, err
+		}
+		if from, err = x.Client.Threads(ctx, info.Parent); err != nil {
+			return nil, err
+		}
 	}
-	from, err := x.Client.Threads(ctx, info.Parent)
-	i := slices.IndexFunc(x.all, func(t client.Thread) bool { return t.Thread == main })
-	if err != nil || i < 0 {
-		return nil, err
+	i := slices.IndexFunc(x.all, func(t client.Thread) bool { return t.Thread == of })
+	if i < 0 {
+		return nil, nil
 	}
 	return forkOf(ctx, x.Client, x.all[i], from)
 }

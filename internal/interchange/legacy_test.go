@@ -10,6 +10,8 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/google/go-cmp/cmp"
+
 	"spool/internal/must"
 	"spool/internal/rehydrate"
 	"spool/pkg/client"
@@ -101,6 +103,38 @@ func TestExportOfAFork(t *testing.T) {
 			t.Errorf("the fork came back as %v with %d entries, leaf %v, labels %v: %v", f.Header, len(tree.Entries()), tree.Leaf(),
 				tree.Labels(), err)
 		}
+	}
+}
+
+// A fork inside a session shares with the thread that it leaves what both have, also where its export is imported.
+func TestExportOfAForkInItsSession(t *testing.T) {
+	dir := t.TempDir()
+	write(t, filepath.Join(dir, "a.jsonl"), []byte(header("source", 3)+"\n"+message("a", "null", "one")+"\n"+message("b", `"a"`, "two")+"\n"))
+	conn := system(t)
+	load(t, conn, dir)
+	cl := client.New(conn)
+	main, fork := events.Thread{Session: "source", Name: "main"}, events.Thread{Session: "source", Name: "retry"}
+	must.Do(t, cl.Fork(t.Context(), fork, events.Fork{Session: "source", Thread: "main", Entry: "a"}))
+	must.Get(cl.Label(t.Context(), fork, "a", "here"))(t)
+	exported, _ := save(t, conn)
+	second := system(t)
+	load(t, second, exported)
+	there := client.New(second)
+	lines := func(cl *client.Client, t2 events.Thread) string {
+		var out bytes.Buffer
+		must.Get(cl.Export(t.Context(), t2, &out))(t)
+		return out.String()
+	}
+	for _, th := range []events.Thread{main, fork} {
+		must.Same(t, lines(there, th), lines(cl, th), th.String()+" comes back as\n%s\nwant\n%s")
+	}
+	if a, b := must.Get(there.Thread(t.Context(), main))(t), must.Get(there.Thread(t.Context(), fork))(t); a.Start.Ref != b.Start.Ref {
+		t.Errorf("%s begins at %s, want it to share %s of %s", fork, b.Start.Ref, a.Start.Ref, main)
+	}
+	before := stored(t, second)
+	load(t, second, exported)
+	if diff := cmp.Diff(before, stored(t, second)); diff != "" {
+		t.Errorf("the same again changes (-before +after):\n%s", diff)
 	}
 }
 

@@ -60,10 +60,10 @@ func (f *Fork) ofSession() bool { return f.Thread.Session != f.From.Session }
 func (f *file) name() {
 	switch fork := f.src.Fork; {
 	case fork == nil:
-	case f.id.Agent != "" || f.id.Thread.Session != fork.Thread.Session:
+	case f.id.Thread.Session != fork.Thread.Session, f.id.Agent != "" && f.id.Thread != fork.Thread:
 		f.src.Fork = nil
 	default:
-		f.id.Thread = fork.Thread
+		f.id.Thread, f.id.Agent = fork.Thread, ""
 	}
 }
 
