@@ -37,7 +37,7 @@ func badKeys(p *purged) map[string]string {
 		"artifact": first(events.ArtifactKeys("s1", "")), "shared": events.SharedKey("an/ob/ject", "s1", "art_1"),
 		"output": events.OutputKey("s1", "art_2"), "outputbase": events.OutputBaseKey("s1", "art_2"),
 		"prompt": events.PromptKey(th, "q"), "answered": events.AnsweredKey(th, "q"), "run": events.RunKey("s1", "r"),
-		"stream": events.StreamKey(th), "pack": first("pack.*"), "blob": first("blob.*"),
+		"stream": events.StreamKey(th), "claude": events.ClaudeKey(th), "subscription": events.SubscriptionKey("s"), "pack": first("pack.*"), "blob": first("blob.*"),
 		"moved":   events.MovedKey(hex.EncodeToString(make([]byte, 16))),
 		"deleted": events.DeletedKey("s9"), "deleting": events.DeletingKey("s9"), "letters": events.LettersKey,
 		"retention": events.RetentionKey, "gc": events.MarksKey, "fence": events.FenceKey(7), "lane": events.LaneKey(7),
