@@ -5,6 +5,7 @@ import (
 	"sync"
 	"time"
 
+	"spool/internal/natsio"
 	"spool/pkg/events"
 )
 
@@ -146,7 +147,7 @@ func (f *follower) watch() error {
 			close(f.ready)
 		}
 	}
-	for r, err := range f.h.cfg.Records.Watch(ctx, events.HeadKey(f.thread), false, begin) {
+	for r, err := range f.h.cfg.Records.Watch(ctx, events.HeadKey(f.thread), natsio.FromNow, begin) {
 		if err != nil {
 			return err
 		}

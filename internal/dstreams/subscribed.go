@@ -18,6 +18,8 @@ func reserved(name string) bool { return name == Control || strings.HasPrefix(na
 type Tail struct {
 	Offset string
 	ID     string // another one for each stream that has had the name; "": there is no stream
+	Closed bool
+	Rev    uint64 // of the thread's record
 }
 
 // None is the tail of no stream.
@@ -54,7 +56,7 @@ func (h *Handler) Tail(ctx context.Context, name string) (Tail, error) {
 	case err != nil:
 		return None, err
 	}
-	return Tail{v.tail().String(), v.identity()}, nil
+	return Tail{v.tail().String(), v.identity(), v.completed, v.moved}, nil
 }
 
 // Append appends a JSON value to the stream of a name, which must be there.

@@ -19,6 +19,7 @@ type view struct {
 	rev       uint64
 	begun     bool         // there is a thread
 	head      threads.Head // of the thread
+	moved     uint64       // of the head's record, also where it is in the history now
 	completed bool
 }
 
@@ -71,6 +72,7 @@ func (h *Handler) look(ctx context.Context, t events.Thread) (v view, err error)
 
 // takeHead reads the head from its record or, when the thread has ended, from the history.
 func (h *Handler) takeHead(ctx context.Context, t events.Thread, v *view, r record.Record) error {
+	v.moved = r.Seq
 	if r.Removed() {
 		rs, err := h.cfg.Records.Records(ctx, events.HistoryOf(t))
 		if err != nil {

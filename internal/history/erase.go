@@ -8,6 +8,7 @@ import (
 	"math"
 	"time"
 
+	"spool/internal/natsio"
 	"spool/internal/record"
 	"spool/pkg/events"
 )
@@ -87,7 +88,7 @@ func (f *Follower) rewriteErased(ctx context.Context) error {
 
 // forgetDeleted forgets sessions as they are deleted, until ctx ends or something fails. ready is called once none is missed.
 func (f *Follower) forgetDeleted(ctx context.Context, ready func()) error {
-	for r, err := range f.bucket.Watch(ctx, events.DeletedKey("*"), false, ready) {
+	for r, err := range f.bucket.Watch(ctx, events.DeletedKey("*"), natsio.FromNow, ready) {
 		if err == nil && r.Exists() {
 			_, err = f.forget(ctx, r, true)
 		}

@@ -86,7 +86,11 @@ func (d *doubts) follow(ctx context.Context) {
 					d.hears.Store(true)
 				}
 			}
-			for r, err := range d.records.Watch(ctx, filter, filter == events.SessionKeys, ready) {
+			from := natsio.FromNow
+			if filter == events.SessionKeys {
+				from = natsio.FromCurrent
+			}
+			for r, err := range d.records.Watch(ctx, filter, from, ready) {
 				if err != nil {
 					return err
 				}

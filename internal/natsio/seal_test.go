@@ -38,7 +38,7 @@ func foreigns(t *testing.T, c *natsio.Conn, key string) (n int) {
 		count(r)
 	}
 	must.Get(recs.Scan(ctx, 1, func(r record.Stamped) error { count(r.Record); return nil }))(t)
-	for r, err := range recs.Watch(ctx, key, true, nil) {
+	for r, err := range recs.Watch(ctx, key, natsio.FromCurrent, nil) {
 		must.Do(t, err)
 		count(r)
 		break

@@ -3,6 +3,7 @@ package natsio
 import (
 	"context"
 	"iter"
+	"math"
 
 	"github.com/nats-io/nats.go/jetstream"
 
@@ -10,17 +11,30 @@ import (
 	"spool/pkg/events"
 )
 
-// Watch follows the records whose key matches a filter, across reconnects, until ctx ends or the caller stops: with current
-// those that are there, then every change, also removals. Of a record that changes quickly the last value comes for certain. In a
+// From is where a watch begins: FromNow, FromCurrent, or the sequence of the first change.
+type From uint64
+
+// Where a watch begins.
+const (
+	FromNow     From = 0
+	FromCurrent From = math.MaxUint64 // with the records that are there
+)
+
+// Watch follows the records whose key matches a filter, across reconnects, until ctx ends or the caller stops: every change, also
+// removals. Of a record that changes quickly the last value comes for certain. In a
 // cluster a change comes when the watch's server has it, which may be after a reader of Records has seen it.
 // ready, if not nil, is called once the watch stands.
-func (recs Records) Watch(ctx context.Context, filter string, current bool, ready func()) iter.Seq2[record.Record, error] {
+func (recs Records) Watch(ctx context.Context, filter string, from From, ready func()) iter.Seq2[record.Record, error] {
 	return func(yield func(record.Record, error) bool) {
 		cfg := jetstream.OrderedConsumerConfig{
 			FilterSubjects: []string{events.RecordSubject(filter)}, DeliverPolicy: jetstream.DeliverNewPolicy,
 		}
-		if current {
+		switch from {
+		case FromNow:
+		case FromCurrent:
 			cfg.DeliverPolicy = jetstream.DeliverLastPerSubjectPolicy
+		default:
+			cfg.DeliverPolicy, cfg.OptStartSeq = jetstream.DeliverByStartSequencePolicy, uint64(from)
 		}
 		for m, err := range recs.c.Streams().messages(ctx, events.RecordsStream, cfg, ready) {
 			var r record.Record

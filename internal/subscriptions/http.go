@@ -171,31 +171,30 @@ func (s *Service) put(r *http.Request, id string) (int, any, error) {
 		return 0, nil, bad("this server has no key to sign webhooks with: give it one with --webhook-key, or use pull-wake")
 	}
 	ctx := r.Context()
-	for range mostTries {
-		sub, err := s.load(ctx, id)
-		if err == nil {
-			if !sub.Config.same(cfg) {
-				return 0, nil, no(http.StatusConflict, "SUBSCRIPTION_ALREADY_EXISTS", "subscription %.200q is configured otherwise", id)
-			}
-			return http.StatusOK, s.shown(sub), nil
-		}
-		if !isCode(err, "SUBSCRIPTION_NOT_FOUND") {
-			return 0, nil, err
-		}
+	status := http.StatusOK
+	sub, err := s.load(ctx, id)
+	if isCode(err, "SUBSCRIPTION_NOT_FOUND") {
 		if sub, err = s.fresh(r, id, cfg); err == nil {
 			err = s.write(ctx, sub)
 		}
-		if err == nil {
-			return http.StatusCreated, s.shown(sub), nil
-		}
-		if !errors.Is(err, record.ErrConflict) {
-			return 0, nil, err
+		if status = http.StatusCreated; errors.Is(err, record.ErrConflict) { // by somebody else
+			status = http.StatusOK
+			sub, err = s.load(ctx, id)
 		}
 	}
-	return 0, nil, fmt.Errorf("%w: too many others change subscription %.200q", record.ErrBusy, id)
+	if err == nil && !sub.Config.same(cfg) {
+		err = no(http.StatusConflict, "SUBSCRIPTION_ALREADY_EXISTS", "subscription %.200q is configured otherwise", id)
+	}
+	if err == nil {
+		sub, err = s.change(ctx, id, func(sub *subscription) (bool, error) { return s.fill(ctx, sub) })
+	}
+	if err != nil {
+		return 0, nil, err
+	}
+	return status, s.shown(sub), nil
 }
 
-// fresh is a subscription that is not there yet: to all that matches and is there, from where it ends.
+// fresh is a subscription that is not there yet, and has seen nothing: of the streams that are named it begins where they end.
 func (s *Service) fresh(r *http.Request, id string, cfg config) (*subscription, error) {
 	rs, err := s.Records.Records(r.Context(), events.SubscriptionKey(id)) // of one that was removed there is a mark
 	if err != nil {
@@ -209,11 +208,7 @@ func (s *Service) fresh(r *http.Request, id string, cfg config) (*subscription, 
 		ID: id, Config: cfg, Base: scheme + r.Host, Created: time.Now().UnixMilli(), Links: map[string]*link{}, rev: rs[0].Seq,
 		most: s.Records.MaxRecord(),
 	}
-	if err := s.explicit(r.Context(), sub, cfg.Streams); err != nil {
-		return nil, err
-	}
-	_, err = s.backfill(r.Context(), sub, true)
-	return sub, err
+	return sub, s.explicit(r.Context(), sub, cfg.Streams)
 }
 
 // explicit links streams, from where they end.
@@ -362,7 +357,7 @@ func (s *Service) ack(r *http.Request, id string) (int, any, error) {
 			return nil
 		}
 		sub.Wake = nil
-		_, err = s.advance(r.Context(), sub, anyMoved)
+		_, err = s.advance(r.Context(), sub, moved{all: true})
 		next = sub.Wake != nil
 		return err
 	})
@@ -375,7 +370,7 @@ func (s *Service) release(r *http.Request, id string) (int, any, error) {
 			return bad("subscription %.200q has a webhook: it is not released", id)
 		}
 		sub.Wake = nil
-		_, err := s.advance(r.Context(), sub, anyMoved)
+		_, err := s.advance(r.Context(), sub, moved{all: true})
 		return err
 	})
 	return http.StatusNoContent, nil, err

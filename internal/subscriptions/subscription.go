@@ -63,7 +63,9 @@ type subscription struct {
 	Base       string           `json:"base"` // where whoever made it found this server
 	Created    int64            `json:"created"`
 	Links      map[string]*link `json:"links,omitempty"`
-	Generation int64            `json:"generation"` // of the newest wake
+	Generation int64            `json:"generation"`      // of the newest wake
+	Store      string           `json:"store,omitempty"` // which Seen is of; "": it has seen nothing yet
+	Seen       uint64           `json:"seen,omitempty"`  // sequence of records: of what moved up to it all streams were linked that it is to
 	Wake       *wake            `json:"wake,omitempty"`
 	Failed     int              `json:"failed,omitempty"` // deliveries, one after the other
 	Next       int64            `json:"next,omitempty"`   // not before is the next
@@ -221,6 +223,12 @@ func (s *subscription) wants(name string) bool {
 	return err == nil && spelt == name && matches(pattern, long)
 }
 
+// lacks reports whether a stream is to be linked since the pattern matches it.
+func (s *subscription) lacks(name string) bool {
+	l := s.Links[name]
+	return name != "" && (l == nil || !l.Glob) && s.wants(name)
+}
+
 // matches tries no more than each segment of one with each of the other: where it does not go on, the last ** takes one more.
 func matches(pattern, name []string) bool {
 	p, n, last, taken := 0, 0, -1, 0
@@ -295,7 +303,10 @@ func (s *subscription) see(name string, tail dstreams.Tail) (changed bool) {
 	case tail.ID == "" && !l.Explicit && s.Wake == nil:
 		delete(s.Links, name)
 	case tail.ID == l.Stream:
-		return false
+		if !tail.Closed || l.Explicit || l.pending() || s.Wake != nil || tail.Rev > s.Seen {
+			return false
+		}
+		delete(s.Links, name) // nothing comes any more, and who watches has seen that
 	default: // another stream has the name, or none
 		l.Anew = l.Anew || l.Stream != "" && s.Wake != nil
 		l.Acked, l.Stream = unread, tail.ID

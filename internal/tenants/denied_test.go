@@ -97,7 +97,7 @@ func requests(c *natsio.Conn) map[string]func(context.Context) error {
 			return err
 		},
 		"Watch": func(ctx context.Context) error {
-			for _, err := range c.Records().Watch(ctx, ">", true, nil) {
+			for _, err := range c.Records().Watch(ctx, ">", natsio.FromCurrent, nil) {
 				return err
 			}
 			return nil

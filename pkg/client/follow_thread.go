@@ -134,7 +134,7 @@ type Move struct {
 func (c *Client) Moves(ctx context.Context, f HeadFilter, ready func()) iter.Seq2[Move, error] {
 	return func(yield func(Move, error) bool) {
 		filter := events.HeadKey(events.Thread{Session: cmp.Or(f.Session, "*"), Name: cmp.Or(f.Thread, "*")})
-		for r, err := range c.records.Watch(ctx, filter, f.Current, ready) {
+		for r, err := range c.records.Watch(ctx, filter, f.from(), ready) {
 			t, ok := events.ParseHeadKey(r.Key)
 			if err == nil && !ok {
 				continue

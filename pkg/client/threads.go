@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"spool/internal/apply"
+	"spool/internal/natsio"
 	"spool/internal/record"
 	"spool/pkg/events"
 	"spool/pkg/threads"
@@ -215,13 +216,20 @@ type HeadFilter struct {
 	Current bool // begin with the threads as they are
 }
 
+func (f HeadFilter) from() natsio.From {
+	if f.Current {
+		return natsio.FromCurrent
+	}
+	return natsio.FromNow
+}
+
 // Heads follows the heads of active threads as they move, until ctx ends or the caller stops (SPEC C10). Of a head that moves
 // quickly the last place comes for certain. Threads that end, and have ended, tell nothing. ready, if not nil, is called
 // once the watch stands: every later move will come.
 func (c *Client) Heads(ctx context.Context, f HeadFilter, ready func()) iter.Seq2[Thread, error] {
 	return func(yield func(Thread, error) bool) {
 		filter := events.HeadKey(events.Thread{Session: cmp.Or(f.Session, "*"), Name: cmp.Or(f.Thread, "*")})
-		for r, err := range c.records.Watch(ctx, filter, f.Current, ready) {
+		for r, err := range c.records.Watch(ctx, filter, f.from(), ready) {
 			if err == nil && !r.Exists() {
 				continue
 			}
