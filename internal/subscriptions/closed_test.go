@@ -1,12 +1,16 @@
 package subscriptions_test
 
 import (
+	"bytes"
 	"fmt"
 	"net/http"
 	"testing"
 
 	"spool/internal/dstreams"
 	"spool/internal/must"
+	"spool/internal/record"
+	"spool/pkg/client"
+	"spool/pkg/events"
 )
 
 // close closes a stream.
@@ -71,6 +75,39 @@ func TestClosedAreGivenUp(t *testing.T) {
 	for got := map[string]string{}; got["jobs/new"] == ""; {
 		if got = pendingOf(h.next(t)); len(got) > 1 {
 			t.Errorf("a wake is of %v, want jobs/new alone", got)
+		}
+	}
+}
+
+// TestRestored: after a restore, which writes heads anew, what was closed and acked does not come again, and what is new does.
+func TestRestored(t *testing.T) {
+	w := newWorld(t)
+	h := newHook(t, func(_ int, rw http.ResponseWriter, _ map[string]any) { done(rw) })
+	w.webhook("s", "jobs/*", h.URL, 1000)
+	w.stream("jobs/closed")
+	w.close("jobs/closed")
+	must.Until(t, "it has left", func() bool { return len(h.wakes) > 0 && len(w.linked("s")) == 0 })
+	w.stop()
+	for len(h.wakes) > 0 {
+		<-h.wakes
+	}
+	w.stream("jobs/new")
+	w.ask(http.StatusOK, "GET", "jobs/new", "", nil) // now it is applied
+	recs := w.conn.Records()
+	rs := must.Get(recs.Records(t.Context(), events.SubscriptionKey("s"), events.HeadKey(events.Thread{Session: "jobs", Name: "closed"})))(t)
+	of := must.Get(client.New(w.conn).Store(t.Context()))(t)
+	must.Get(recs.Write(t.Context(), record.Put{
+		Key: rs[0].Key, Value: bytes.ReplaceAll(rs[0].Value, []byte(of), []byte("another")), Expect: rs[0].Seq,
+	}))(t)
+	must.Get(recs.Write(t.Context(), record.Put{Key: rs[1].Key, Expect: rs[1].Seq}))(t)
+	w.serve()
+	if got := pendingOf(h.next(t)); len(got) != 1 || got["jobs/new"] == "" {
+		t.Errorf("the wake is of %v, want jobs/new alone", got)
+	}
+	w.stream("jobs/newer")
+	for got := map[string]string{}; got["jobs/newer"] == ""; {
+		if got = pendingOf(h.next(t)); got["jobs/closed"] != "" {
+			t.Errorf("a wake is of %v", got)
 		}
 	}
 }

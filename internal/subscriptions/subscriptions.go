@@ -84,10 +84,9 @@ func (s *Service) change(ctx context.Context, id string, f func(*subscription) (
 			return nil, err
 		}
 		write, err := f(sub)
-		if err != nil || !write {
-			return sub, err
+		if err == nil && write {
+			err = s.write(ctx, sub)
 		}
-		err = s.write(ctx, sub)
 		if err == nil {
 			return sub, nil
 		}
@@ -151,6 +150,11 @@ func (s *Service) fill(ctx context.Context, sub *subscription) (changed bool, er
 	store, err := s.Client.Store(ctx)
 	if err != nil || sub.Store == store {
 		return false, err
+	}
+	if sub.Store != "" { // the restore may have written heads behind the record
+		if err := s.write(ctx, sub); err != nil {
+			return false, err
+		}
 	}
 	var moves []client.Move
 	if sub.Config.Pattern != "" {
