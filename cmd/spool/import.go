@@ -118,7 +118,7 @@ func (c *importCmd) print(a *app, cl *client.Client, res transcript.Result, took
 	t.Short = a.short(cl, nil)
 	header := "FILE\tHARNESS\tTHREAD\tLINES\tNEW\tMALFORMED\n"
 	for _, f := range res.Files {
-		if f.Session != "" {
+		if f.Thread != "" {
 			fmt.Fprint(t, header)
 			header = ""
 			fmt.Fprintf(t, "%s\t%s\t%s\t%d\t%d\t%d\n", text.Printable(shorten(f.File)), f.Harness, f.ID(), f.Lines, f.Published, f.Malformed)

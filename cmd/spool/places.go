@@ -32,7 +32,7 @@ func knownPlaces() (dirs []string, err error) {
 		if err != nil {
 			return nil, err
 		}
-		for _, below := range h.Folders {
+		for _, below := range slices.Concat(h.Folders, h.Beside) {
 			if !slices.Contains(dirs, dir) { // else all that is below it is looked through
 				dirs = append(dirs, filepath.Join(dir, below))
 			}

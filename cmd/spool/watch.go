@@ -53,7 +53,7 @@ func (c *watchCmd) Run(a *app) error {
 	}
 	place := cmp.Or(a.nats.Context, a.nats.Server)
 	w := watch.New(watch.Config{
-		Roots: roots, Match: transcript.IsTranscript, Store: into.store, Capture: into.capture, Tell: into.tell,
+		Roots: roots, Match: transcript.IsWanted, Still: transcript.IsBeside, Store: into.store, Capture: into.capture, Tell: into.tell,
 		Memory: filepath.Join(state, watch.FileName(place, c.Dialect, roots)),
 	})
 	if c.Once {
@@ -148,7 +148,7 @@ func (w *watchedInto) capture(ctx context.Context, changes []watch.Change) (took
 		f := &res.Files[i]
 		took[i].Err = f.Err
 		bad = bad || f.Err != nil
-		if f.Session != "" {
+		if f.Thread != "" {
 			took[i].Of = events.Thread{Session: f.Session, Name: cmp.Or(events.FormerOf(f.ID()), f.Thread)}.String()
 		}
 	}
@@ -202,7 +202,7 @@ func (w *watchedInto) write(e watchEvent) {
 
 // captured tells of a file that has something new.
 func (w *watchedInto) captured(c watch.Change, f *transcript.FileResult) {
-	if f.Err != nil || f.Session == "" || f.Published == 0 && f.Tail.Seq == 0 && f.Former == "" {
+	if f.Err != nil || f.Session == "" || f.Published == 0 && f.Tail.Seq == 0 && f.Former == "" && (f.Beside == "" || f.Registered == 0) {
 		return
 	}
 	if w.cmd.JSON {
@@ -211,6 +211,9 @@ func (w *watchedInto) captured(c watch.Change, f *transcript.FileResult) {
 	}
 	said := text.Sprintf("%s %s %s +%d lines, %s", time.Now().Format(time.TimeOnly), f.Harness, f.ID(), f.Published,
 		text.Bytes(c.Until-c.Since))
+	if f.Beside != "" {
+		said = text.Sprintf("%s %s %s %s, %s", time.Now().Format(time.TimeOnly), f.Harness, f.Session, f.Beside, text.Bytes(f.Bytes))
+	}
 	if f.Former != "" {
 		said += ", rewritten: what it said before is " + f.Former
 	}
@@ -234,7 +237,7 @@ func (w *watchedInto) tell(e watch.Event) {
 	}
 	switch e.Kind {
 	case watch.KindBegun:
-		text.Fprintf(w.app.err, "watching %d transcripts\n", e.Files)
+		text.Fprintf(w.app.err, "watching %d files\n", e.Files)
 	case watch.KindAway:
 		fmt.Fprintf(w.app.err, "Spool does not answer; what is written waits in its files: %v\n", e.Err)
 	case watch.KindBack:

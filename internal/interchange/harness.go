@@ -25,15 +25,16 @@ type Harness struct {
 	Dialect string // of its entries
 	Env     string
 	Home    string   // below the home directory
-	Folders []string // of transcripts and what lies beside them
+	Folders []string // of transcripts
+	Beside  []string // of other files of their sessions
 }
 
 // Harnesses are all of them.
 var Harnesses = []Harness{
-	{"claude", "Claude Code", "claude", "CLAUDE_CONFIG_DIR", ".claude", []string{"projects"}},
-	{"codex", "Codex", "codex", "CODEX_HOME", ".codex", []string{"sessions", "archived_sessions"}},
-	{"omp", "oh-my-pi", ompDialect, "PI_CODING_AGENT_DIR", ".omp/agent", []string{"."}},
-	{"pi", "pi", ompDialect, "PI_CODING_AGENT_DIR", ".pi/agent", []string{"sessions"}},
+	{"claude", "Claude Code", "claude", "CLAUDE_CONFIG_DIR", ".claude", []string{"projects"}, []string{"file-history"}},
+	{"codex", "Codex", "codex", "CODEX_HOME", ".codex", []string{"sessions", "archived_sessions"}, nil},
+	{"omp", "oh-my-pi", ompDialect, "PI_CODING_AGENT_DIR", ".omp/agent", []string{"."}, nil},
+	{"pi", "pi", ompDialect, "PI_CODING_AGENT_DIR", ".pi/agent", []string{"sessions"}, nil},
 }
 
 // HarnessOf finds the harness of a session; false where there is none that opens files of it.

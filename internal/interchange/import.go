@@ -2,6 +2,7 @@ package interchange
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"io"
 	"slices"
@@ -23,12 +24,14 @@ import (
 //  2. Blobs before the entries that refer to them: the persister holds those for them that it finds.
 //  3. Artifacts when the session is there.
 //  4. What the user changed in the header of an exported file, where the entries do not say it.
+//  5. What lies beside files of Claude Code, as artifacts.
 func Import(
 	ctx context.Context, conn *natsio.Conn, sources []transcript.Source, cfg transcript.Config,
 ) (res transcript.Result, notes []string, err error) {
 	var told told
-	restored := make([]transcript.Source, len(sources))
-	for i, s := range sources {
+	files := slices.DeleteFunc(slices.Clone(sources), func(s transcript.Source) bool { return transcript.IsBeside(s.Path) })
+	restored := make([]transcript.Source, len(files))
+	for i, s := range files {
 		if restored[i], err = Restore(s, told.add); err != nil {
 			told.add(err)
 		}
@@ -48,6 +51,9 @@ func Import(
 	res.Letters = letters
 	if err = adopt(ctx, artifactstore.Of(conn, 0), restored, res); err == nil {
 		err = takeHeaders(ctx, conn, restored, res, written)
+	}
+	if len(files) < len(sources) {
+		err = errors.Join(err, takeBeside(ctx, artifactstore.Of(conn, 0), cl, sources, &res))
 	}
 	return res, told.all, err
 }

@@ -191,7 +191,7 @@ func (w *materialize) session(ctx context.Context, id string, needs int64) (name
 		return "", err
 	}
 	if w.Harness.Name == "claude" {
-		return name, w.beside(ctx, all, name, &said)
+		return name, w.beside(ctx, id, all, name, &said)
 	}
 	base, bytes, err := w.base(ctx, main)
 	if err != nil || base == "" || w.known[base] {
@@ -293,14 +293,28 @@ func (w *materialize) base(ctx context.Context, t client.Thread) (id string, siz
 	return "", 0, nil
 }
 
-// beside stages the files of a session's subagents, and says what else belongs beside the file and is not there.
-func (w *materialize) beside(ctx context.Context, all []client.Thread, main string, said *content) error {
+// beside stages the files of a session's subagents, and what else lay beside its file, and says what belongs there and is not kept.
+func (w *materialize) beside(ctx context.Context, id string, all []client.Thread, main string, said *content) error {
+	session := strings.TrimSuffix(main, sessionExt)
+	kept, err := w.newest(ctx, id, session)
+	if err != nil {
+		return err
+	}
 	lost := func(what string, name string) {
+		for file := range kept {
+			if file == name || strings.HasPrefix(file, name+"/") {
+				return
+			}
+		}
 		if _, err := w.Dir.Stat(name); errors.Is(err, fs.ErrNotExist) {
 			w.out.Lost = append(w.out.Lost, what+": "+name)
 		}
 	}
-	session := strings.TrimSuffix(main, sessionExt)
+	for _, name := range slices.Sorted(maps.Keys(kept)) {
+		if err := w.besideFile(ctx, name, kept[name]); err != nil {
+			return err
+		}
+	}
 	for _, t := range all {
 		if !strings.HasPrefix(t.Name, "agent-") || events.FormerOf(t.Thread) != "" || t.Head.Dialect != w.Harness.Dialect {
 			continue

@@ -212,6 +212,75 @@ func TestMaterializeAncestors(t *testing.T) {
 	r.holds(map[string]string{parentName: codexSaid(7) + parent})
 }
 
+// What lies beside the files of Claude Code is there on another machine, with its time; importing it there, or again, adds nothing, what was
+// written anew is another artifact, and of a session that nobody imported nothing is.
+func TestMaterializeBeside(t *testing.T) {
+	r, here := newRig(t), t.TempDir()
+	const folder = "projects/-home-dev-my-app/"
+	tree := map[string]string{
+		folder + claudeID + ".jsonl":                              claudeLine(1, "") + `{"type":"file-history-snapshot","messageId":"m","snapshot":{}}` + "\n",
+		folder + claudeID + "/subagents/agent-a1b2c3d4.jsonl":     strings.Replace(claudeLine(3, `"agentId":"a1b2c3d4",`), `"isSidechain":false`, `"isSidechain":true`, 1),
+		folder + claudeID + "/subagents/agent-a1b2c3d4.meta.json": `{"agentType":"general-purpose","toolUseId":"toolu_3"}`,
+		folder + claudeID + "/tool-results/toolu_1.txt":           "line\nwithout an end",
+		folder + claudeID + "/tool-results/empty.txt":             "",
+		"file-history/" + claudeID + "/0123456789abcdef@v2":       "package main\n",
+	}
+	at := time.Date(2026, 11, 20, 12, 0, 0, 123456789, time.UTC)
+	put := func(dir string) {
+		for file, text := range tree {
+			write(t, filepath.Join(dir, file), []byte(text))
+			must.Do(t, os.Chtimes(filepath.Join(dir, file), at, at))
+		}
+	}
+	put(here)
+	write(t, filepath.Join(here, "file-history", forkID, "1@v1"), []byte("of a session that is not there"))
+	write(t, filepath.Join(here, folder, "memory", "MEMORY.md"), []byte("of no session"))
+	res := load(t, r.conn, here)
+	beside := 0
+	for _, f := range res.Files {
+		if f.Err != nil {
+			t.Errorf("%s: %v", f.File, f.Err)
+		}
+		beside += f.Artifacts
+	}
+	if want := len(tree) - 2; beside != want {
+		t.Errorf("%d artifacts, want %d", beside, want)
+	}
+	done := must.Get(r.write(claudeID))(t)
+	if len(done.Lost) > 0 {
+		t.Errorf("not restored: %q", done.Lost)
+	}
+	r.holds(tree)
+	for file := range tree {
+		if strings.HasSuffix(file, ".jsonl") {
+			continue
+		}
+		if got := must.Get(os.Stat(filepath.Join(r.Path, file)))(t); !got.ModTime().Equal(at) {
+			t.Errorf("%s is of %v, want %v", file, got.ModTime(), at)
+		}
+	}
+	before := stored(t, r.conn)
+	load(t, r.conn, r.Path)
+	again := filepath.Join(here, folder, claudeID, "tool-results", "toolu_1.txt")
+	must.Do(t, os.Chtimes(again, at.Add(time.Hour), at.Add(time.Hour))) // the same, copied
+	load(t, r.conn, here)
+	must.Same(t, cmp.Diff(before, stored(t, r.conn)), "", "the second import changed %s, want %q")
+
+	write(t, again, []byte("another"))
+	load(t, r.conn, here)
+	r.elsewhere()
+	r.Cwd = "/srv/app"
+	must.Get(r.write(claudeID))(t)
+	const moved = "projects/-srv-app/" + claudeID + "/tool-results/toolu_1.txt"
+	must.Same(t, string(must.Get(os.ReadFile(filepath.Join(r.Path, moved)))(t)), "another", "it has %q, want %q")
+	write(t, filepath.Join(r.Path, moved), []byte("of this machine"))
+	done = must.Get(r.write(claudeID))(t)
+	must.Same(t, string(must.Get(os.ReadFile(filepath.Join(r.Path, moved)))(t)), "of this machine", "it has %q, want %q")
+	if len(done.Lost) != 1 || !strings.Contains(done.Lost[0], "toolu_1.txt") {
+		t.Errorf("not restored: %q, want the one that is another here", done.Lost)
+	}
+}
+
 // What lay beside a file and is not kept is named.
 func TestMaterializeSaysWhatIsLost(t *testing.T) {
 	r, here := newRig(t), t.TempDir()

@@ -38,6 +38,7 @@ type File struct {
 	Force  bool
 	Keep   bool                            // under another name what Force replaces
 	Ahead  bool                            // leave a file alone that has all that is to be written, and goes on
+	Time   time.Time                       // of the modification; zero: now
 	Needs  int64                           // leave a file alone that has so many of the first bytes; 0: all
 	Unpack bool                            // a file that is there is compressed, as its name says, and is not replaced
 	Has    func(line []byte) (bool, error) // tells whether what is exported has that line somewhere; nil: of none
@@ -97,7 +98,10 @@ func (f File) stage(write func(io.Writer) error) (s *staged, err error) {
 			s.is, s.over, err = f.check(part)
 		}
 	}
-	if err = errors.Join(err, part.Close()); err != nil {
+	if err = errors.Join(err, part.Close()); err == nil && !f.Time.IsZero() {
+		err = f.Dir.Chtimes(s.part, f.Time, f.Time)
+	}
+	if err != nil {
 		return nil, errors.Join(err, s.drop())
 	}
 	return s, nil

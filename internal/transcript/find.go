@@ -36,7 +36,7 @@ func (s Source) Modified() time.Time {
 }
 
 // Find lists the transcripts that names in a file system stand for: files as they are, directories with everything below that
-// is called *.jsonl, *.jsonl.zst or *.jsonl.gz, wherever the harness keeps it. The list is sorted, and each file is in it once.
+// is called *.jsonl, *.jsonl.zst or *.jsonl.gz, wherever the harness keeps it, and what lies beside it. The list is sorted, and each file is in it once.
 // What cannot be read is reported, and the rest is listed. Names may be the operating system's, absolute ones too, if fsys
 // takes them.
 func Find(fsys fs.FS, roots ...string) ([]Source, error) {
@@ -63,7 +63,7 @@ func Find(fsys fs.FS, roots ...string) ([]Source, error) {
 				errs = append(errs, err)
 				return nil
 			}
-			if IsTranscript(d.Name()) && regular(fsys, name, d) {
+			if IsWanted(name) && regular(fsys, name, d) {
 				add(name, true)
 			}
 			return nil

@@ -114,6 +114,7 @@ func TestFind(t *testing.T) {
 	for _, name := range []string{
 		"h/projects/k/s.jsonl", "h/projects/k/s/subagents/agent-1.jsonl", "h/projects/k/s/subagents/w/r/agent-2.jsonl",
 		"h/projects/k/s/subagents/agent-1.meta.json", "h/projects/k/s/tool-results/t.txt", "h/history.jsonl",
+		"h/projects/k/memory/MEMORY.md", "h/projects/k/sessions-index.json", "h/projects/k/s/notes.txt", "h/settings.json",
 		"c/sessions/2026/01/05/rollout-a.jsonl", "c/sessions/2026/01/05/rollout-b.jsonl.zst", "c/session_index.jsonl", "c/state.sqlite",
 		"named.txt",
 	} {
@@ -130,7 +131,8 @@ func TestFind(t *testing.T) {
 			t.Errorf("%s: Walked = %v, want %v", s.Path, s.Walked, !named)
 		}
 	}
-	want := "c/sessions/2026/01/05/rollout-a.jsonl c/sessions/2026/01/05/rollout-b.jsonl.zst h/projects/k/s.jsonl h/projects/k/s/subagents/agent-1.jsonl h/projects/k/s/subagents/w/r/agent-2.jsonl named.txt"
+	want := "c/sessions/2026/01/05/rollout-a.jsonl c/sessions/2026/01/05/rollout-b.jsonl.zst h/projects/k/s.jsonl h/projects/k/s/subagents/agent-1.jsonl " +
+		"h/projects/k/s/subagents/agent-1.meta.json h/projects/k/s/subagents/w/r/agent-2.jsonl h/projects/k/s/tool-results/t.txt named.txt"
 	if strings.Join(got, " ") != want {
 		t.Errorf("Find = %s\nwant %s", got, want)
 	}

@@ -29,7 +29,10 @@ type FileResult struct {
 
 	Blobs        int `json:"blobs,omitempty"`         // that new lines refer to and that are stored
 	MissingBlobs int `json:"missing_blobs,omitempty"` // that new lines refer to and that nobody has
-	Artifacts    int `json:"artifacts,omitempty"`     // beside the file, registered now or before
+	Artifacts    int `json:"artifacts,omitempty"`     // beside the file, or it itself, registered now or before
+	Registered   int `json:"-"`                       // of these, now
+
+	Beside string `json:"beside,omitempty"` // of a file that lies beside one of the session's: its place there; it is no transcript
 
 	Former   string   `json:"former,omitempty"` // the thread that keeps what this file's thread held before this import replaced it
 	Parted   bool     `json:"parted,omitempty"` // from another copy of its session, which has the name; its lines go to Thread from now on

@@ -46,7 +46,7 @@ func TestPipes(t *testing.T) {
 	if n := tree.Files() + tree.Waiting(); n != 0 {
 		p.Errorf("%d files are known or wait, want none", n)
 	}
-	tree = NewTree([]string{p.path("pipe.jsonl")}, isJSONL)
+	tree = NewTree([]string{p.path("pipe.jsonl")}, isJSONL, nil)
 	if err := tree.Walk(nil); err == nil || tree.Waiting() != 0 {
 		p.Errorf("a pipe for a root: %v, and %d files wait", err, tree.Waiting())
 	}

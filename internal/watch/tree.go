@@ -34,7 +34,8 @@ const (
 // Tree is the files below some roots, and what of them was captured. One goroutine uses it.
 type Tree struct {
 	roots   []string
-	match   func(name string) bool // whether a file of a directory is one of them, by its name
+	match   func(path string) bool // whether a file of a directory is one of them, by its name
+	still   func(path string) bool // whether one is taken whole, when it has been quiet; nil: none is
 	marks   map[string]Mark
 	changed bool // marks, since they were saved
 	pending map[string]pending
@@ -50,9 +51,9 @@ type pending struct {
 }
 
 // NewTree is a tree of which nothing was captured. A root is a directory or a file, and need not be there yet.
-func NewTree(roots []string, match func(name string) bool) *Tree {
+func NewTree(roots []string, match, still func(path string) bool) *Tree {
 	return &Tree{
-		roots: roots, match: match, now: time.Now,
+		roots: roots, match: match, still: still, now: time.Now,
 		marks: map[string]Mark{}, pending: map[string]pending{}, failed: map[string]int{},
 	}
 }
@@ -101,7 +102,7 @@ func (t *Tree) walk(root string, inside func(dir string), seen map[string]bool) 
 			if inside != nil {
 				inside(path)
 			}
-		case t.match(d.Name()):
+		case t.match(path):
 			info, err := os.Stat(path)
 			if err == nil && info.Mode().IsRegular() {
 				seen[path] = true
@@ -121,7 +122,7 @@ func (t *Tree) Note(path string, inside func(dir string)) error {
 	if !named && !slices.ContainsFunc(t.roots, below) { // beside a file that is a root
 		return nil
 	}
-	matches := named || t.match(filepath.Base(path))
+	matches := named || t.match(path)
 	info, err := os.Stat(path)
 	switch link, e := os.Lstat(path); {
 	case !named && e == nil && link.Mode()&fs.ModeSymlink != 0 && (!matches || err == nil && info.IsDir()): // as a walk
@@ -166,7 +167,14 @@ func (t *Tree) look(path string, info os.FileInfo, noted bool) error {
 		}
 	}
 	delete(t.failed, path)
-	t.pending[path] = pending{due: t.now(), noted: noted}
+	p = pending{due: t.now(), noted: noted}
+	if t.still != nil && t.still(path) {
+		p = pending{due: t.now(), rest: true}
+		if quiet := info.ModTime().Add(Quiet); quiet.After(p.due) && quiet.Before(p.due.Add(2*Quiet)) {
+			p.due = quiet
+		}
+	}
+	t.pending[path] = p
 	return nil
 }
 

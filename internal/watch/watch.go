@@ -11,7 +11,8 @@ import (
 // Config of a watch.
 type Config struct {
 	Roots []string               // directories and files, absolute; one that is not there is waited for
-	Match func(name string) bool // whether a file of a directory is one to capture, by its name
+	Match func(path string) bool // whether a file of a directory is one to capture, by its name
+	Still func(path string) bool // whether one is captured whole, when it has been quiet; nil: each line is as it comes
 
 	// Store asks what changes are captured into. An error means that it does not answer.
 	Store func(ctx context.Context) (Store, error)
@@ -90,7 +91,7 @@ type Watch struct {
 // New makes a watch.
 func New(cfg Config) *Watch {
 	cfg.Every, cfg.Grace = cmp.Or(cfg.Every, time.Second), cmp.Or(cfg.Grace, 5*time.Second)
-	return &Watch{cfg: cfg, tree: NewTree(cfg.Roots, cfg.Match), reasons: map[string]string{}}
+	return &Watch{cfg: cfg, tree: NewTree(cfg.Roots, cfg.Match, cfg.Still), reasons: map[string]string{}}
 }
 
 // Once captures everything that there is, and returns what could not be.

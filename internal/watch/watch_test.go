@@ -121,7 +121,7 @@ func (p *place) tell(e Event) {
 
 // tree is a Tree with the clock of the place.
 func (p *place) tree() *Tree {
-	t := NewTree([]string{p.dir}, isJSONL)
+	t := NewTree([]string{p.dir}, isJSONL, nil)
 	t.now = func() time.Time { return p.now }
 	return t
 }
@@ -186,6 +186,32 @@ func TestWhatFilesDo(t *testing.T) {
 	}
 	p.write("a.jsonl", "next\n") // born again
 	p.takes(tree, "a.jsonl 0-5")
+}
+
+// TestStill: a file that is taken whole is taken when it has been quiet, however often it is looked at.
+func TestStill(t *testing.T) {
+	p := newPlace(t)
+	tree := NewTree([]string{p.dir}, isJSONL, func(path string) bool { return filepath.Base(path) == "still.jsonl" })
+	tree.now = func() time.Time { return p.now }
+	at := p.now
+	write := func(text string) {
+		p.write("still.jsonl", text)
+		p.must(os.Chtimes(p.path("still.jsonl"), at, at))
+	}
+	write("one\ntw")
+	for range 3 {
+		p.takes(tree)
+		p.now = p.now.Add(Quiet / 2)
+		at = p.now
+		write("one\ntwo\nthr")
+	}
+	p.now = p.now.Add(Quiet)
+	p.takes(tree, "still.jsonl 0-11")
+	p.takes(tree)
+	at = p.now.Add(time.Hour) // by the clock of another machine
+	write("one\n")
+	p.takes(tree, "still.jsonl 0-4")
+	p.takes(tree)
 }
 
 // TestInPlace: a rewrite of the beginning that leaves size and times alone is seen while it could hide in a tick of

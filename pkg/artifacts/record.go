@@ -65,8 +65,11 @@ type Record struct {
 	Locator    []byte // how the store finds the object fast; opaque here
 
 	// Of a registered file, as it was then; nothing of one that an earlier version registered.
-	Modified int64  // Unix nanoseconds
+	Modified int64  // Unix nanoseconds; also with Place
 	Digest   []byte // SHA-256 of its bytes
+
+	// Place is where a harness keeps it beside the file of its session: <harness>:<path>, see transcript.Beside. "": nowhere.
+	Place string
 }
 
 var (
@@ -111,7 +114,7 @@ func (r Record) Validate() error {
 // is of no run: runs stay with their session.
 func (r Record) Fork(session string, id ID, at int64) Record {
 	r.ForkedFrom = r.ID
-	r.ID, r.Session, r.Run, r.Created = id, session, "", at
+	r.ID, r.Session, r.Run, r.Created, r.Place = id, session, "", at, ""
 	return r
 }
 
@@ -119,17 +122,21 @@ const (
 	recordVersion = 1
 	recordMembers = 18
 	fileMembers   = 20 // of a registered file
+	placeMembers  = 21
 )
 
 // Encode is the record's value: a msgpack array of the version and the members in the order in which Record has them, as
-// integer, text or bin. The last two are there when the file's digest is known.
+// integer, text or bin. The last ones are there when the file's digest is known, or its place.
 func (r Record) Encode() []byte {
 	members := []any{
 		recordVersion, string(r.ID), r.Session, r.Created, string(r.Seq), r.Agent, r.Run, r.Node, r.ToolCall, r.Filename,
 		r.MIME, r.Size, r.Summary, string(r.Category), string(r.Writer), string(r.ForkedFrom), r.Object, r.Locator,
 	}
-	if r.Digest != nil {
+	if r.Digest != nil || r.Place != "" {
 		members = append(members, r.Modified, r.Digest)
+	}
+	if r.Place != "" {
+		members = append(members, r.Place)
 	}
 	b, err := msgpack.Marshal(members)
 	if err != nil {
@@ -162,6 +169,9 @@ func DecodeRecord(b []byte) (Record, error) {
 	}
 	if n >= fileMembers {
 		r.Modified, r.Digest = read(&d, d.dec.DecodeInt64), read(&d, d.dec.DecodeBytes)
+	}
+	if n >= placeMembers {
+		r.Place = d.text()
 	}
 	if d.err != nil {
 		return Record{}, fmt.Errorf("%w: %w", ErrRecord, d.err)

@@ -1,0 +1,200 @@
+package interchange
+
+import (
+	"context"
+	"crypto/sha256"
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"mime"
+	"path"
+	"path/filepath"
+	"strings"
+	"time"
+
+	"spool/internal/jsonscan"
+	"spool/internal/record"
+	"spool/internal/transcript"
+	"spool/pkg/artifacts"
+	"spool/pkg/client"
+)
+
+// beside takes in what lies beside the files of sessions of Claude Code.
+type beside struct {
+	reg   Registry
+	cl    *client.Client
+	there map[string]bool // sessions that are in Spool, or not, as far as that is known
+	known map[string][]artifacts.Record
+}
+
+// takeBeside registers the files of the sources that lie beside transcripts, and puts their results between those of the others. The
+// error is that of a store which cannot be reached.
+func takeBeside(ctx context.Context, reg Registry, cl *client.Client, sources []transcript.Source, res *transcript.Result) (err error) {
+	b := beside{reg, cl, map[string]bool{}, map[string][]artifacts.Record{}}
+	for _, f := range res.Files {
+		if f.Err == nil && f.Session != "" {
+			b.there[f.Session] = true
+		}
+	}
+	files := res.Files
+	res.Files = make([]transcript.FileResult, 0, len(sources))
+	for _, s := range sources {
+		if !transcript.IsBeside(s.Path) {
+			res.Files, files = append(res.Files, files[0]), files[1:]
+			continue
+		}
+		f := transcript.FileResult{File: s.Path, Harness: "claude"}
+		if err == nil {
+			f.Err = b.take(ctx, s, &f)
+		} else {
+			f.Err = err
+		}
+		if f.Err != nil {
+			res.Failed++
+			f.Error = f.Err.Error()
+			if record.Temporary(f.Err) || ctx.Err() != nil {
+				err = f.Err
+			}
+		}
+		res.Files = append(res.Files, f)
+	}
+	return err
+}
+
+// take registers a file. It is told from others of its place by its size and time, so what is there already is not read.
+func (b *beside) take(ctx context.Context, src transcript.Source, f *transcript.FileResult) error {
+	session, place, _ := transcript.Beside(src.Path)
+	f.Beside = place
+	if there, err := b.isThere(ctx, session, f); !there {
+		return err
+	}
+	info, err := fs.Stat(src.FS, src.Path)
+	if err != nil {
+		return err
+	}
+	f.Session, f.Bytes = session, info.Size()
+	all, ok := b.known[session]
+	if !ok {
+		if all, err = b.reg.Records(ctx, session, ""); err != nil && !errors.Is(err, artifacts.ErrRecord) {
+			return err
+		}
+		b.known[session] = all
+	}
+	r := besideRecord(session, place, info)
+	for _, old := range all {
+		if old.ID == r.ID || old.Place == r.Place && sameBytes(ctx, b.reg, src.FS, src.Path, old) {
+			f.Artifacts = 1
+			return nil
+		}
+	}
+	if strings.HasSuffix(place, ".meta.json") {
+		r.ToolCall = toolUseOf(src)
+	}
+	r, made, err := adoptFile(ctx, b.reg, src.FS, src.Path, r)
+	if err != nil {
+		return fmt.Errorf("%s: %w", src.Path, err)
+	}
+	if made {
+		f.Registered = 1
+	}
+	f.Artifacts = 1
+	b.known[session] = append(b.known[session], r)
+	return nil
+}
+
+// isThere tells whether a session is in Spool. Of one that is not, it says so once.
+func (b *beside) isThere(ctx context.Context, session string, f *transcript.FileResult) (bool, error) {
+	there, known := b.there[session]
+	if known {
+		return there, nil
+	}
+	all, err := b.cl.Threads(ctx, session)
+	if err != nil {
+		return false, err
+	}
+	if b.there[session] = len(all) > 0; len(all) == 0 {
+		f.Warnings = append(f.Warnings, fmt.Sprintf("its session %s is not in Spool: what lies beside that is not imported", session))
+	}
+	return len(all) > 0, nil
+}
+
+// besideRecord is the record of a file beside a session's. Its id follows from what it is told by.
+func besideRecord(session, place string, info fs.FileInfo) artifacts.Record {
+	at := info.ModTime()
+	h := sha256.New()
+	_, _ = fmt.Fprintf(h, "%s\x00%s\x00%d\x00", session, place, info.Size()) // it never fails
+	_ = binary.Write(h, binary.BigEndian, at.UnixNano())
+	kind, _, _ := mime.ParseMediaType(mime.TypeByExtension(path.Ext(place)))
+	return artifacts.Record{
+		ID: artifacts.NewID(at, [10]byte(h.Sum(nil))), Session: session, Created: at.UnixMilli(), Filename: path.Base(place), MIME: kind,
+		Category: artifacts.Normal, Writer: artifacts.FromPayload, Size: artifacts.UnknownSize, Summary: place,
+		Modified: at.UnixNano(), Place: "claude:" + place,
+	}
+}
+
+// toolUseOf is the call that a subagent is of, as the file beside its transcript says.
+func toolUseOf(src transcript.Source) string {
+	f, err := src.FS.Open(src.Path)
+	if err != nil {
+		return ""
+	}
+	defer func() { _ = f.Close() }()
+	text, _ := io.ReadAll(io.LimitReader(f, 64<<10))
+	if jsonscan.Valid(text) != nil {
+		return ""
+	}
+	id, _ := jsonscan.Text(jsonscan.Get(text, "toolUseId"))
+	return id[:min(len(id), 256)]
+}
+
+// newest are the newest files of each place beside a session's file, by their names for a session whose files are in a folder.
+func (m *Materializer) newest(ctx context.Context, session, folder string) (map[string]artifacts.Record, error) {
+	all, err := m.Artifacts.Records(ctx, session, "")
+	if err != nil && !errors.Is(err, artifacts.ErrRecord) {
+		return nil, err
+	}
+	out := map[string]artifacts.Record{}
+	for _, r := range all {
+		place, ok := strings.CutPrefix(r.Place, "claude:")
+		if !ok || !filepath.IsLocal(place) {
+			continue
+		}
+		name := path.Join(folder, place)
+		if rest, ok := strings.CutPrefix(place, "file-history/"); ok {
+			name = path.Join("file-history", session, rest)
+		}
+		if of, at, ok := transcript.Beside(name); !ok || of != session || at != place {
+			continue
+		}
+		if old, ok := out[name]; !ok || r.Modified > old.Modified {
+			out[name] = r
+		}
+	}
+	return out, nil
+}
+
+// besideFile stages a file beside a session's. One that is there and says something else is kept.
+func (w *materialize) besideFile(ctx context.Context, name string, r artifacts.Record) error {
+	f := File{Dir: w.Dir, Name: name, Mode: 0o600, Force: w.Force, Keep: true, Time: time.Unix(0, r.Modified)}
+	s, err := f.stage(func(out io.Writer) error {
+		body, _, err := w.Artifacts.Open(ctx, r)
+		if err != nil {
+			return err
+		}
+		_, err = io.Copy(out, body)
+		return errors.Join(err, body.Close())
+	})
+	switch {
+	case err == nil:
+		w.staged = append(w.staged, s)
+	case ctx.Err() != nil || record.Temporary(err):
+		return err
+	case errors.Is(err, ErrThere):
+		w.out.Lost = append(w.out.Lost, name+": another one is there, and is kept")
+	default:
+		w.out.Lost = append(w.out.Lost, fmt.Sprintf("%s: %v", name, err))
+	}
+	return nil
+}
