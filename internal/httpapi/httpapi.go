@@ -369,7 +369,7 @@ func verdict(err error) (status, after int) {
 		return http.StatusConflict, 0
 	case errors.As(err, &long), is(ingest.ErrTooLarge, errTooLarge):
 		return http.StatusRequestEntityTooLarge, 0
-	case is(client.ErrLatched, client.ErrPromptTaken), is(ingest.ErrEntry) && is(client.ErrEnded):
+	case is(client.ErrLatched, client.ErrPromptTaken, client.ErrSessionNeeded), is(ingest.ErrEntry) && is(client.ErrEnded):
 		return http.StatusConflict, 0
 	case is(errForbidden, record.ErrDenied):
 		return http.StatusForbidden, 0

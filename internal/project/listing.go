@@ -42,6 +42,7 @@ func Learn(info *sessions.Info, e *dialect.Entry, main, first bool) {
 	news(&info.Model, e.Session.Model)
 	news(&info.Branch, e.Session.GitBranch)
 	news(&info.Program, e.Session.Version)
+	news(&info.Base, e.Session.Base)
 	news(&info.Parent, e.Session.Parent)
 	if info.Prompt == "" && e.Role == dialect.RoleUser {
 		info.Prompt = prompt(e.Items)

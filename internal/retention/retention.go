@@ -55,7 +55,7 @@ type Session struct {
 
 	Modified int64 // when something happened in it last, by the store's clock, Unix milliseconds; 0 = unknown: then age takes it not
 	Bytes    int64 // of its entries as they came
-	Active   bool  // somebody works in it, or it waits for a person
+	Active   bool  // somebody works in it, it waits for a person, or another session needs it
 }
 
 // Due is a session that is to go.

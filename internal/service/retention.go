@@ -157,11 +157,17 @@ func (r Retention) look(ctx context.Context) (rep RetentionReport, err error) {
 	if err != nil {
 		return rep, err
 	}
+	needed := map[string]bool{}
+	for _, s := range list {
+		if s.Base != s.ID {
+			needed[s.Base] = true
+		}
+	}
 	all := make([]retention.Session, len(list))
 	for i, s := range list {
 		row := s.Row()
 		all[i] = retention.Session{ID: s.ID, Cwd: s.Cwd, Harness: s.Harness, Title: row.Name(), Bytes: row.Size,
-			Active: active[s.ID] || s.Unreadable()}
+			Active: active[s.ID] || s.Unreadable() || needed[s.ID]}
 		if at, ok := when[s.ID]; ok {
 			all[i].Modified = at.UnixMilli()
 		}

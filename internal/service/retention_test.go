@@ -7,6 +7,7 @@ import (
 	"log/slog"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -179,5 +180,32 @@ func TestPolicies(t *testing.T) {
 		if _, err := service.OpenPolicies(path); !errors.As(err, &usage) || !strings.Contains(err.Error(), "retention") {
 			t.Errorf("%s: OpenPolicies = %v, want a UsageError", bad, err)
 		}
+	}
+}
+
+// A session from whose file another one's goes on, without having it, stays while that one is there, unless somebody insists.
+func TestSessionThatIsNeeded(t *testing.T) {
+	k := newKeeper(t, retention.Policy{Name: "p", MaxAge: time.Nanosecond})
+	meta := func(id, base string) {
+		t.Helper()
+		k.seq++
+		th := events.Thread{Session: id, Name: events.MainThread}
+		body := fmt.Appendf(nil, `{"timestamp":"2026-11-20T12:00:00.000Z","type":"session_meta","payload":{"id":%q%s}}`, id, base)
+		must.Do(t, k.pub.Publish(t.Context(), client.Entry{Thread: th, Dialect: "codex", Body: body, Seq: k.seq}))
+		must.Do(t, k.cl.Await(t.Context(), th, "p", 0, k.seq))
+	}
+	meta("parent", "")
+	meta("fork", `,"history_base":{"thread_id":"parent","end_byte_offset":9}`)
+	_, err := k.cl.DeleteSession(t.Context(), "parent", client.Deletion{})
+	if !errors.Is(err, client.ErrSessionNeeded) || !strings.Contains(err.Error(), "fork") {
+		t.Errorf("DeleteSession = %v, want a refusal that names the fork", err)
+	}
+	rep := must.Get(k.Report(t.Context()))(t)
+	if len(rep.Due) != 1 || rep.Due[0].Session != "fork" {
+		t.Errorf("due: %+v, want the fork alone", rep.Due)
+	}
+	r := must.Get(k.cl.DeleteSession(t.Context(), "parent", client.Deletion{Force: true}))(t)
+	if !slices.ContainsFunc(r.Kept, func(kept client.Kept) bool { return strings.Contains(kept.Why, "fork goes on from parent") }) {
+		t.Errorf("the receipt says %+v, and not that the fork lost its beginning", r.Kept)
 	}
 }

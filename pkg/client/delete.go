@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"slices"
+	"strings"
 	"time"
 
 	"spool/internal/natsio"
@@ -13,14 +14,16 @@ import (
 	"spool/internal/sessionstore"
 	"spool/pkg/artifacts"
 	"spool/pkg/events"
+	"spool/pkg/sessions"
 	"spool/pkg/threads"
 )
 
 // Deletion says how a session is deleted. The zero value works.
 type Deletion struct {
-	Force bool   // although a run or an output is live
+	Force bool   // although a run or an output is live, or another session needs it
 	By    string // who does it, for the receipt
-	Plain bool   // the receipt does not say which other sessions have something of it: that costs reading every session's record
+	// Plain: nobody looks which other sessions need it, nor which have something of it: that costs reading every session's record.
+	Plain bool
 
 	// UnchangedSince refuses, with ErrSessionWritten, if a record of the session was written behind this sequence of the record bucket.
 	// 0: whatever was written.
@@ -86,12 +89,31 @@ var ErrSessionNotFound = artifacts.ErrSessionNotFound
 // ErrSessionWritten: something happened in the session since its deletion was decided (Deletion.UnchangedSince). It is whole.
 var ErrSessionWritten = errors.New("the session was written to meanwhile")
 
+// ErrSessionNeeded: the file of another session goes on from this one's without having it.
+var ErrSessionNeeded = errors.New("the session is needed")
+
+// needed is an ErrSessionNeeded that says by which sessions.
+func needed(session string, infos map[string]sessions.Info) error {
+	var by []string
+	for id, info := range infos {
+		if info.Base == session && id != session {
+			by = append(by, id)
+		}
+	}
+	if len(by) == 0 {
+		return nil
+	}
+	slices.Sort(by)
+	return fmt.Errorf("%w: %s goes on from %s, and has nothing of it: remove that first, or use force",
+		ErrSessionNeeded, strings.Join(by, ", "), session)
+}
+
 // DeleteSession removes a session with its threads, of subagents too, their items and events, runs, prompts, outputs and
 // artifacts (SPEC A6), and returns when that is done. What its forks have stays with them; packs and blobs that nobody has
 // any more are the collector's. What is published to the session later begins it anew.
 //
 // artifacts.ErrSessionActive, with an *artifacts.ActiveError: a run or an output is live. ErrSessionNotFound: there is none of
-// that name, and no deletion of it that is still under way.
+// that name, and no deletion of it that is still under way. ErrSessionNeeded: another one goes on from it.
 func (c *Client) DeleteSession(ctx context.Context, session string, how Deletion) (Receipt, error) {
 	r := Receipt{Session: session}
 	if err := events.CheckToken("session", session); err != nil {
@@ -111,9 +133,20 @@ func (c *Client) DeleteSession(ctx context.Context, session string, how Deletion
 	}
 	var kept []Kept
 	if !how.Plain {
-		if kept, err = c.shared(ctx, session); err != nil {
+		infos, err := c.infos(ctx, "")
+		if need := needed(session, infos); err == nil && need != nil {
+			if err = need; how.Force {
+				err, kept = nil, append(kept, Kept{What: "sessions without their beginning", Why: need.Error()})
+			}
+		}
+		if err != nil {
 			return r, err
 		}
+		more, err := c.shared(ctx, session, infos)
+		if err != nil {
+			return r, err
+		}
+		kept = append(kept, more...)
 	}
 	p := c.Publisher(PublisherConfig{User: how.By})
 	op := events.Control{Op: events.OpDelete, Delete: &events.Delete{

@@ -50,6 +50,7 @@
 //	ErrBusyThread     somebody works in the thread                                        wait, or use force
 //	ErrSessionNotFound no such session
 //	ErrSessionWritten  something happened in the session since its deletion was decided
+//	ErrSessionNeeded  another session goes on from it, without having it                 remove that first, or use force
 //	ErrTooLong        an item too large for memory                                        read its local_log: OpenLog
 //	*LeafMoved        another entry was the leaf; both are kept
 //	context's         the caller's context ended

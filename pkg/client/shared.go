@@ -20,11 +20,7 @@ import (
 const KeptName = "name"
 
 // shared finds what other sessions have of a session: entries that it brought, artifacts whose bytes they name, and its name.
-func (c *Client) shared(ctx context.Context, session string) (kept []Kept, err error) {
-	infos, err := c.infos(ctx, "")
-	if err != nil {
-		return nil, err
-	}
+func (c *Client) shared(ctx context.Context, session string, infos map[string]sessions.Info) (kept []Kept, err error) {
 	forks, err := c.sharing(ctx, session, infos)
 	if err != nil { // what cannot be read keeps no session from being deleted
 		kept = append(kept, Kept{What: "entries", Why: "other sessions may have them: " + err.Error()})

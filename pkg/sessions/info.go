@@ -24,6 +24,7 @@ type Info struct {
 	Branch  string `json:"git_branch,omitempty"`
 	Program string `json:"program,omitempty"` // version of the harness
 	Parent  string `json:"parent,omitempty"`  // session this one was forked or continued from
+	Base    string `json:"base,omitempty"`    // session whose file its own goes on from, without having that: it needs it
 	Origins string `json:"origins,omitempty"` // sessions that its threads have entries of, the newest first, a space between: From
 	Host    string `json:"host,omitempty"`    // machine of the agent
 	File    string `json:"file,omitempty"`    // of its main thread there, as far as an import said it: <kind>:<path>
@@ -118,7 +119,7 @@ const maxOrigins = 4096
 // Heir is the record that a session begins with which goes on from another one: what that one's says, but for what is its own.
 func (i *Info) Heir(id string, created int64) Info {
 	heir := *i
-	heir.ID, heir.Parent, heir.Origins, heir.Created, heir.User, heir.File = id, "", "", created, "", ""
+	heir.ID, heir.Parent, heir.Base, heir.Origins, heir.Created, heir.User, heir.File = id, "", "", "", created, "", ""
 	heir.Threads, heir.Producers = 0, 0
 	return heir
 }

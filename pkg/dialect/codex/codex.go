@@ -108,6 +108,8 @@ func (r *reader) sessionMeta() {
 			forked = value
 		case "parent_thread_id":
 			started = value
+		case "history_base":
+			s.Base = parts.ID(jsonscan.Get(value, "thread_id"))
 		}
 		return true
 	})

@@ -88,5 +88,6 @@ type Session struct {
 	Version   string // its version
 	Model     string
 	Parent    string // session it was forked from or started by
+	Base      string `json:",omitempty"` // session whose file its own goes on from, without having that
 	GitBranch string
 }
