@@ -449,8 +449,9 @@ func (a *Artifacts) TakeAgent(ctx context.Context, session, parent, requested st
 	if err := a.check(ctx, session, ""); err != nil {
 		return "", err
 	}
-	err = a.count(ctx, session, nil, func(c *record.Counter) { id = c.TakeAgent(parent, requested) })
-	return id, err
+	var refused error
+	err = a.count(ctx, session, nil, func(c *record.Counter) { id, refused = c.TakeAgent(parent, requested) })
+	return id, cmp.Or(err, refused)
 }
 
 // SeeAgents makes the indices of a session's agents go on above those of agents that another program started (SPEC A9).

@@ -1,6 +1,7 @@
 package record
 
 import (
+	"fmt"
 	"strings"
 
 	"spool/pkg/artifacts"
@@ -31,20 +32,43 @@ func NamesAgent(name string) bool {
 }
 
 // MaxParent is the longest id, in bytes, of an agent whose children have indices: a session's counter holds each of them. What comes
-// with a longer one, or with a longer index, has none that an id is given behind.
-const MaxParent = 512
+// with a longer one, or with an index of more digits than anybody counts to, has none that an id is given behind.
+const (
+	MaxParent = 512
+	maxDigits = 32
+)
+
+// MaxParents is how many bytes the ids of all of them have, each with entryBytes beside it: whoever raises a counter writes all of it.
+// A full counter learns of no other parent, and gives no id behind one that it may not know.
+const (
+	MaxParents = 128 << 10
+	entryBytes = 16
+)
+
+var errAgents = fmt.Errorf("%w: agents of this session that start others have ids of %d bytes, which is the most: use one that has children, "+
+	"the root, or another session", artifacts.ErrRecord, MaxParents)
 
 func (c *Counter) raiseAgent(parent string, n artifacts.Seq) {
-	if len(parent) > MaxParent || len(n) > MaxParent {
+	if len(parent) > MaxParent || len(n) > maxDigits {
 		return
 	}
+	if a := c.children(parent); a != nil && n.Compare(a.Last) > 0 {
+		a.Last = n
+	}
+}
+
+// children is how far the indices of a parent are, from none on if it had no child; nil if there is no room for them.
+func (c *Counter) children(parent string) *Agents {
+	used := len(parent) + entryBytes
 	for i := range c.Agents {
 		if c.Agents[i].Parent == parent {
-			if n.Compare(c.Agents[i].Last) > 0 {
-				c.Agents[i].Last = n
-			}
-			return
+			return &c.Agents[i]
 		}
+		used += len(c.Agents[i].Parent) + entryBytes
 	}
-	c.Agents = append(c.Agents, Agents{Parent: parent, Last: n})
+	if used > MaxParents && parent != "" {
+		return nil
+	}
+	c.Agents = append(c.Agents, Agents{Parent: parent})
+	return &c.Agents[len(c.Agents)-1]
 }

@@ -1,10 +1,13 @@
 package record
 
 import (
+	"errors"
+	"fmt"
 	"strings"
 	"testing"
 
 	"spool/internal/must"
+	"spool/pkg/artifacts"
 )
 
 func TestSeeAgent(t *testing.T) {
@@ -13,7 +16,7 @@ func TestSeeAgent(t *testing.T) {
 		c.SeeAgent(id)
 	}
 	for parent, want := range map[string]string{"": "4-x", "0-Plan": "0-Plan.8-x", "0-Plan.007-Sub": "0-Plan.007-Sub.3-x", "1-a": "1-a.0-x"} {
-		must.Same(t, c.TakeAgent(parent, "x"), want, "TakeAgent(%q) = %s, want %s", parent)
+		must.Same(t, must.Get(c.TakeAgent(parent, "x"))(t), want, "TakeAgent(%q) = %s, want %s", parent)
 	}
 }
 
@@ -27,5 +30,28 @@ func TestLongAgents(t *testing.T) {
 	if n := len(c.Encode()); n > 100 {
 		t.Errorf("the counter has %d bytes", n)
 	}
-	must.Same(t, c.TakeAgent("", "x"), "3-x", "TakeAgent = %s, want %s")
+	must.Same(t, must.Get(c.TakeAgent("", "x"))(t), "3-x", "TakeAgent = %s, want %s")
+}
+
+// However many agents start others, and whatever their indices, the counter has a bound; one that is full gives no id that is given
+// already, and a fork of it neither.
+func TestManyAgents(t *testing.T) {
+	var c Counter
+	last := strings.Repeat("9", maxDigits)
+	for i := range 10_000 {
+		c.SeeAgent(fmt.Sprint(i, "-a.", last, "-b"))
+	}
+	c.SeeAgent("20000-" + strings.Repeat("a.0-", 60))
+	if n := len(c.Encode()); n > 512<<10 {
+		t.Errorf("the counter has %d bytes", n)
+	}
+	var fork Counter
+	fork.Inherit(c)
+	for _, c := range []*Counter{&c, &fork} {
+		must.Same(t, must.Get(c.TakeAgent("", "x"))(t), "20001-x", "TakeAgent = %s, want %s")
+		must.Same(t, must.Get(c.TakeAgent("1-a", "x"))(t), "1-a.1"+strings.Repeat("0", maxDigits)+"-x", "TakeAgent of a known parent = %s, want %s")
+		if id, err := c.TakeAgent("9999-a", "x"); !errors.Is(err, artifacts.ErrRecord) {
+			t.Errorf("TakeAgent of a parent that a full counter does not hold = %s, %v", id, err)
+		}
+	}
 }

@@ -34,22 +34,20 @@ func (c *Counter) Take() artifacts.Seq {
 // Took reports whether a number was given out.
 func (c *Counter) Took(n artifacts.Seq) bool { return n.Compare(c.Artifacts) <= 0 }
 
-// TakeAgent gives out the id of the next agent that a parent starts: <parent>.<index>-<requested>.
-func (c *Counter) TakeAgent(parent, requested string) string {
-	at := 0
-	for at < len(c.Agents) && c.Agents[at].Parent != parent {
-		at++
+// TakeAgent gives out the id of the next agent that a parent starts: <parent>.<index>-<requested>. A full counter refuses a parent that it
+// does not hold.
+func (c *Counter) TakeAgent(parent, requested string) (string, error) {
+	a := c.children(parent)
+	if a == nil {
+		return "", errAgents
 	}
-	if at == len(c.Agents) {
-		c.Agents = append(c.Agents, Agents{Parent: parent})
-	}
-	n := artifacts.Resume(c.Agents[at].Last)
-	c.Agents[at].Last = n.Take()
-	id := string(c.Agents[at].Last) + "-" + requested
+	n := artifacts.Resume(a.Last)
+	a.Last = n.Take()
+	id := string(a.Last) + "-" + requested
 	if parent != "" {
 		id = parent + "." + id
 	}
-	return id
+	return id, nil
 }
 
 // Raise makes the numbers of artifacts go on above those of another session, from which artifacts come with their numbers.

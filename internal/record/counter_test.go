@@ -24,7 +24,7 @@ func TestCounter(t *testing.T) {
 	for _, q := range []struct{ parent, requested, want string }{
 		{"", "Review", "0-Review"}, {"0-Review", "Sub", "0-Review.0-Sub"}, {"", "Review", "1-Review"}, {"0-Review", "x/y", "0-Review.1-x/y"},
 	} {
-		must.Same(t, c.TakeAgent(q.parent, q.requested), q.want, "TakeAgent(%q, %q) = %s, want %s", q.parent, q.requested)
+		must.Same(t, must.Get(c.TakeAgent(q.parent, q.requested))(t), q.want, "TakeAgent(%q, %q) = %s, want %s", q.parent, q.requested)
 		again()
 	}
 	c.Raise("99999999999999999999")
