@@ -52,11 +52,12 @@ export class Spool {
   /** The items of a thread, from the first one that is kept, each once; without those of the user notUser. */
   async *items(session, thread, notUser) {
     const consumer = await this.#js.consumers.get("SPOOL_ITEMS", { filter_subjects: `spool.v1.item.${session}.${thread}.>` });
-    let last = 0;
+    const last = new Map();
     for await (const message of await consumer.consume()) {
       const item = message.json();
-      if (item.n <= last) continue; // after a crash of a persister an item can be stored twice
-      last = item.n;
+      const life = message.headers?.get("Spool-Life") ?? ""; // another thread of the name has items from 1 on
+      if (item.n <= (last.get(life) ?? 0)) continue; // after a crash of a persister an item can be stored twice
+      last.set(life, item.n);
       if (notUser && item.user_id === notUser) continue; // a program that posts and reads would read itself
       yield item;
     }

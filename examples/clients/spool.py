@@ -6,7 +6,7 @@
 
 The server is NATS_URL, else nats://127.0.0.1:4222.
 """
-import json, os, random, socket, sys, time, urllib.parse, uuid
+import json, os, random, re, socket, sys, time, urllib.parse, uuid
 
 
 class Nats:
@@ -85,7 +85,7 @@ class Spool:
 
     def items(self, session, thread, not_user=None):
         """The items of a thread, from the first one that is kept, each once; without those of the user not_user."""
-        deliver, last = f"{self.nats.inbox}.items", 0
+        deliver, last = f"{self.nats.inbox}.items", {}
         self.nats.subscribe(deliver)
         config = {"deliver_subject": deliver, "filter_subject": f"spool.v1.item.{session}.{thread}.>",
                   "deliver_policy": "all", "ack_policy": "none"}
@@ -93,11 +93,12 @@ class Spool:
         if "error" in made:
             raise RuntimeError(made["error"]["description"])
         while True:
-            subject, _, data = self.nats.next()
+            subject, head, data = self.nats.next()
             if subject.startswith("spool.v1.item."):
-                item = json.loads(data)
-                if item["n"] > last:  # after a crash of a persister an item can be stored twice
-                    last = item["n"]
+                item, life = json.loads(data), re.search(rb"Spool-Life: (\d+)", head)
+                life = life and life[1]  # another thread of the name has items from 1 on
+                if item["n"] > last.get(life, 0):  # after a crash of a persister an item can be stored twice
+                    last[life] = item["n"]
                     if not_user is None or item.get("user_id") != not_user:  # who posts and reads would read itself
                         yield item
 
