@@ -12,6 +12,7 @@ import (
 	"spool/internal/faulttest"
 	"spool/internal/httpapi"
 	"spool/internal/must"
+	"spool/pkg/client"
 	"spool/pkg/events"
 )
 
@@ -19,7 +20,7 @@ const agent7, mira = "agent7-0123456789", "mira-0123456789abc"
 
 // TestNotUser: who posts and follows reads the others, and not itself.
 func TestNotUser(t *testing.T) {
-	conn, ctx, _, url := worldOn(t, httpapi.Config{})
+	conn, ctx, cl, url := worldOn(t, httpapi.Config{})
 	for _, user := range []string{"me", "you", "me", "you"} {
 		do(t, url, request{path: "/v1/sessions/s/threads/main/entries?dialect=item&user=" + user, kind: "application/json",
 			body: `{"content":[{"type":"text","text":"of ` + user + `"}]}`})
@@ -38,6 +39,34 @@ func TestNotUser(t *testing.T) {
 	for range 2 {
 		if e := one.next(); !strings.Contains(e.data, "of you") {
 			t.Errorf("event %s, want one of the other user", e.data)
+		}
+	}
+	th, outs := events.Thread{Session: "s", Name: "main"}, map[string]*client.Output{}
+	for _, user := range []string{"me", "you"} { // outputs, too: those that begin behind the reader, and those that are open
+		out := must.Get(cl.Output(ctx, th, client.OutputConfig{ID: user, Tool: "sh", User: user}))(t)
+		must.Get(out.Write([]byte("printed by " + user + "\n")))(t)
+		for f, err := range cl.Follow(ctx, th, user) {
+			if must.Do(t, err); len(f.Text) > 0 {
+				break
+			}
+		}
+		outs[user] = out
+	}
+	late := follow(t, ctx, url+"/v1/sessions/s/threads/main/live?not_user=me", "")
+	for _, out := range outs {
+		must.Do(t, out.Close(client.OutputEnd{}))
+		must.Do(t, out.Wait(ctx))
+	}
+	for name, reader := range map[string]*stream{"behind it": one, "before it": late} {
+		texts, e := 0, event{}
+		for e = reader.next(); e.name != "item"; e = reader.next() {
+			if e.name == "live" && !strings.Contains(e.data, `"output":"you"`) {
+				t.Errorf("begun %s: event %s, want one of the other user", name, e.data)
+			}
+			texts += strings.Count(e.data, "printed by you")
+		}
+		if texts != 1 || !strings.Contains(e.data, "printed by you") {
+			t.Errorf("begun %s: %d texts and the item %s, want both of the other user", name, texts, e.data)
 		}
 	}
 }

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"math"
 	"net/http"
 	"slices"
 	"strconv"
@@ -33,9 +34,9 @@ type follower struct {
 	api    *api
 	out    *sse
 	thread events.Thread
-	spared string           // the user whose items are left out; "" = nobody
+	spared string           // the user whose items and outputs are left out; "" = nobody
 	had    mark             // items given
-	at     map[string]int64 // bytes given of outputs; -1: to its end
+	at     map[string]int64 // bytes given of outputs; -1: to its end, or it is left out
 	store  storeMark
 }
 
@@ -175,8 +176,8 @@ func (f *follower) stored(ctx context.Context, first, whole bool) error {
 		if _, known := f.at[o.ID]; known {
 			continue
 		}
-		f.at[o.ID] = 0
-		if first && !whole && o.Tail > 0 {
+		f.at[o.ID] = f.begins(o.User)
+		if f.at[o.ID] == 0 && first && !whole && o.Tail > 0 {
 			if f.at[o.ID], err = f.atRune(ctx, o.ID, o.Tail); err != nil {
 				return err
 			}
@@ -307,12 +308,57 @@ func (f *follower) skip(to int64, why error) error {
 	return f.out.send(eventReset, f.cursor(), encode(map[string]any{"reason": "lost", "from": from, "to": to, "message": why.Error()}))
 }
 
-func (f *follower) live(ctx context.Context, m *moment) error {
-	at := f.at[m.output] // one that is not known has begun since: 0
+// begins is where an output of a user begins for the reader, who does without those of its own.
+func (f *follower) begins(user string) int64 {
+	if f.spared != "" && user == f.spared {
+		return -1
+	}
+	return 0
+}
+
+// begun is where an output begins for the reader that began since.
+func (f *follower) begun(ctx context.Context, output string) (at int64, err error) {
+	if f.spared == "" {
+		return 0, nil
+	}
+	cl := f.api.cfg.Client
+	open, err := cl.OpenOutputs(ctx, f.thread)
+	if err != nil {
+		return 0, err
+	}
+	if i := slices.IndexFunc(open, func(o client.OpenOutput) bool { return o.ID == output }); i >= 0 {
+		return f.begins(open[i].User), nil
+	}
+	for frame, err := range cl.OutputFrom(ctx, f.thread, output, math.MaxInt64) { // it has ended: its result says whose it was
+		if err != nil || frame.End == nil || frame.End.Item == 0 {
+			return 0, err
+		}
+		head, err := cl.Thread(ctx, f.thread)
+		if err != nil {
+			return 0, f.gone(err)
+		}
+		for item, err := range cl.ItemsFrom(ctx, f.thread, head, frame.End.Item) {
+			if err != nil && !lost(err) {
+				return 0, err
+			}
+			user, _ := jsonscan.Text(jsonscan.Get(item.Data, "user_id"))
+			return f.begins(user), nil
+		}
+	}
+	return 0, nil
+}
+
+func (f *follower) live(ctx context.Context, m *moment) (err error) {
+	at, known := f.at[m.output]
+	if !known {
+		if at, err = f.begun(ctx, m.output); err != nil {
+			return err
+		}
+		f.at[m.output] = at
+	}
 	if at < 0 {
 		return nil
 	}
-	f.at[m.output] = at
 	if m.frame.Offset > at && m.frame.Missed == 0 {
 		if err := f.output(ctx, m.output, m.frame.Offset); err != nil {
 			return err

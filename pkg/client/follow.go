@@ -34,6 +34,7 @@ type OpenOutput struct {
 	ID          string
 	Tool        string
 	Invocation  string    // id that its call and its result share
+	User        string    // whose item its result will be
 	Begun, Last time.Time // of its first and its newest chunk
 	Bytes       int64     // of sanitized text
 	Unreadable  bool      // its record is none that a persister writes: all but its session and its ID is unknown
@@ -56,6 +57,7 @@ func (c *Client) Outputs(ctx context.Context, session string) ([]OpenOutput, err
 		}
 		open = append(open, OpenOutput{
 			Thread: events.Thread{Session: in, Name: o.Thread}, ID: o.ID, Tool: o.Start.Tool, Invocation: cmp.Or(o.Start.Invocation, o.ID),
+			User:  o.User,
 			Begun: time.UnixMilli(o.Begun), Last: time.UnixMilli(o.Touched), Bytes: o.Total,
 			Tail: int64(o.Parts.Count) * record.PartSize,
 		})
