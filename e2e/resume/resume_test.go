@@ -1,0 +1,242 @@
+// Package resume_test has the real programs of others record sessions, and go on with them in another home.
+package resume_test
+
+import (
+	"encoding/json"
+	"fmt"
+	"io/fs"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"regexp"
+	"strings"
+	"testing"
+	"time"
+
+	"spool/e2e/internal/proc"
+	"spool/internal/must"
+)
+
+func TestMain(m *testing.M) { os.Exit(proc.Main(m, "spool/cmd/spool").Run()) }
+
+// Prompts of a session: the first has the model call a tool.
+const (
+	toolPrompt = "mill the rye with your tool"
+	toolSays   = "rye is ground to grist" // in one piece in nothing that the tool is told
+	lastPrompt = "and now the oats"
+)
+
+// within bounds a program, or a command of Spool.
+const within = 60 * time.Second
+
+// program is one that keeps sessions.
+type program struct {
+	name   string
+	config map[string]string // files of its home directory; MODEL is the address of the model
+	env    []string
+	record []string                        // with the first prompt behind it
+	resume func(command []string) []string // what Spool says, as it takes a prompt behind it and ends
+}
+
+var programs = []program{
+	{
+		name: "codex",
+		config: map[string]string{".codex/config.toml": `model = "grinder"
+model_provider = "mill"
+check_for_update_on_startup = false
+[model_providers.mill]
+name = "mill"
+base_url = "MODEL/v1"
+wire_api = "responses"
+[analytics]
+enabled = false
+`},
+		record: []string{"codex", "exec", "--skip-git-repo-check", "--dangerously-bypass-approvals-and-sandbox"},
+		resume: func(command []string) []string {
+			return append([]string{"codex", "exec", "resume", "--skip-git-repo-check", "--dangerously-bypass-approvals-and-sandbox"}, command[2:]...)
+		},
+	},
+	{
+		name: "pi",
+		config: map[string]string{".pi/agent/models.json": `{"providers":{"mill":{"baseUrl":"MODEL/v1","api":"openai-completions",
+			"apiKey":"none","models":[{"id":"grinder"}]}}}`},
+		env:    []string{"PI_OFFLINE=1", "PI_TELEMETRY=0"},
+		record: []string{"pi", "--model", "mill/grinder", "-p"},
+		resume: func(command []string) []string { return append(command, "--model", "mill/grinder", "-p") },
+	},
+}
+
+// TestResume: what a program asks the model when it goes on in another home is what it asks in its own.
+func TestResume(t *testing.T) {
+	t.Parallel()
+	if os.Getenv("SPOOL_RESUME") == "" {
+		t.Skip("needs the programs: e2e/resume/run")
+	}
+	for _, p := range programs {
+		t.Run(p.name, func(t *testing.T) {
+			t.Parallel()
+			w := newWorld(t, p)
+			w.makeHome()
+			watch := proc.Start(t, w.command("spool", "watch"))
+			w.run(append(p.record, toolPrompt)...)
+			recorded := w.model.take()
+			if len(recorded) < 2 {
+				t.Fatalf("%s asked the model %d times, want twice, the second time with what its tool said", p.name, len(recorded))
+			}
+			session, known := w.captured()
+			must.Same(t, watch.Stop(), 0, "spool watch after SIGTERM: exit code %d, want %d")
+
+			recordedIn := filepath.Join(w.dir, "recorded")
+			must.Do(t, os.Rename(w.home, recordedIn))
+			w.makeHome()
+			got := w.goOn(session)
+			must.Do(t, os.Rename(w.home, filepath.Join(w.dir, "other")))
+			must.Do(t, os.Rename(recordedIn, w.home))
+			want := w.goOn(session)
+			must.Same(t, len(got), len(want), "%d requests, want %d")
+			if text := string(shown(want[0].body)); !strings.Contains(text, toolPrompt) || !strings.Contains(text, toolSays) {
+				t.Fatalf("%s does not go on where it was recorded: %.2000s", p.name, text)
+			}
+			for i := range want {
+				must.Same(t, got[i].path, want[i].path, "request %d: path %s, want %s", i)
+				if d := differ("body", known.hide(want[i].body), known.hide(got[i].body)); d != "" {
+					t.Errorf("request %d of %d to %s: %s", i+1, len(want), got[i].path, d)
+				}
+			}
+		})
+	}
+}
+
+// world is a home with a Spool and a model.
+type world struct {
+	*testing.T
+	program
+	model   *model
+	dir     string
+	home    string // both homes have this name, one after the other: programs tell the model of it
+	project string // working directory
+	nats    string
+	path    string
+}
+
+func newWorld(t *testing.T, p program) *world {
+	dir := must.Get(filepath.EvalSymlinks(t.TempDir()))(t)
+	at := func(name string) string {
+		name = filepath.Join(dir, name)
+		must.Do(t, os.Mkdir(name, 0o700))
+		return name
+	}
+	w := &world{T: t, program: p, model: newModel(t), dir: dir,
+		home: filepath.Join(dir, "home"), project: at("project"), nats: proc.Address(t)}
+	bin := must.Get(filepath.Abs("node_modules/.bin"))(t)
+	w.path = strings.Join([]string{bin, proc.Bin(), os.Getenv("PATH")}, string(os.PathListSeparator))
+	up := proc.Start(t, proc.Command(at("up"), "spool", "up", "--data", filepath.Join(dir, "data"), "--listen", w.nats,
+		"--http", "127.0.0.1:0"))
+	up.Await("Spool is up.")
+	return w
+}
+
+// makeHome makes a home of what the program needs to find the model.
+func (w *world) makeHome() {
+	must.Do(w, os.Mkdir(w.home, 0o700))
+	for name, text := range w.config {
+		name = filepath.Join(w.home, name)
+		must.Do(w, os.MkdirAll(filepath.Dir(name), 0o700))
+		must.Do(w, os.WriteFile(name, []byte(strings.ReplaceAll(text, "MODEL", w.model.URL)), 0o600))
+	}
+}
+
+// command is a command in the project, with nothing of our environment but PATH.
+func (w *world) command(name string, args ...string) *exec.Cmd {
+	file := name
+	for dir := range strings.SplitSeq(w.path, string(os.PathListSeparator)) {
+		if _, err := os.Stat(filepath.Join(dir, name)); err == nil {
+			file = filepath.Join(dir, name)
+			break
+		}
+	}
+	cmd := exec.Command(file, args...)
+	cmd.Dir = w.project
+	cmd.Env = append([]string{"HOME=" + w.home, "TMPDIR=" + w.dir, "PATH=" + w.path, "NATS_URL=nats://" + w.nats}, w.env...)
+	return cmd
+}
+
+// run runs a command to its end.
+func (w *world) run(command ...string) string {
+	w.Helper()
+	out, errs, code := proc.Run(w, w.command(command[0], command[1:]...), within)
+	if code != 0 {
+		w.Fatalf("%q: exit code %d\n%s%s", command, code, out, errs)
+	}
+	return string(out)
+}
+
+// captured waits until the one session that was recorded is in Spool as it is in its file.
+func (w *world) captured() (session string, known known) {
+	w.Helper()
+	must.Eventually(w, "the session is captured", func() error {
+		var one struct{ ID string }
+		list := w.run("spool", "session", "ls", "--all", "--json")
+		if err := json.Unmarshal([]byte(list), &one); err != nil {
+			return fmt.Errorf("%w: not one session: %s", err, list)
+		}
+		session = one.ID
+		text := w.run("spool", "export", session)
+		known.text = w.recorded(session)
+		if text == "" || !strings.Contains(known.text, text) {
+			return fmt.Errorf("%d bytes are captured, and they are not what is in the files", len(text))
+		}
+		return nil
+	})
+	return session, known
+}
+
+// recorded is what the files say that have the session's name.
+func (w *world) recorded(session string) string {
+	var said strings.Builder
+	must.Do(w, filepath.WalkDir(w.home, func(name string, d fs.DirEntry, err error) error {
+		if err != nil || !d.Type().IsRegular() || !strings.Contains(name, session) {
+			return err
+		}
+		text, err := os.ReadFile(name)
+		said.Write(text)
+		return err
+	}))
+	return said.String()
+}
+
+// goOn has the session go on and gives what the model was asked.
+func (w *world) goOn(session string) []request {
+	w.Helper()
+	var r struct{ Command []string }
+	must.Do(w, json.Unmarshal([]byte(w.run("spool", "resume", session, "--json")), &r))
+	w.run(append(w.resume(r.Command), lastPrompt)...)
+	asked := w.model.take()
+	if len(asked) == 0 {
+		w.Fatalf("%q does not ask the model", r.Command)
+	}
+	return asked
+}
+
+// known is the text that a session has: ids and times in it are no ones of a later run.
+type known struct{ text string }
+
+var (
+	ids   = regexp.MustCompile(`[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}`)
+	times = regexp.MustCompile(`\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d(\.\d+)?Z|\b1[0-9]{12}\b`)
+)
+
+// hide is a body without ids and times of the run that asked.
+func (k known) hide(body map[string]any) (out any) {
+	text := string(shown(body))
+	for kind, of := range map[string]*regexp.Regexp{"ID": ids, "TIME": times} {
+		text = of.ReplaceAllStringFunc(text, func(s string) string {
+			if strings.Contains(k.text, s) {
+				return s
+			}
+			return kind
+		})
+	}
+	_ = json.Unmarshal([]byte(text), &out)
+	return out
+}
