@@ -45,6 +45,8 @@ func (m *model) take() []request {
 var calls = map[string]string{
 	"exec_command": `{"cmd":"echo rye is ground 'to grist'"}`,
 	"bash":         `{"command":"echo rye is ground 'to grist'","description":"grinds"}`,
+
+	"run_shell_command": `{"command":"echo rye is ground 'to grist'","description":"grinds","is_background":false}`,
 }
 
 // ServeHTTP implements http.Handler.
@@ -69,6 +71,8 @@ func (m *model) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		responses(w, tool, answer)
 	case strings.HasSuffix(r.URL.Path, "/chat/completions"):
 		completions(w, tool, answer)
+	case strings.HasSuffix(r.URL.Path, ":streamGenerateContent"):
+		generate(w, tool, answer)
 	default:
 		http.NotFound(w, r)
 	}
@@ -143,6 +147,16 @@ func completions(w http.ResponseWriter, tool, answer string) {
 		chunk(object{"index": 0, "delta": object{}, "finish_reason": end},
 			object{"usage": object{"prompt_tokens": 10, "completion_tokens": 5, "total_tokens": 15}}))
 	fmt.Fprint(w, "data: [DONE]\n\n")
+}
+
+// generate speaks as Gemini's streamGenerateContent.
+func generate(w http.ResponseWriter, tool, answer string) {
+	parts := []object{{"text": answer}}
+	if tool != "" {
+		parts = []object{{"functionCall": object{"id": "call_1", "name": tool, "args": json.RawMessage(calls[tool])}}}
+	}
+	stream(w, object{"candidates": []object{{"index": 0, "finishReason": "STOP", "content": object{"role": "model", "parts": parts}}},
+		"usageMetadata": object{"promptTokenCount": 10, "candidatesTokenCount": 5, "totalTokenCount": 15}})
 }
 
 // differ names the first field in which two values differ; "" for none.

@@ -64,6 +64,24 @@ enabled = false
 		record: []string{"pi", "--model", "mill/grinder", "-p"},
 		resume: func(command []string) []string { return append(command, "--model", "mill/grinder", "-p") },
 	},
+	{
+		name: "gemini",
+		config: map[string]string{".gemini/settings.json": `{"security":{"auth":{"selectedType":"gemini-api-key"}},
+			"general":{"enableAutoUpdate":false},"privacy":{"usageStatisticsEnabled":false}}`},
+		env:    []string{"GEMINI_API_KEY=none", "GOOGLE_GEMINI_BASE_URL=MODEL", "GEMINI_TELEMETRY_ENABLED=false"},
+		record: []string{"gemini", "--skip-trust", "-y", "-m", "gemini-2.5-flash", "-p"},
+		resume: func(command []string) []string {
+			return append(command, "--skip-trust", "-y", "-m", "gemini-2.5-flash", "-p")
+		},
+	},
+	{
+		name: "qwen",
+		config: map[string]string{".qwen/settings.json": `{"memory":{"enableManagedAutoMemory":false,"enableManagedAutoDream":false},
+			"telemetry":{"enabled":false},"privacy":{"usageStatisticsEnabled":false},"general":{"enableAutoUpdate":false}}`},
+		env:    []string{"OPENAI_API_KEY=none", "OPENAI_BASE_URL=MODEL/v1", "OPENAI_MODEL=grinder"},
+		record: []string{"qwen", "--auth-type", "openai", "-y", "-p"},
+		resume: func(command []string) []string { return append(command, "--auth-type", "openai", "-y", "-p") },
+	},
 }
 
 // TestResume: what a program asks the model when it goes on in another home is what it asks in its own.
@@ -158,6 +176,9 @@ func (w *world) command(name string, args ...string) *exec.Cmd {
 	cmd := exec.Command(file, args...)
 	cmd.Dir = w.project
 	cmd.Env = append([]string{"HOME=" + w.home, "TMPDIR=" + w.dir, "PATH=" + w.path, "NATS_URL=nats://" + w.nats}, w.env...)
+	for i, e := range cmd.Env {
+		cmd.Env[i] = strings.Replace(e, "=MODEL", "="+w.model.URL, 1)
+	}
 	return cmd
 }
 
@@ -191,11 +212,11 @@ func (w *world) captured() (session string, known known) {
 	return session, known
 }
 
-// recorded is what the files say that have the session's name.
+// recorded is what the files say that are called after the session: Gemini CLI takes the beginning of its id.
 func (w *world) recorded(session string) string {
 	var said strings.Builder
 	must.Do(w, filepath.WalkDir(w.home, func(name string, d fs.DirEntry, err error) error {
-		if err != nil || !d.Type().IsRegular() || !strings.Contains(name, session) {
+		if err != nil || !d.Type().IsRegular() || !strings.Contains(filepath.Base(name), session[:8]) {
 			return err
 		}
 		text, err := os.ReadFile(name)

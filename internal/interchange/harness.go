@@ -20,7 +20,7 @@ import (
 // Harness is a program whose transcripts are known, and where it keeps them: below a folder of the home directory, which a variable
 // of the environment moves elsewhere.
 type Harness struct {
-	Name    string // claude, codex, omp or pi
+	Name    string // claude, codex, gemini, omp, pi or qwen
 	Title   string // what people call it
 	Dialect string // of its entries
 	Env     string
@@ -33,6 +33,8 @@ type Harness struct {
 var Harnesses = []Harness{
 	{"claude", "Claude Code", "claude", "CLAUDE_CONFIG_DIR", ".claude", []string{"projects"}, []string{"file-history"}},
 	{"codex", "Codex", "codex", "CODEX_HOME", ".codex", []string{"sessions", "archived_sessions"}, nil},
+	{"gemini", "Gemini CLI", "gemini", "", ".gemini", []string{"tmp"}, nil},
+	{"qwen", "Qwen Code", "qwen", "", ".qwen", []string{"projects"}, nil},
 	{"omp", "oh-my-pi", ompDialect, "PI_CODING_AGENT_DIR", ".omp/agent", []string{"."}, nil},
 	{"pi", "pi", ompDialect, "PI_CODING_AGENT_DIR", ".pi/agent", []string{"sessions"}, nil},
 }
@@ -55,6 +57,8 @@ func (h Harness) Resume(session, file string) []string {
 		return []string{"claude", "--resume", session}
 	case "codex":
 		return []string{"codex", "resume", session}
+	case "gemini", "qwen":
+		return []string{h.Name, "--resume", session}
 	case "pi":
 		return []string{"pi", "--session", file}
 	}
@@ -81,6 +85,16 @@ func (h Harness) fileOf(info sessions.Info, cwd string) (string, error) {
 	if ok && cwd == "" {
 		return kept, nil
 	}
+	switch cwd := cmp.Or(cwd, info.Cwd); h.Name {
+	case "gemini":
+		name := fmt.Sprintf("session-%s-%.8s", at.Format("2006-01-02T15-04"), info.ID)
+		if ok {
+			name = stemOf(kept)
+		}
+		return path.Join("tmp", slug(path.Base(cwd)), "chats", name+sessionExt), nil
+	case "qwen":
+		return path.Join("projects", ProjectKey(cwd), "chats", info.ID+sessionExt), nil
+	}
 	return path.Join("projects", ProjectKey(cmp.Or(cwd, info.Cwd)), info.ID+sessionExt), nil
 }
 
@@ -101,6 +115,11 @@ func (h Harness) isFileOf(file, session string) bool {
 		return slices.Contains(h.Folders, folder) && ok && strings.HasPrefix(stem, "rollout-") && (behind == "" || another)
 	case "pi":
 		return folder == "sessions" && strings.HasSuffix(stem, "_"+session) && strings.Count(rest, "/") == 1
+	case "gemini":
+		return folder == "tmp" && strings.HasPrefix(stem, "session-") && strings.HasSuffix(stem, "-"+session[:min(len(session), 8)]) &&
+			strings.Count(rest, "/") == 2 && path.Base(path.Dir(rest)) == "chats"
+	case "qwen":
+		return folder == "projects" && stem == session && strings.Count(rest, "/") == 2 && path.Base(path.Dir(rest)) == "chats"
 	}
 	return folder == "projects" && stem == session && strings.Count(rest, "/") == 1
 }
@@ -114,13 +133,25 @@ func PlaceOf(dialect, session, name string) string {
 			continue // that of oh-my-pi follows from the session
 		}
 		for _, folder := range h.Folders {
-			at := strings.LastIndex(name, "/"+folder+"/") + 1
-			if at > 0 && len(h.Name)+len(name)-at < sessions.MaxFile && h.isFileOf(name[at:], session) {
-				return h.Name + ":" + name[at:]
+			for before := name; ; { // a folder in it may have the same name
+				at := strings.LastIndex(before, "/"+folder+"/") + 1
+				if at == 0 {
+					break
+				}
+				if len(h.Name)+len(name)-at < sessions.MaxFile && h.isFileOf(name[at:], session) {
+					return h.Name + ":" + name[at:]
+				}
+				before = name[:at+len(folder)]
 			}
 		}
 	}
 	return ""
+}
+
+// slug is the name of the folder in which Gemini CLI keeps the sessions of a directory of that name, the first one that it knows.
+func slug(base string) string {
+	words := strings.FieldsFunc(strings.ToLower(base), func(r rune) bool { return (r < 'a' || r > 'z') && (r < '0' || r > '9') })
+	return cmp.Or(strings.Join(words, "-"), "project")
 }
 
 // stemOf is a transcript's name without folder and ending.

@@ -234,7 +234,11 @@ func (w *materialize) name(ctx context.Context, id string) (string, error) {
 			return name, err
 		}
 	}
-	return w.Harness.fileOf(info, w.Cwd)
+	name, err := w.Harness.fileOf(info, w.Cwd)
+	if err == nil && w.Harness.Name == "gemini" {
+		name, err = claimed(w.Dir, name, cmp.Or(w.Cwd, info.Cwd))
+	}
+	return name, err
 }
 
 // thread stages the file of a thread.

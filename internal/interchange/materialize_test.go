@@ -34,6 +34,18 @@ func claudeLine(n int, more string) string {
 		claudeID, more, n, n, n) + "\n"
 }
 
+// A session of Gemini CLI and one of Qwen Code.
+const (
+	geminiID   = "79f7e841-e0ff-46bd-b4e3-f345adc14d53"
+	geminiFile = "session-2026-11-29T11-01-79f7e841.jsonl"
+	geminiText = `{"sessionId":"` + geminiID + `","projectHash":"4caa","startTime":"2026-11-29T11:01:27.457Z","kind":"main"}
+{"$set":{"messages":[{"id":"1","type":"user","content":[{"text":"<session_context>\nHello.\n- **Workspace Directories:**\n  - /srv/mill\n"}]}]}}
+{"id":"2","timestamp":"2026-11-29T11:01:27.470Z","type":"user","content":[{"text":"mill the rye"}]}
+`
+	qwenText = `{"uuid":"1","parentUuid":null,"sessionId":"` + geminiID + `","timestamp":"2026-11-29T11:01:31.066Z","type":"user","cwd":"/srv/mill","message":{"role":"user","parts":[{"text":"mill the rye"}]}}
+`
+)
+
 // codexLine is a line of a rollout.
 func codexLine(n int, typ, payload string) string {
 	return fmt.Sprintf(`{"timestamp":"2026-11-20T12:00:%02d.000Z","ordinal":%d,"type":%q,"payload":%s}`, n, n, typ, payload) + "\n"
@@ -104,7 +116,10 @@ func TestMaterialize(t *testing.T) {
 		"codex, as the program called it": {
 			"archived_sessions/rollout-2026-11-20T21-30-00-" + codexID + "_" + forkID + ".jsonl": codexMeta(codexID, "") + codexSaid(1),
 		},
-		"pi": {"sessions/--w--/2026-01-01T00-00-01-000Z_s.jsonl": header("s", 3) + "\n" + message("a", "null", "one") + "\n"},
+		"gemini": {"tmp/mill/chats/" + geminiFile: geminiText},
+		"gemini, in a folder that is called as that of all": {"tmp/tmp/chats/" + geminiFile: strings.Replace(geminiText, "/srv/mill", "/tmp", 1)},
+		"qwen": {"projects/-srv-mill/chats/" + geminiID + ".jsonl": qwenText},
+		"pi":   {"sessions/--w--/2026-01-01T00-00-01-000Z_s.jsonl": header("s", 3) + "\n" + message("a", "null", "one") + "\n"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			r, here := newRig(t), t.TempDir()
@@ -126,6 +141,36 @@ func TestMaterialize(t *testing.T) {
 			}
 			if done, err := r.write(id); err != nil || done.Outcome() != interchange.Same {
 				t.Errorf("a second time: %v, %+v, want it ready", err, done)
+			}
+		})
+	}
+}
+
+// Gemini CLI has the folder of a directory's sessions by what it says in it, or by its name.
+func TestMaterializeInTheFolderOfGemini(t *testing.T) {
+	r, here := newRig(t), t.TempDir()
+	write(t, filepath.Join(here, "tmp/mill-1/chats", geminiFile), []byte(geminiText))
+	load(t, r.conn, here)
+	for what, c := range map[string]struct {
+		there       map[string]string
+		cwd, folder string
+	}{
+		"an empty home":                {nil, "", "mill"},
+		"another directory":            {nil, "/srv/The  Mill", "the-mill"},
+		"the name is another one's":    {map[string]string{"tmp/mill/.project_root": "/home/mill"}, "", "mill-1"},
+		"the directory has a folder":   {map[string]string{"tmp/oats/.project_root": "/srv/mill\n"}, "", "oats"},
+		"the session has a file there": {map[string]string{"tmp/x/chats/" + geminiFile: geminiText}, "", "x"},
+	} {
+		t.Run(what, func(t *testing.T) {
+			r.T = t
+			r.elsewhere()
+			for name, text := range c.there {
+				write(t, filepath.Join(r.Path, name), []byte(text))
+			}
+			r.Cwd = c.cwd
+			done, err := r.write(geminiID)
+			if want := "tmp/" + c.folder + "/chats/" + geminiFile; err != nil || done.File != want {
+				t.Errorf("Session: %v, %q, want %q", err, done.File, want)
 			}
 		})
 	}

@@ -3,6 +3,7 @@ package dialect
 import (
 	"spool/pkg/dialect/claude"
 	"spool/pkg/dialect/codex"
+	"spool/pkg/dialect/gemini"
 	"spool/pkg/dialect/item"
 	"spool/pkg/dialect/omp"
 )
@@ -46,7 +47,11 @@ func rank(name string) int {
 // HasFile tells whether the entries of a dialect are lines of a file that a harness keeps: what Spool was told beside them
 // is none of its lines.
 func HasFile(name string) bool {
-	return name == claude.Dialect{}.Name() || name == codex.Dialect{}.Name() || name == omp.Dialect{}.Name()
+	switch name {
+	case claude.Dialect{}.Name(), codex.Dialect{}.Name(), gemini.Dialect{}.Name(), gemini.Qwen{}.Name(), omp.Dialect{}.Name():
+		return true
+	}
+	return false
 }
 
 // IsNote tells whether entries of a dialect are notes in the file of a thread's dialect: the file has none of them.

@@ -13,6 +13,8 @@ import (
 //
 //	omp     a header {"type":"session","id":…}, also after a title slot (SPEC S1)
 //	codex   a session_meta envelope {"timestamp","type","payload"}
+//	gemini  a header {"sessionId","projectHash"}
+//	qwen    a line as one of claude, with provenance or with message.parts
 //	claude  a line with type and sessionId, or with uuid and parentUuid, or one of the types that have neither
 func Detect(lines [][]byte) (name string, ok bool) {
 	for _, line := range lines {
@@ -31,7 +33,7 @@ func detectLine(line []byte) string {
 	if _, err := sessions.ParseHeader(line); err == nil {
 		return "omp"
 	}
-	var typ, uuid, parent, session, payload, leaf []byte
+	var typ, uuid, parent, session, payload, leaf, project, provenance, message []byte
 	_ = jsonscan.Object(line, func(key, value []byte) bool {
 		switch string(key) {
 		case "type":
@@ -44,16 +46,26 @@ func detectLine(line []byte) string {
 			session = value
 		case "payload":
 			payload = value
+		case "projectHash":
+			project = value
+		case "provenance":
+			provenance = value
+		case "message":
+			message = value
 		case "leafUuid", "messageId":
 			leaf = value
 		}
 		return true
 	})
 	switch {
+	case parts.Empty(typ) && !parts.Empty(session) && !parts.Empty(project):
+		return "gemini"
 	case parts.Empty(typ):
 		return ""
 	case jsonscan.KindOf(payload) == jsonscan.KindObject:
 		return "codex"
+	case !parts.Empty(session) && (!parts.Empty(provenance) || jsonscan.KindOf(jsonscan.Get(message, "parts")) == jsonscan.KindArray):
+		return "qwen"
 	case !parts.Empty(session), !parts.Empty(uuid) && parent != nil:
 		return "claude"
 	case !parts.Empty(leaf) && (parts.Is(typ, "summary") || parts.Is(typ, "file-history-snapshot")):

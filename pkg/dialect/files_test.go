@@ -103,6 +103,15 @@ func TestDetect(t *testing.T) {
 			t.Errorf("Detect(%s) = %s, want nothing", line, name)
 		}
 	}
+	for line, want := range map[string]string{
+		`{"sessionId":"s","projectHash":"p","kind":"main"}`:                                       "gemini",
+		`{"uuid":"u","parentUuid":null,"sessionId":"s","type":"user","message":{"parts":[]}}`:     "qwen",
+		`{"uuid":"u","parentUuid":"u","sessionId":"s","type":"system","provenance":"system"}`:     "qwen",
+		`{"uuid":"u","parentUuid":null,"sessionId":"s","type":"user","message":{"content":"hi"}}`: "claude",
+	} {
+		name, _ := dialect.Detect([][]byte{[]byte(line)})
+		must.Same(t, name, want, "Detect(%s) = %s, want %s", line)
+	}
 	titled := [][]byte{[]byte(`{"type":"title","v":1,"title":"T","pad":"  "}`), []byte(`{"type":"session","version":3,"id":"s"}`)}
 	if name, _ := dialect.Detect(titled); name != "omp" {
 		t.Errorf("Detect(title slot) = %q, want omp", name)
