@@ -9,6 +9,7 @@ import (
 	"os/exec"
 	"path/filepath"
 	"regexp"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -202,28 +203,27 @@ func (w *world) captured() (session string, known known) {
 			return fmt.Errorf("%w: not one session: %s", err, list)
 		}
 		session = one.ID
-		text := w.run("spool", "export", session)
-		known.text = w.recorded(session)
-		if text == "" || !strings.Contains(known.text, text) {
-			return fmt.Errorf("%d bytes are captured, and they are not what is in the files", len(text))
+		text, files := w.run("spool", "export", session), w.recorded(session)
+		if text == "" || !slices.Contains(files, text) {
+			return fmt.Errorf("%d bytes are captured, and that is what is in none of %d files", len(text), len(files))
 		}
+		known.text = strings.Join(files, "\n")
 		return nil
 	})
 	return session, known
 }
 
 // recorded is what the files say that are called after the session: Gemini CLI takes the beginning of its id.
-func (w *world) recorded(session string) string {
-	var said strings.Builder
+func (w *world) recorded(session string) (files []string) {
 	must.Do(w, filepath.WalkDir(w.home, func(name string, d fs.DirEntry, err error) error {
 		if err != nil || !d.Type().IsRegular() || !strings.Contains(filepath.Base(name), session[:8]) {
 			return err
 		}
 		text, err := os.ReadFile(name)
-		said.Write(text)
+		files = append(files, string(text))
 		return err
 	}))
-	return said.String()
+	return files
 }
 
 // goOn has the session go on and gives what the model was asked.
