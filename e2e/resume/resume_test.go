@@ -85,12 +85,52 @@ enabled = false
 	},
 }
 
-// TestResume: what a program asks the model when it goes on in another home is what it asks in its own.
-func TestResume(t *testing.T) {
+// opencode has no files that Spool could watch: its own documents of sessions go through Spool, as they are.
+var opencode = program{
+	name: "opencode",
+	config: map[string]string{".config/opencode/opencode.json": `{"autoupdate":false,"share":"disabled","model":"mill/grinder",
+		"small_model":"mill/grinder","provider":{"mill":{"npm":"@ai-sdk/openai-compatible","name":"mill",
+		"options":{"baseURL":"MODEL/v1","apiKey":"none"},"models":{"grinder":{"name":"grinder"}}}}}`},
+	env: []string{"OPENCODE_DISABLE_MODELS_FETCH=1", "OPENCODE_DISABLE_AUTOUPDATE=1", "OPENCODE_DISABLE_LSP_DOWNLOAD=1",
+		"OPENCODE_DISABLE_DEFAULT_PLUGINS=1", "npm_config_registry=MODEL"},
+	record: []string{"opencode", "run", "--auto"},
+}
+
+// TestDocument is TestResume with opencode.
+func TestDocument(t *testing.T) {
 	t.Parallel()
+	needsPrograms(t)
+	w := newWorld(t, opencode)
+	w.makeHome()
+	w.run(append(w.record, toolPrompt)...)
+	id := regexp.MustCompile(`ses_\w+`).FindString(w.run("opencode", "session", "list"))
+	known := known{w.run("opencode", "export", id)}
+	file := filepath.Join(w.dir, "session.json")
+	must.Do(t, os.WriteFile(file, []byte(known.text), 0o600))
+	w.run("spool", "import", "--dialect", "raw", file)
+	var imported struct{ ID string }
+	must.Do(t, json.Unmarshal([]byte(w.run("spool", "session", "ls", "--all", "--json")), &imported))
+	w.model.take()
+	w.inBothHomes(known, func(other bool) {
+		if other {
+			must.Do(t, os.WriteFile(file, []byte(w.run("spool", "export", imported.ID)), 0o600))
+			w.run("opencode", "import", file)
+		}
+		w.run(append(w.record, "--session", id, lastPrompt)...)
+	})
+}
+
+func needsPrograms(t *testing.T) {
+	t.Helper()
 	if os.Getenv("SPOOL_RESUME") == "" {
 		t.Skip("needs the programs: e2e/resume/run")
 	}
+}
+
+// TestResume: what a program asks the model when it goes on in another home is what it asks in its own.
+func TestResume(t *testing.T) {
+	t.Parallel()
+	needsPrograms(t)
 	for _, p := range programs {
 		t.Run(p.name, func(t *testing.T) {
 			t.Parallel()
@@ -104,24 +144,11 @@ func TestResume(t *testing.T) {
 			}
 			session, known := w.captured()
 			must.Same(t, watch.Stop(), 0, "spool watch after SIGTERM: exit code %d, want %d")
-
-			recordedIn := filepath.Join(w.dir, "recorded")
-			must.Do(t, os.Rename(w.home, recordedIn))
-			w.makeHome()
-			got := w.goOn(session)
-			must.Do(t, os.Rename(w.home, filepath.Join(w.dir, "other")))
-			must.Do(t, os.Rename(recordedIn, w.home))
-			want := w.goOn(session)
-			must.Same(t, len(got), len(want), "%d requests, want %d")
-			if text := string(shown(want[0].body)); !strings.Contains(text, toolPrompt) || !strings.Contains(text, toolSays) {
-				t.Fatalf("%s does not go on where it was recorded: %.2000s", p.name, text)
-			}
-			for i := range want {
-				must.Same(t, got[i].path, want[i].path, "request %d: path %s, want %s", i)
-				if d := differ("body", known.hide(want[i].body), known.hide(got[i].body)); d != "" {
-					t.Errorf("request %d of %d to %s: %s", i+1, len(want), got[i].path, d)
-				}
-			}
+			w.inBothHomes(known, func(bool) {
+				var r struct{ Command []string }
+				must.Do(t, json.Unmarshal([]byte(w.run("spool", "resume", session, "--json")), &r))
+				w.run(append(p.resume(r.Command), lastPrompt)...)
+			})
 		})
 	}
 }
@@ -226,17 +253,30 @@ func (w *world) recorded(session string) (files []string) {
 	return files
 }
 
-// goOn has the session go on and gives what the model was asked.
-func (w *world) goOn(session string) []request {
+// inBothHomes has the session go on in an empty home, and in its own, and compares what the model is asked.
+func (w *world) inBothHomes(known known, goOn func(other bool)) {
 	w.Helper()
-	var r struct{ Command []string }
-	must.Do(w, json.Unmarshal([]byte(w.run("spool", "resume", session, "--json")), &r))
-	w.run(append(w.resume(r.Command), lastPrompt)...)
-	asked := w.model.take()
-	if len(asked) == 0 {
-		w.Fatalf("%q does not ask the model", r.Command)
+	recorded := filepath.Join(w.dir, "recorded")
+	must.Do(w, os.Rename(w.home, recorded))
+	w.makeHome()
+	goOn(true)
+	got := w.model.take()
+	must.Do(w, os.Rename(w.home, filepath.Join(w.dir, "other")))
+	must.Do(w, os.Rename(recorded, w.home))
+	goOn(false)
+	want := w.model.take()
+	if len(got) != len(want) || len(want) == 0 {
+		w.Fatalf("%d requests, want %d, and at least one", len(got), len(want))
 	}
-	return asked
+	if text := string(shown(want[0].body)); !strings.Contains(text, toolPrompt) || !strings.Contains(text, toolSays) {
+		w.Fatalf("%s does not go on where it was recorded: %.2000s", w.name, text)
+	}
+	for i := range want {
+		must.Same(w, got[i].path, want[i].path, "request %d: path %s, want %s", i)
+		if d := differ("body", known.hide(want[i].body), known.hide(got[i].body)); d != "" {
+			w.Errorf("request %d of %d to %s: %s", i+1, len(want), got[i].path, d)
+		}
+	}
 }
 
 // known is the text that a session has: ids and times in it are no ones of a later run.
