@@ -149,6 +149,15 @@ func TestResume(t *testing.T) {
 				must.Do(t, json.Unmarshal([]byte(w.run("spool", "resume", session, "--json")), &r))
 				w.run(append(p.resume(r.Command), lastPrompt)...)
 			})
+
+			// What was said in the other home goes on in the session's one thread.
+			must.Do(t, os.RemoveAll(w.home))
+			must.Do(t, os.Rename(filepath.Join(w.dir, "other"), w.home))
+			w.run("spool", "watch", "--once")
+			if text := w.run("spool", "export", session); !slices.Contains(w.recorded(session), text) || !strings.Contains(text, lastPrompt) {
+				t.Errorf("from the other home %d bytes are captured, and that is not what is in its file", len(text))
+			}
+			must.Same(t, strings.Count(w.run("spool", "thread", "ls", "--json"), "\n"), 1, "%d threads, want %d")
 		})
 	}
 }
