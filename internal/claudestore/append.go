@@ -7,7 +7,6 @@ import (
 	"errors"
 	"fmt"
 	"slices"
-	"time"
 
 	"spool/internal/jsonscan"
 	"spool/internal/natsio"
@@ -301,38 +300,21 @@ func (st *state) add(uuid string) {
 
 // applied waits until a thread has an event, which is stored at that sequence, or has refused it.
 func (s *Store) applied(ctx context.Context, t events.Thread, seq uint64, last *events.Event) (head threads.Head, err error) {
-	begun := time.Now()
-	for try := 1; ; try++ {
-		done := false
-		if try%16 == 0 {
-			if done, err = s.dealtWith(ctx, t, seq); err != nil && !record.Again(err) {
-				return head, err
-			}
-		}
+	var unknown error // why the last look saw nothing
+	err = natsio.Settle(ctx, s.events, t, seq, func() (enough bool, err error) {
 		head, err = s.client.Thread(ctx, t)
-		switch {
-		case errors.As(err, new(*client.Renamed)), err != nil && !errors.Is(err, threads.ErrNoThread) && !record.Again(err):
-			return head, err
-		case head.Applied > seq, head.Applied == seq && head.Duplicate(last.Producer, last.Epoch, last.Seq), err == nil && done:
-			return head, nil
-		case done && errors.Is(err, threads.ErrNoThread):
-			return threads.Head{}, nil
+		if unknown = nil; record.Again(err) {
+			unknown, err = err, nil
 		}
-		select {
-		case <-ctx.Done():
-			return head, fmt.Errorf("%w: %s has not taken in what was appended yet; is a persister running?", record.ErrBusy, t)
-		case <-time.After(min(max(time.Since(begun)/8, time.Millisecond), 100*time.Millisecond)): // late by an eighth at most
+		if errors.Is(err, threads.ErrNoThread) && !errors.As(err, new(*client.Renamed)) {
+			return false, nil
 		}
+		return head.Applied > seq || head.Applied == seq && head.Duplicate(last.Producer, last.Epoch, last.Seq), err
+	})
+	if err != nil && ctx.Err() != nil {
+		err = fmt.Errorf("%w: %s has not taken in what was appended yet; is a persister running?", record.ErrBusy, t)
 	}
-}
-
-// dealtWith reports whether a persister is done with an event of a thread.
-func (s *Store) dealtWith(ctx context.Context, t events.Thread, seq uint64) (bool, error) {
-	newest, err := s.events.NewestEvent(ctx, t)
-	if err != nil || newest.Seq < seq { // trimmed: it was applied
-		return err == nil, err
-	}
-	return s.events.Acked(ctx, newest.Partition, seq)
+	return head, cmp.Or(err, unknown)
 }
 
 // load makes the state known: it gives the key its thread, and reads that once all that was published to it is applied.

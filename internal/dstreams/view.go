@@ -8,6 +8,7 @@ import (
 	"net/http"
 	"time"
 
+	"spool/internal/natsio"
 	"spool/internal/record"
 	"spool/pkg/events"
 	"spool/pkg/threads"
@@ -97,31 +98,16 @@ func (h *Handler) takeHead(ctx context.Context, t events.Thread, v *view, r reco
 
 // settle is look, once the thread has applied the event at that sequence in EVENTS, or it is among the dead letters.
 func (h *Handler) settle(ctx context.Context, t events.Thread, seq uint64) (v view, err error) {
-	const patient = 16 // looks before the partition's consumer is asked
 	ctx, cancel := context.WithTimeout(ctx, h.cfg.Patience)
 	defer cancel()
-	for try, wait := 0, time.Millisecond; ; try, wait = try+1, min(2*wait, 100*time.Millisecond) {
-		done := false
-		if try >= patient && try%4 == 0 || try == 3 && !v.begun {
-			if done, err = h.dealtWith(ctx, t, seq); err != nil {
-				return v, err
-			}
-		}
-		if v, err = h.look(ctx, t); err != nil || v.head.Applied >= seq || done {
-			return v, err
-		}
-		if try < 6 {
-			wait = 2 * time.Millisecond
-		}
-		select {
-		case <-ctx.Done():
-			if errors.Is(ctx.Err(), context.DeadlineExceeded) {
-				return v, fmt.Errorf("%w: %s has not taken in what was appended yet; is a persister running?", record.ErrBusy, t)
-			}
-			return v, ctx.Err()
-		case <-time.After(wait):
-		}
+	err = natsio.Settle(ctx, h.cfg.Events, t, seq, func() (enough bool, err error) {
+		v, err = h.look(ctx, t)
+		return v.head.Applied >= seq, err
+	})
+	if err != nil && errors.Is(ctx.Err(), context.DeadlineExceeded) {
+		err = fmt.Errorf("%w: %s has not taken in what was appended yet; is a persister running?", record.ErrBusy, t)
 	}
+	return v, err
 }
 
 // settled is settle for the newest event that there is.
@@ -131,15 +117,6 @@ func (h *Handler) settled(ctx context.Context, t events.Thread) (view, error) {
 		return view{}, err
 	}
 	return h.settle(ctx, t, newest.Seq)
-}
-
-// dealtWith reports whether a persister is done with an event of a thread.
-func (h *Handler) dealtWith(ctx context.Context, t events.Thread, seq uint64) (bool, error) {
-	newest, err := h.cfg.Events.NewestEvent(ctx, t)
-	if err != nil || newest.Seq < seq { // trimmed: it was applied
-		return err == nil, err
-	}
-	return h.cfg.Events.Acked(ctx, newest.Partition, seq)
 }
 
 // find is what requests of an existing stream begin with: 404 or 410, or the stream as it is after everything that this

@@ -64,6 +64,7 @@ type Conn struct {
 	dead    deadBox
 
 	announced announcements
+	moves     moves
 	asked     sync.Map                  // by name: MessagesOf
 	names     atomic.Int64              // of records, that Records.Keys was told of last
 	sealed    atomic.Pointer[knownSeal] // of the record bucket; nil: not asked yet
@@ -261,7 +262,10 @@ func (cfg Config) options(log *slog.Logger, denied *denials) []nats.Option {
 }
 
 // Close ends the connection at once. What was acked stays; what was not is unknown.
-func (c *Conn) Close() { c.nc.Close() }
+func (c *Conn) Close() {
+	c.moves.close()
+	c.nc.Close()
+}
 
 // begun is an error until the first connection stands: before, nobody knows what a server takes.
 func (c *Conn) begun() error {

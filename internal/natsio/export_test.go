@@ -17,3 +17,10 @@ func PagedKeys(ctx context.Context, recs Records, filter string, meanwhile func(
 	meanwhile()
 	return recs.pagedKeys(ctx, filter, p)
 }
+
+// Watched reports how many wait over a connection for threads, and whether a watch tells them of moves.
+func Watched(c *Conn) (waiting int, stands bool) {
+	c.moves.mu.Lock()
+	defer c.moves.mu.Unlock()
+	return len(c.moves.waiting), c.moves.told
+}
