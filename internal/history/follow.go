@@ -206,11 +206,25 @@ func (f *Follower) read(ctx context.Context, at Position, until uint64) error {
 		wait = patience
 	}
 	waiting, cancel := context.WithCancel(ctx)
+	var reading sync.WaitGroup
+	defer reading.Wait()
 	defer cancel()
 	idle := time.AfterFunc(wait, cancel)
 	defer idle.Stop()
+	came := make(chan followed, 64)
+	reading.Go(func() {
+		defer close(came)
+		for stored, err := range f.items.Follow(waiting, f.posts(), natsio.Position{Seq: at.Seq + 1}, nil) {
+			select {
+			case came <- followed{stored, err}:
+			case <-waiting.Done():
+				return
+			}
+		}
+	})
 	var some gathered
-	for stored, err := range f.items.Follow(waiting, f.posts(), natsio.Position{Seq: at.Seq + 1}, nil) {
+	for next := range came {
+		stored, err := next.StoredItem, next.err
 		if err != nil {
 			return err
 		}
@@ -229,13 +243,20 @@ func (f *Follower) read(ctx context.Context, at Position, until uint64) error {
 			}
 		}
 		done := until != 0 && stored.Seq >= until
-		if !some.full() && stored.Pending > 0 && !done {
+		full := some.full()
+		if !full && (stored.Pending > 0 || len(came) > 0) && !done {
 			continue
 		}
 		if err := f.store(ctx, &some, at, stored.Seq); err != nil || done {
 			return err
 		}
 		at.Seq = stored.Seq
+		if !full { // it keeps up: what comes next is not to have a transaction for each item
+			select {
+			case <-ctx.Done():
+			case <-time.After(gather):
+			}
+		}
 		if stored.Pending > 0 { // behind: the stream may forget faster than this reads
 			if now, err := f.items.Extent(ctx, nil); err != nil || now.First > at.Seq+1 {
 				return errors.Join(err, errAgain)
@@ -243,6 +264,16 @@ func (f *Follower) read(ctx context.Context, at Position, until uint64) error {
 		}
 	}
 	return errAgain
+}
+
+// gather is how long a follower that keeps up lets items come before the next transaction: one for an item costs as much as all else that becomes
+// of it.
+const gather = 50 * time.Millisecond
+
+// followed is an item of a stream that is followed, or why none comes any more.
+type followed struct {
+	natsio.StoredItem
+	err error
 }
 
 // isAgent tells whether a post is a subagent's task, which a history leaves out: its thread is one that the harness has
