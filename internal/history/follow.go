@@ -266,8 +266,8 @@ func (f *Follower) read(ctx context.Context, at Position, until uint64) error {
 	return errAgain
 }
 
-// gather is how long a follower that keeps up lets items come before the next transaction: one for an item costs as much as all else that becomes
-// of it.
+// gather is how long a follower that keeps up lets items come before the next transaction: one for an item costs as much as all else
+// that becomes of it.
 const gather = 50 * time.Millisecond
 
 // followed is an item of a stream that is followed, or why none comes any more.

@@ -88,9 +88,9 @@ func (w *Waiting) Next(ctx context.Context) (moved bool, err error) {
 	}
 }
 
-// moves wakes those who wait for threads. As soon as two wait over a connection, one consumer tells it of all heads that are written; who is
-// alone looks again and again, so that a fleet of processes that wait for a thread each costs the server no consumer each. It is a hint:
-// a watch that is late or broken costs a pause.
+// moves wakes those who wait for threads. As soon as two wait over a connection, one consumer tells it of all heads that are written; who
+// is alone looks again and again, so that a fleet of processes that wait for a thread each costs the server no consumer each. It is a
+// hint: a watch that is late or broken costs a pause.
 type moves struct {
 	mu      sync.Mutex
 	waiting map[string][]*Waiting // by the key of the head
