@@ -9,6 +9,8 @@ import (
 	"strings"
 	"time"
 
+	"golang.org/x/sync/errgroup"
+
 	"spool/internal/apply"
 	"spool/internal/natsio"
 	"spool/internal/record"
@@ -37,6 +39,9 @@ func newestLetter(ctx context.Context, conn *natsio.Conn, notify func(error, tim
 	return newest
 }
 
+// settledAtOnce is how many threads are asked at a time whether persisters are done with them: each answer is a few round trips.
+const settledAtOnce = 16
+
 // Collided finds the files of an import of which a line was refused, and says why. Where that is because another import said
 // something else at the same moment, the thread is neither: both publish as one producer, a line has its place in the file for
 // its sequence, and each place of the thread has what came to it first. The next import finds that, and gives each what it
@@ -44,12 +49,21 @@ func newestLetter(ctx context.Context, conn *natsio.Conn, notify func(error, tim
 // letters.
 func Collided(ctx context.Context, conn *natsio.Conn, res *transcript.Result) error {
 	cl := client.New(conn)
+	settled := make([]bool, len(res.Files))
+	var some errgroup.Group
+	some.SetLimit(settledAtOnce)
+	for i, f := range res.Files {
+		if f.Err == nil && f.Published > 0 {
+			some.Go(func() error { settled[i] = cl.Settled(ctx, f.ID()) == nil; return nil })
+		}
+	}
+	_ = some.Wait()
+	if newest := newestLetter(ctx, conn, nil); newest <= res.Letters || newest == unknownLetters {
+		return nil
+	}
 	for i := range res.Files {
 		f := &res.Files[i]
-		if f.Err != nil || f.Published == 0 || cl.Settled(ctx, f.ID()) != nil {
-			continue
-		}
-		if newest := newestLetter(ctx, conn, nil); newest <= res.Letters || newest == unknownLetters {
+		if !settled[i] {
 			continue
 		}
 		letters, err := cl.DeadLetters(ctx, f.Session)

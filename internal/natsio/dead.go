@@ -28,7 +28,14 @@ type DeadLetter struct {
 
 // EachLetter gives every dead letter of a thread, oldest first; without its name those of its session, and without a session all.
 func (box DeadLetters) EachLetter(ctx context.Context, t events.Thread, f func(DeadLetter) error) error {
-	err := box.c.Streams().Each(ctx, events.DeadStream, jetstream.OrderedConsumerConfig{
+	newest, err := box.c.newest(ctx, events.DeadStream, []string{events.DeadFilter(t)})
+	if err != nil {
+		return fmt.Errorf("read dead letters: %w", err)
+	}
+	if newest[0].Seq == 0 { // as of nearly all: a consumer, to be made and taken away again, would tell no more
+		return nil
+	}
+	err = box.c.Streams().Each(ctx, events.DeadStream, jetstream.OrderedConsumerConfig{
 		FilterSubjects: []string{events.DeadFilter(t)}, DeliverPolicy: jetstream.DeliverAllPolicy,
 	}, func(m jetstream.Msg, meta *jetstream.MsgMetadata) error {
 		return f(deadLetter(m.Subject(), m.Headers(), m.Data(), meta.Sequence.Stream, meta.Timestamp))

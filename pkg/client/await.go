@@ -80,7 +80,7 @@ func (c *Client) caughtUp(ctx context.Context, t events.Thread) (threads.Head, e
 // Settled returns when persisters are done with what was published to a thread before: it is in the thread, or a dead letter.
 // ErrBehind: they are not within five seconds.
 func (c *Client) Settled(ctx context.Context, t events.Thread) error {
-	_, err := c.reaching(ctx, t, func(natsio.Newest, threads.Head, error) bool { return false })
+	err := c.awaiting(ctx, t, func() error { return nil }, func(natsio.Newest, error) bool { return false })
 	if errors.Is(err, ErrBehind) || ctx.Err() != nil {
 		return err
 	}
