@@ -201,7 +201,9 @@ func later(wait time.Duration, begun time.Time) time.Duration {
 func (c *Client) await(ctx context.Context, w waited) error {
 	var unknown error // why the last look that was not cut short saw nothing
 	begun, look := time.Now(), time.Second
-	for wait := 2 * time.Millisecond; ; wait = later(wait, begun) {
+	waits := natsio.Wait(c.events, w.thread)
+	defer waits.End()
+	for {
 		applied, err := c.applied(ctx, w)
 		if ctx.Err() == nil {
 			unknown = err
@@ -221,13 +223,11 @@ func (c *Client) await(ctx context.Context, w waited) error {
 			}
 			look *= 2
 		}
-		select {
-		case <-ctx.Done():
-			if unknown != nil {
-				return fmt.Errorf("%s: whether it has taken in what was published is not known: %w: %w", w.thread, unknown, ctx.Err())
-			}
-			return fmt.Errorf("%s has not taken in what was published yet; is a persister running? %w", w.thread, ctx.Err())
-		case <-time.After(wait):
+		switch _, err := waits.Next(ctx); {
+		case err != nil && unknown != nil:
+			return fmt.Errorf("%s: whether it has taken in what was published is not known: %w: %w", w.thread, unknown, err)
+		case err != nil:
+			return fmt.Errorf("%s has not taken in what was published yet; is a persister running? %w", w.thread, err)
 		}
 	}
 }
