@@ -74,3 +74,29 @@ func TestDeadLetterIsNotStoredBehindADeletion(t *testing.T) {
 	must.Do(t, c.DeadLetters().Dead(t.Context(), []events.Dead{later}))
 	count("the letter of an event behind it", 1)
 }
+
+// TestNoConsumerForNoLetters: who looks for the dead letters of a thread that has none makes no consumer.
+func TestNoConsumerForNoLetters(t *testing.T) {
+	if natstest.InMemory() {
+		t.Skip("a server in memory tells of no consumers")
+	}
+	c := natstest.Conn(t)
+	made := must.Get(c.JetStream().Conn().SubscribeSync("$JS.EVENT.ADVISORY.CONSUMER.CREATED." + events.DeadStream + ".>"))(t)
+	some, none := events.Thread{Session: "s", Name: "main"}, events.Thread{Session: "t", Name: "main"}
+	must.Do(t, c.DeadLetters().Dead(t.Context(), []events.Dead{{
+		Thread: some, Kind: "entry", Subject: "spool.v1.p.3.s.main.entry", Seq: 7, Stored: time.Now().UnixNano(), Data: []byte("a"), Reason: "bad",
+	}}))
+	first, _ := made.NextMsg(100 * time.Millisecond) // of who looked whether it is there already
+	for ; first != nil; first, _ = made.NextMsg(100 * time.Millisecond) {
+	}
+	letters := func(th events.Thread) (n int) {
+		must.Do(t, c.DeadLetters().EachLetter(t.Context(), th, func(natsio.DeadLetter) error { n++; return nil }))
+		return n
+	}
+	must.Same(t, letters(none), 0, "%d letters, want %d")
+	if m, err := made.NextMsg(300 * time.Millisecond); err == nil {
+		t.Errorf("a consumer was made: %s", m.Data)
+	}
+	must.Same(t, letters(some), 1, "%d letters, want %d")
+	must.Get(made.NextMsg(5 * time.Second))(t)
+}
