@@ -4,6 +4,7 @@ import (
 	"bufio"
 	"bytes"
 	"context"
+	"database/sql"
 	"encoding/json"
 	"fmt"
 	"log/slog"
@@ -369,4 +370,36 @@ func TestWhoseAndWhichPrompts(t *testing.T) {
 	if diff := cmp.Diff(want, all(t, db)); diff != "" {
 		t.Errorf("made again from the threads:\n%s", diff)
 	}
+}
+
+// TestKeepingUp: items that come one at a time share transactions.
+func TestKeepingUp(t *testing.T) {
+	s := newSpool(t)
+	path := filepath.Join(t.TempDir(), "history.db")
+	db := open(t, path)
+	other := must.Get(sql.Open("sqlite", path))(t)
+	defer other.Close()
+	ctx, stop := context.WithCancel(t.Context())
+	following := make(chan error, 1)
+	go func() { following <- history.NewFollower(db, s.conn, nil).Follow(ctx) }()
+	s.say("one", 1_700_000_000, "user:the first")
+	must.Until(t, "it keeps up", func() bool { return len(all(t, db)) == 1 })
+	must.Get(other.Exec(`CREATE TABLE transactions(seq INTEGER);
+		CREATE TRIGGER counted AFTER UPDATE ON position BEGIN INSERT INTO transactions VALUES(new.seq); END`))(t)
+	const many = 100
+	for i := range many {
+		item := fmt.Sprintf(`{"session":"one","thread":"main","n":%d,"created_at":"2026-11-20T12:00:00Z","content":[{"type":"text","text":"prompt %d"}]}`,
+			i+2, i)
+		must.Get(s.conn.JetStream().Publish(t.Context(), events.ItemSubject(events.Thread{Session: "one", Name: "main"}, events.TypeMessage, ""),
+			[]byte(item)))(t)
+		time.Sleep(3 * time.Millisecond) // as agents do
+	}
+	must.Until(t, "all are in", func() bool { return len(all(t, db)) == many+1 })
+	var n int
+	must.Do(t, other.QueryRow("SELECT count(*) FROM transactions").Scan(&n))
+	if n == 0 || n > many/2 {
+		t.Errorf("%d items that came in a moment have %d transactions", many, n)
+	}
+	stop()
+	<-following
 }
