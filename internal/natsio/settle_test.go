@@ -156,12 +156,13 @@ func TestSettleAcrossRestart(t *testing.T) {
 	s.awake()
 }
 
-// TestSettleRefused: an event that a persister is done with ends the waiting although the thread has nothing, and so does an error of the look.
-func TestSettleRefused(t *testing.T) {
+// TestSettleEnds: an error of the look ends the waiting, and so does an event that is trimmed, although the thread has nothing.
+func TestSettleEnds(t *testing.T) {
 	conn := natstest.Conn(t)
 	th := events.Thread{Session: "s", Name: "main"}
 	broken := errors.New("broken")
-	must.Is(t, natsio.Settle(t.Context(), conn.Events(), th, 1, func() (bool, error) { return false, broken }), broken, "Settle with a look that fails")
+	err := natsio.Settle(t.Context(), conn.Events(), th, 1, func() (bool, error) { return false, broken })
+	must.Is(t, err, broken, "Settle with a look that fails")
 	// EVENTS holds no event of the thread at or behind the sequence: it was applied, and trimmed.
 	must.Do(t, natsio.Settle(t.Context(), conn.Events(), th, 1, func() (bool, error) { return false, nil }))
 }
