@@ -388,8 +388,8 @@ func TestKeepingUp(t *testing.T) {
 		CREATE TRIGGER counted AFTER UPDATE ON position BEGIN INSERT INTO transactions VALUES(new.seq); END`))(t)
 	const many = 100
 	for i := range many {
-		item := fmt.Sprintf(`{"session":"one","thread":"main","n":%d,"created_at":"2026-11-20T12:00:00Z","content":[{"type":"text","text":"prompt %d"}]}`,
-			i+2, i)
+		item := fmt.Sprintf(`{"session":"one","thread":"main","n":%d,"created_at":"2026-11-20T12:00:00Z",`+
+			`"content":[{"type":"text","text":"prompt %d"}]}`, i+2, i)
 		must.Get(s.conn.JetStream().Publish(t.Context(), events.ItemSubject(events.Thread{Session: "one", Name: "main"}, events.TypeMessage, ""),
 			[]byte(item)))(t)
 		time.Sleep(3 * time.Millisecond) // as agents do

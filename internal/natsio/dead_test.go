@@ -84,7 +84,8 @@ func TestNoConsumerForNoLetters(t *testing.T) {
 	made := must.Get(c.JetStream().Conn().SubscribeSync("$JS.EVENT.ADVISORY.CONSUMER.CREATED." + events.DeadStream + ".>"))(t)
 	some, none := events.Thread{Session: "s", Name: "main"}, events.Thread{Session: "t", Name: "main"}
 	must.Do(t, c.DeadLetters().Dead(t.Context(), []events.Dead{{
-		Thread: some, Kind: "entry", Subject: "spool.v1.p.3.s.main.entry", Seq: 7, Stored: time.Now().UnixNano(), Data: []byte("a"), Reason: "bad",
+		Thread: some, Kind: "entry", Subject: "spool.v1.p.3.s.main.entry", Seq: 7,
+		Stored: time.Now().UnixNano(), Data: []byte("a"), Reason: "bad",
 	}}))
 	first, _ := made.NextMsg(100 * time.Millisecond) // of who looked whether it is there already
 	for ; first != nil; first, _ = made.NextMsg(100 * time.Millisecond) {
