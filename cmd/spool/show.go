@@ -241,11 +241,7 @@ func (c *showCmd) images(a *app, cl *client.Client, item *show.Item) {
 
 func (c *showCmd) image(cl *client.Client, a *app, i *show.Image) error {
 	data := i.Source
-	if _, behind, ok := strings.Cut(data, ";base64,"); ok && strings.HasPrefix(data, "data:") {
-		data = behind
-	}
-	var in io.Reader = base64.NewDecoder(base64.StdEncoding, strings.NewReader(data))
-	i.Size = int64(base64.StdEncoding.DecodedLen(len(data)) - strings.Count(data, "="))
+	var in io.Reader
 	if ref, err := casstore.ParseRef(data); err == nil {
 		body, size, err := cl.SeekBlob(a.ctx, ref)
 		if err != nil {
@@ -253,8 +249,28 @@ func (c *showCmd) image(cl *client.Client, a *app, i *show.Image) error {
 		}
 		defer body.Close()
 		in, i.Size = body, size
-	} else if strings.Contains(data, "://") {
-		return errors.New("it is elsewhere: " + data)
+		begin := make([]byte, len("data:"))
+		n, _ := io.ReadFull(body, begin)
+		if _, err := body.Seek(0, io.SeekStart); err != nil {
+			return err
+		}
+		if data = string(begin[:n]); data == "data:" && size <= largestImage {
+			url, err := io.ReadAll(body)
+			if err != nil {
+				return err
+			}
+			in, data = nil, string(url)
+		}
+	}
+	if in == nil {
+		if strings.Contains(data, "://") {
+			return errors.New("it is elsewhere: " + data)
+		}
+		if _, behind, ok := strings.Cut(data, ";base64,"); ok && strings.HasPrefix(data, "data:") {
+			data = behind
+		}
+		in = base64.NewDecoder(base64.StdEncoding, strings.NewReader(data))
+		i.Size = int64(base64.StdEncoding.DecodedLen(len(data)) - strings.Count(data, "="))
 	}
 	most := int64(512)
 	if c.HTML && i.Size <= largestImage {

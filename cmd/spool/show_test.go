@@ -39,6 +39,18 @@ func TestShowNamesCalls(t *testing.T) {
 	}
 }
 
+// TestShowPictures: a page has pictures, also one of which a blob has the data URL.
+func TestShowPictures(t *testing.T) {
+	url, cl := whole(t)
+	png := "iVBORw0KGgoAAAANSUhEUgAAAAEAAAABCAQAAAC1HAwCAAAAC0lEQVR42mNk+A8AAQUBAScY42YAAAAASUVORK5CYII="
+	publish(t, cl, "orchard", `{"content":[{"type":"image_url","image_url":"data:image/png;base64,`+png+`"}]}`)
+	var out, said bytes.Buffer
+	must.Same(t, run([]string{"show", "orchard", "--html", "--nats", url}, strings.NewReader(""), &out, &said), 0, "show = %d, want %d")
+	if !strings.Contains(out.String(), `<img alt="image/png, 68 B" src="data:image/png;base64,`+png) {
+		t.Errorf("show --html = %s %s, want the picture", &out, &said)
+	}
+}
+
 // TestPageIsBounded: a page has no more bytes than it may have, and says where it ends.
 func TestPageIsBounded(t *testing.T) {
 	url, cl := whole(t)

@@ -3,6 +3,7 @@ package web_test
 import (
 	"bytes"
 	"crypto/sha256"
+	"encoding/base64"
 	"fmt"
 	"image"
 	"image/png"
@@ -430,13 +431,19 @@ func TestPictures(t *testing.T) {
 	sum := fmt.Sprintf("%x", sha256.Sum256(file.Bytes()))
 	f.blobs[sum] = file.Bytes()
 	f.blobs[strings.Repeat("0", 64)] = []byte(`<svg xmlns="http://www.w3.org/2000/svg" onload="window.owned=1"/>`)
+	url := "data:image/png;base64," + base64.StdEncoding.EncodeToString(file.Bytes())
+	named := fmt.Sprintf("%x", sha256.Sum256([]byte(url)))
+	f.blobs[named] = []byte(url)
 	f.add("art", "main",
 		j{"content": []j{{"type": "text", "text": "See"}, {"type": "image", "data": "blob:sha256:" + sum}}, "metadata": j{"type": "text"}},
 		j{"content": []j{{"type": "image", "data": "blob:sha256:" + strings.Repeat("0", 64), "mimeType": "image/svg+xml"}},
 			"metadata": j{"type": "text"}},
+		j{"content": []j{{"type": "image_url", "image_url": "blob:sha256:" + named}}, "metadata": j{"type": "text"}},
 	)
 	p := open(t, f.URL+"/s/art/main", wide, tall)
-	p.wait(`document.querySelector('[data-n="1"] img')?.naturalWidth === 40`)
+	for _, n := range []string{"1", "3"} {
+		p.wait(`document.querySelector('[data-n="` + n + `"] img')?.naturalWidth === 40`)
+	}
 	p.has("A picture that cannot be shown: not a PNG, JPEG, GIF or WebP.")
 }
 

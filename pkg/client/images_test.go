@@ -161,3 +161,44 @@ func TestImagesOfClaudeCode(t *testing.T) {
 	}
 	must.Do(t, threads.Verify(t.Context(), r.Reader(), head))
 }
+
+// Pictures of Codex's messages and results are data URLs, and a blob holds the URL. Items have the refs, and the log has the
+// URLs; an export has the lines as they came.
+func TestImagesOfCodex(t *testing.T) {
+	r := newRig(t)
+	url := "data:image/png;base64," + base64.StdEncoding.EncodeToString(bytes.Repeat([]byte("\x89PNG"), 500))
+	ref := casstore.SumBlob([]byte(url))
+	lines := []string{
+		`{"timestamp":"2026-11-20T12:00:00.000Z","type":"response_item","payload":{"type":"message","role":"user","content":[` +
+			`{"type":"input_text","text":"see"},{"type":"input_image","image_url":"` + url + `","detail":"high"}]}}`,
+		`{"timestamp":"2026-11-20T12:00:01.000Z","type":"response_item","payload":{"type":"function_call","name":"view_image",` +
+			`"arguments":"{}","call_id":"c1"}}`,
+		`{"timestamp":"2026-11-20T12:00:02.000Z","type":"response_item","payload":{"type":"function_call_output","call_id":"c1",` +
+			`"output":[{"type":"input_image","image_url":"` + url + `"},{"type":"input_image","image_url":"https://example.com/a.png"}]}}`,
+	}
+	th := thread("s")
+	var es []client.Entry
+	for _, line := range lines {
+		es = append(es, client.Entry{Thread: th, Dialect: "codex", Body: []byte(line)})
+	}
+	r.publish(t, es...)
+	head := must.Get(r.Thread(t.Context(), th))(t)
+	shown := 0
+	for it := range must.All(t, r.ItemsFrom(t.Context(), th, head, 1)) {
+		if strings.Contains(string(it.Data), `,{"type":"image_url","image_url":"`+ref.String()+`"}]`) {
+			shown++
+		}
+	}
+	log := must.Get(r.OpenLog(t.Context(), th))(t)
+	all := string(must.Get(io.ReadAll(log))(t))
+	must.Do(t, log.Close())
+	whole := string(must.Get(r.FullItem(t.Context(), th, head, 1))(t))
+	if shown != 2 || strings.Count(all, url) != 2 || !strings.Contains(whole, url) {
+		t.Errorf("%d items have the picture, the log %d times, item 1 = %.300s; want 2, 2, and the URL", shown, strings.Count(all, url), whole)
+	}
+	var out bytes.Buffer
+	must.Get(r.Export(t.Context(), th, &out))(t)
+	if out.String() != strings.Join(lines, "\n")+"\n" {
+		t.Errorf("export = %.500s, want the lines as they came", out.String())
+	}
+}

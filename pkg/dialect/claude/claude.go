@@ -140,7 +140,7 @@ func (r *reader) pictures(content []byte) [][]byte {
 	if r.mapping < 3 {
 		return nil
 	}
-	return parts.Pictures(content, []string{"source", "data"}, []string{"source", "media_type"})
+	return parts.Pictures(content, []string{"source", "data"}, []string{"source", "media_type"}, false)
 }
 
 // facts takes what a prompt's line tells of the session.

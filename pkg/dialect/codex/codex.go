@@ -1,6 +1,7 @@
 package codex
 
 import (
+	"cmp"
 	"strconv"
 
 	"spool/internal/jsonscan"
@@ -11,8 +12,9 @@ import (
 
 // Dialect is the dialect "codex".
 type Dialect struct {
-	// First is its first version, in which a turn ended only where a line says so, with what was counted before that.
-	First bool
+	// Earlier is the version of the mapping, if it is not the newest: in 1 a turn ended only where a line says so, with what was
+	// counted before that, 2 had no pictures in items.
+	Earlier int
 }
 
 // Name is "codex".
@@ -20,10 +22,7 @@ func (Dialect) Name() string { return "codex" }
 
 // Version is the version of the mapping.
 func (d Dialect) Version() int {
-	if d.First {
-		return 1
-	}
-	return 2
+	return cmp.Or(d.Earlier, 3)
 }
 
 // types are the envelope types that have a meaning here (SPEC X4).
@@ -39,7 +38,7 @@ func (d Dialect) Read(raw []byte, m *entry.Memory) (entry.Entry, error) {
 		m = new(entry.Memory)
 	}
 	m.Begin()
-	r := reader{m: m, first: d.First}
+	r := reader{m: m, mapping: d.Version()}
 	var typ, timestamp []byte
 	_ = jsonscan.Object(raw, func(key, value []byte) bool {
 		switch string(key) {
@@ -84,12 +83,20 @@ type reader struct {
 	m   *entry.Memory
 	raw []byte
 
-	first bool // see Dialect
+	mapping int // its version, see Dialect
 }
 
 func (r *reader) get(path ...string) []byte { return jsonscan.Get(r.raw, path...) }
 
 func (r *reader) add(it events.Item) { r.Items = append(r.Items, it) }
+
+// pictures are those of content parts.
+func (r *reader) pictures(content []byte) [][]byte {
+	if r.mapping < 3 {
+		return nil
+	}
+	return parts.Pictures(content, []string{"data"}, []string{"mimeType"}, true)
+}
 
 func (r *reader) sessionMeta() {
 	s := entry.Session{Harness: "codex"}
@@ -135,7 +142,7 @@ func (r *reader) event() {
 	case "task_started", "turn_started":
 		r.endBefore()
 		r.m.Prompt(r.Time)
-		if !r.first {
+		if r.mapping > 1 {
 			r.m.Tell()
 		}
 		r.add(events.Status("task_started", "", "Task started"))
@@ -187,7 +194,7 @@ func (r *reader) taskComplete() {
 
 func (r *reader) endTurn() {
 	stats, ok := r.m.End(r.Time, 0)
-	if !ok && !r.first {
+	if !ok && r.mapping > 1 {
 		stats, ok = r.m.EndLeft()
 	}
 	if !ok {
@@ -204,7 +211,7 @@ func (r *reader) endTurn() {
 
 // endBefore posts the end of what came before a turn, as far as no other line has told of it.
 func (r *reader) endBefore() {
-	if r.first {
+	if r.mapping == 1 {
 		return
 	}
 	if stats, ok := r.m.EndLeft(); ok {
@@ -214,7 +221,7 @@ func (r *reader) endBefore() {
 
 // works notes that the agent does.
 func (r *reader) works() {
-	if !r.first {
+	if r.mapping > 1 {
 		r.m.Worked(r.Time)
 	}
 }

@@ -5,7 +5,9 @@
 //	session_meta                     no item: Session facts
 //	turn_context                     no item: Session.Model, Session.Cwd
 //	response_item
-//	  message  user                  user post, without injected parts (<environment_context>, AGENTS.md, skills, …)
+//	  message  user                  user post, without injected parts (<environment_context>, AGENTS.md, skills, …); a picture is
+//	                                 "[image]", and a part {"type":"image_url","image_url"} of the content behind it, as that of a
+//	                                 result; what an MCP server gives is {"type":"image","data","mimeType"}
 //	           assistant             text
 //	           developer, system     no item
 //	  reasoning                      thinking: the summary, else the raw content; encrypted only: no item
@@ -36,4 +38,6 @@
 // or in rollouts without that the next prompt, and the turn ended with the agent's last sign of work. What is counted behind
 // an end is told with the next one. Its usage is the sum of its token_usage_record lines, or else
 // of token_count.last_token_usage, a repeated total counted once; input_tokens holds the cached ones already.
+//
+// Version 1 of the mapping ended no turn without a line that says so, version 2 had no pictures.
 package codex

@@ -85,9 +85,13 @@ func (r *reader) responseItem() {
 		r.call(firstOf(p.callID, p.id), "tool_search", decodeArguments(p.arguments))
 	case "function_call_output", "custom_tool_call_output":
 		output, failed := readOutput(p.output)
-		r.result(p.callID, output, failed)
+		shown := p.output
+		if jsonscan.KindOf(shown) == jsonscan.KindObject {
+			shown = jsonscan.Get(shown, "content")
+		}
+		r.result(p.callID, output, r.pictures(shown), failed)
 	case "tool_search_output":
-		r.result(p.callID, parts.Join(firstOf(p.output, p.tools)), false)
+		r.result(p.callID, parts.Join(firstOf(p.output, p.tools)), nil, false)
 	}
 	if !known {
 		r.Role = entry.RoleSystem
@@ -108,11 +112,11 @@ func (r *reader) message(p *payload) {
 	case parts.Is(p.role, "user"):
 		if text := said(p.content); !parts.Empty(text) {
 			r.Role = entry.RoleUser
-			if !r.first && !r.m.Tells() {
+			if r.mapping > 1 && !r.m.Tells() {
 				r.endBefore()
 				r.m.Prompt(r.Time)
 			}
-			r.add(events.User(text))
+			r.add(events.User(text).With(r.pictures(p.content)))
 		}
 	}
 }
@@ -166,10 +170,10 @@ func (r *reader) call(id []byte, name string, input []byte) {
 }
 
 // result posts a call's result, once.
-func (r *reader) result(id, output []byte, failed bool) {
+func (r *reader) result(id, output []byte, pictures [][]byte, failed bool) {
 	r.Role = entry.RoleTool
 	if parts.Empty(id) {
-		r.add(events.ToolResult("", failed, output))
+		r.add(events.ToolResult("", failed, output).With(pictures))
 		return
 	}
 	key := entry.Key(id)
@@ -184,7 +188,7 @@ func (r *reader) result(id, output []byte, failed bool) {
 		add |= entry.Failed
 	}
 	r.m.SetCall(key, add)
-	r.add(events.ToolResult(parts.Text(id), failed, output))
+	r.add(events.ToolResult(parts.Text(id), failed, output).With(pictures))
 }
 
 // failedLate tells of a failure that the posted result did not show.

@@ -145,6 +145,14 @@ func (c *completedItem) text() []byte {
 	return parts.Join(c.failure)
 }
 
+// content are the parts of what an MCP server gave, or of another tool's output.
+func (c *completedItem) content() []byte {
+	if c.output != nil && jsonscan.KindOf(c.output) != jsonscan.KindNull {
+		return c.output
+	}
+	return jsonscan.Get(c.result, "content")
+}
+
 // completed handles the end of an item: only the kinds that end a call say anything new.
 func (r *reader) completed(raw []byte) {
 	c := readCompleted(raw)
@@ -159,19 +167,19 @@ func (r *reader) completed(raw []byte) {
 		} else {
 			r.m.Use()
 		}
-		r.result(id, c.text(), c.failed())
+		r.result(id, c.text(), nil, c.failed())
 	case "FileChange", "McpToolCall", "WebSearch", "DynamicToolCall", "CollabAgentToolCall", "FunctionCallOutput":
-		r.end(id, c.text(), c.failed())
+		r.end(id, c.text(), r.pictures(c.content()), c.failed())
 	}
 }
 
 // end posts the result of a call that is known; without its call it could not be folded (SPEC I3).
-func (r *reader) end(id, output []byte, failed bool) {
+func (r *reader) end(id, output []byte, pictures [][]byte, failed bool) {
 	if r.m.Call(entry.Key(id))&entry.Called == 0 {
 		return
 	}
 	r.m.Use()
-	r.result(id, output, failed)
+	r.result(id, output, pictures, failed)
 }
 
 func (r *reader) userCommand(id []byte, c *completedItem) {
@@ -197,16 +205,16 @@ func (r *reader) legacyEnd(name string) {
 	switch name {
 	case "mcp_tool_call_end":
 		if failure := jsonscan.Get(c.result, "Err"); failure != nil {
-			r.end(id, parts.Join(failure), true)
+			r.end(id, parts.Join(failure), nil, true)
 			return
 		}
 		if ok := jsonscan.Get(c.result, "Ok"); ok != nil {
 			c.result = ok
 		}
-		r.end(id, c.text(), c.failed())
+		r.end(id, c.text(), r.pictures(c.content()), c.failed())
 	case "web_search_end":
-		r.end(id, parts.Join(r.get("query")), false)
+		r.end(id, parts.Join(r.get("query")), nil, false)
 	case "patch_apply_end":
-		r.end(id, c.text(), c.failed())
+		r.end(id, c.text(), r.pictures(c.content()), c.failed())
 	}
 }

@@ -126,7 +126,7 @@ func (r *reader) add(it events.Item) { r.Items = append(r.Items, it) }
 // addShown adds an item with the pictures of its message behind the text.
 func (r *reader) addShown(it events.Item) {
 	if !r.first {
-		it = it.With(parts.Pictures(r.msg.content, []string{"data"}, []string{"mimeType"}))
+		it = it.With(parts.Pictures(r.msg.content, []string{"data"}, []string{"mimeType"}, false))
 	}
 	r.add(it)
 }

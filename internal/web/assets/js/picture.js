@@ -28,10 +28,11 @@ async function checked(blob) {
 async function fetched(hex) {
   const { blob, more } = await bytes(path('blobs', hex), largest);
   if (more) throw new Error('larger than 24 MiB');
-  return checked(blob);
+  return (await blob.slice(0, 5).text()) === 'data:' ? decoded(await blob.text()) : checked(blob);
 }
 
-function decoded(base64) {
+function decoded(data) {
+  const base64 = /^data:[\w/+.-]*;base64,(.*)$/s.exec(data)?.[1] ?? data;
   const text = atob(base64.replace(/\s+/g, ''));
   return checked(new Blob([Uint8Array.from(text, (c) => c.charCodeAt(0))]));
 }
@@ -44,8 +45,7 @@ function address(data) {
       url.then(URL.revokeObjectURL, () => {});
     }
     const hex = /^blob:sha256:([a-f0-9]{64})$/.exec(data)?.[1];
-    const inline = /^data:[\w/+.-]*;base64,(.*)$/s.exec(data)?.[1] ?? data;
-    addresses.set(data, hex ? fetched(hex) : Promise.resolve().then(() => decoded(inline)));
+    addresses.set(data, hex ? fetched(hex) : Promise.resolve().then(() => decoded(data)));
   }
   return addresses.get(data);
 }

@@ -3,6 +3,8 @@
 package parts
 
 import (
+	"bytes"
+	"slices"
 	"strings"
 	"time"
 	"unicode/utf8"
@@ -132,13 +134,21 @@ func Join(content []byte) []byte {
 const maxPictures, maxInline = 32, 1_024
 
 // Pictures are the pictures of a content array that an item can show: refs to blobs, and small ones. In a picture's part the bytes
-// stand at data, and their type at mime.
-func Pictures(content []byte, data, mime []string) (all [][]byte) {
+// stand at data, and their type at mime. urls: as a data URL at image_url, too; what is elsewhere is no part of an item.
+func Pictures(content []byte, data, mime []string, urls bool) (all [][]byte) {
 	if jsonscan.KindOf(content) != jsonscan.KindArray {
 		return nil
 	}
 	_ = jsonscan.Array(content, func(part []byte) bool {
-		if !Is(jsonscan.Get(part, "type"), "image") {
+		typ := jsonscan.Get(part, "type")
+		if urls && (Is(typ, "input_image") || Is(typ, "image_url")) {
+			url := jsonscan.Get(part, "image_url")
+			if here := bytes.HasPrefix(url, []byte(`"blob:`)) || bytes.HasPrefix(url, []byte(`"data:`)); here && len(url) <= maxInline {
+				all = append(all, slices.Concat([]byte(`{"type":"image_url","image_url":`), url, []byte("}")))
+			}
+			return len(all) < maxPictures
+		}
+		if !Is(typ, "image") {
 			return true
 		}
 		data, kind := jsonscan.Get(part, data...), jsonscan.Get(part, mime...)
