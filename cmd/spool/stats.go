@@ -21,7 +21,7 @@ type statsCmd struct {
 }
 
 func (c *statsCmd) Help() string {
-	return `Tokens are what agents told of their turns; those in are all that was read, cached or not. Days are of UTC. The model is that which ` +
+	return `Tokens are what agents told of their turns, also of those without an end; those in are all that was read, cached or not. Days are of UTC. The model is that which ` +
 		`a session says now. A file of prices is as {"claude-opus-*": {"input": 15, "cached": 1.5, "output": 75}}: the longest name that fits counts.`
 }
 
@@ -53,7 +53,17 @@ func (c *statsCmd) Run(a *app) error {
 				return err
 			}
 		}
-		r, err := db.Stats(a.ctx, f, c.By, prices)
+		var open []history.OpenTurn
+		if follower != nil {
+			cl, err := a.client()
+			if err == nil {
+				open, err = history.OpenTurns(a.ctx, cl, f.Session)
+			}
+			if err != nil {
+				return err
+			}
+		}
+		r, err := db.Stats(a.ctx, f, c.By, prices, open)
 		if err != nil {
 			return err
 		}
@@ -119,6 +129,9 @@ func (c *statsCmd) write(a *app, r history.Report) error {
 		if err := t.Flush(); err != nil {
 			return err
 		}
+	}
+	if n := r.OpenTurns; n > 0 {
+		fmt.Fprintln(a.err, text.Sprintf("spool: without an end: %d turns, whose tokens count", n))
 	}
 	if len(r.Unpriced) > 0 {
 		fmt.Fprintf(a.err, "spool: no price of %s: it counts as 0\n", text.Line(strings.Join(r.Unpriced, ", ")))

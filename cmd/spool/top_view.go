@@ -10,6 +10,7 @@ import (
 	tea "charm.land/bubbletea/v2"
 	"charm.land/lipgloss/v2"
 
+	"spool/internal/project"
 	"spool/internal/shortid"
 	"spool/internal/text"
 	"spool/pkg/client"
@@ -349,10 +350,10 @@ func (m top) threads(s *fleetSession) []string {
 	out := []string{styleTitle.Render(text.Cut(s.ID+"  "+text.Line(s.Name()), m.width)),
 		styleDim.Render(row(m.width, nameColumn, "THREAD", "DIALECT", "STATUS", "ITEMS", "ENTRIES", "AGE", "TOKENS IN/OUT"))}
 	for _, t := range s.threads {
-		h := &t.Head
+		h, open := &t.Head, project.OpenTurn(&t.Head)
 		out = append(out, row(m.width, nameColumn, t.Name, h.Dialect, h.Status.String(), fmt.Sprint(h.N), fmt.Sprint(h.Entries),
 			text.Ago(h.Updated, m.fleet.at),
-			fmt.Sprintf("%d/%d", h.TokensIn, h.TokensOut)))
+			fmt.Sprintf("%d/%d", h.TokensIn+open.InputTokens, h.TokensOut+open.OutputTokens)))
 	}
 	for _, p := range s.prompts {
 		out = append(out, styleNeeds.Render(text.Cut("? "+text.Line(p.Text), m.width)))

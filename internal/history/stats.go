@@ -18,7 +18,8 @@ type Figures struct {
 	TokensOut    int64    `json:"output_tokens"`
 	Calls        int64    `json:"tool_calls"`
 	Failures     int64    `json:"tool_failures"`
-	Cost         *float64 `json:"cost,omitempty"` // in the money of the prices; nil: no prices were given
+	OpenTurns    int64    `json:"open_turns,omitempty"` // without an end: they go on, or were cut off; their tokens count
+	Cost         *float64 `json:"cost,omitempty"`       // in the money of the prices; nil: no prices were given
 }
 
 // Group is a part of the figures.
@@ -76,8 +77,9 @@ var groupings = map[string]string{
 func CanDivideBy(by string) bool { return groupings[by] != "" }
 
 // Stats adds up the items that a filter chooses, by project (the directory of a session), model or day. The model is that
-// which the session's record says now, so all tokens of a session are of one. With prices it says costs. It asks an index of all items.
-func (db *DB) Stats(ctx context.Context, f ItemFilter, by string, prices Prices) (r Report, err error) {
+// which the session's record says now, so all tokens of a session are of one. With prices it says costs. It asks an index of all items,
+// which do not tell of turns without an end: those are given.
+func (db *DB) Stats(ctx context.Context, f ItemFilter, by string, prices Prices, open []OpenTurn) (r Report, err error) {
 	key := groupings[by]
 	if key == "" {
 		return r, fmt.Errorf("%w: by %.40q: use project, model or day", ErrFilter, by)
@@ -90,6 +92,12 @@ func (db *DB) Stats(ctx context.Context, f ItemFilter, by string, prices Prices)
 	groups, err := db.figures(ctx, f, key, prices, unpriced)
 	if err != nil {
 		return r, err
+	}
+	for _, t := range open {
+		if f.chooses(t) {
+			t.countIn(total, "", prices, unpriced)
+			t.countIn(groups, map[string]string{"project": t.Cwd, "model": t.Model, "day": dayOf(t.Time)}[by], prices, unpriced)
+		}
 	}
 	r = Report{By: by, Groups: []Group{}, Tools: []Tool{}, Unpriced: slices.Sorted(maps.Keys(unpriced))}
 	if prices != nil {
@@ -129,21 +137,27 @@ func (db *DB) figures(ctx context.Context, f ItemFilter, key string, prices Pric
 			&g.Failures); err != nil {
 			return nil, wrap("add up items", err)
 		}
-		if prices != nil {
-			price, ok := prices.of(model)
-			if !ok && g.TokensIn+g.TokensOut > 0 {
-				unpriced[model] = true
-			}
-			cached := min(g.TokensCached, g.TokensIn)
-			cost := (float64(g.TokensIn-cached)*price.Input + float64(cached)*price.Cached + float64(g.TokensOut)*price.Output) / 1e6
-			g.Cost = &cost
-		}
+		g.price(model, prices, unpriced)
 		if had := groups[g.Name]; had != nil {
 			g.add(had.Figures)
 		}
 		groups[g.Name] = &g
 	}
 	return groups, wrap("add up items", rows.Err())
+}
+
+// price says what the tokens of a model cost, if there are prices.
+func (f *Figures) price(model string, prices Prices, unpriced map[string]bool) {
+	if prices == nil {
+		return
+	}
+	price, ok := prices.of(model)
+	if !ok && f.TokensIn+f.TokensOut > 0 {
+		unpriced[model] = true
+	}
+	cached := min(f.TokensCached, f.TokensIn)
+	cost := (float64(f.TokensIn-cached)*price.Input + float64(cached)*price.Cached + float64(f.TokensOut)*price.Output) / 1e6
+	f.Cost = &cost
 }
 
 func (f *Figures) add(o Figures) {
@@ -154,6 +168,7 @@ func (f *Figures) add(o Figures) {
 	f.TokensOut += o.TokensOut
 	f.Calls += o.Calls
 	f.Failures += o.Failures
+	f.OpenTurns += o.OpenTurns
 	if f.Cost != nil {
 		*f.Cost += *o.Cost
 	}

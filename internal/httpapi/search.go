@@ -42,9 +42,13 @@ func (a *api) stats(w http.ResponseWriter, r *http.Request) error {
 	if err != nil {
 		return err
 	}
+	open, err := history.OpenTurns(r.Context(), a.cfg.Client, f.Session)
+	if err != nil {
+		return err
+	}
 	var report history.Report
 	err = a.withItems(func(db *history.DB) (err error) {
-		report, err = db.Stats(r.Context(), f, cmp.Or(r.URL.Query().Get("by"), "project"), nil)
+		report, err = db.Stats(r.Context(), f, cmp.Or(r.URL.Query().Get("by"), "project"), nil, open)
 		return err
 	})
 	if err != nil {

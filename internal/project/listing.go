@@ -96,6 +96,16 @@ func Count(h *threads.Head, e *dialect.Entry) {
 	}
 }
 
+// OpenTurn is what a thread's agent has taken since the end of its last turn: of one that goes on, or that was cut off.
+func OpenTurn(h *threads.Head) events.Stats {
+	m, err := dialect.DecodeMemory(h.Memory)
+	if err != nil {
+		return events.Stats{} // of a later version
+	}
+	u := m.Untold()
+	return events.Stats{InputTokens: u.Input, InputTokensCached: u.Cached, OutputTokens: u.Output}
+}
+
 // Stats are the tokens of a turn, by the metadata of its end.
 func Stats(metadata []byte) events.Stats {
 	stats := jsonscan.Get(metadata, "stats")

@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"spool/internal/history"
+	"spool/internal/project"
 	"spool/pkg/artifacts"
 	"spool/pkg/client"
 	"spool/pkg/events"
@@ -36,8 +37,9 @@ type Session struct {
 	Threads     int    `json:"threads"`
 	Entries     int64  `json:"entries"`
 	Messages    int64  `json:"messages"`
-	Turns       int64  `json:"turns"`
+	Turns       int64  `json:"turns"` // that have ended
 	Tokens      Tokens `json:"tokens"`
+	OpenTurn    Tokens `json:"open_turn,omitzero"` // of Tokens, those of turns without an end: they go on, or were cut off
 	Bytes       int64  `json:"bytes"`
 	Prompts     int    `json:"prompts"` // that wait for an answer
 	Runs        []any  `json:"runs"`
@@ -77,8 +79,9 @@ type Thread struct {
 	Moved    int64   `json:"externalized"` // values that are in blobs
 	Unknown  int64   `json:"unknown"`      // entries of a type that their dialect does not know
 	Tips     int     `json:"tips"`         // branches that were left
-	Turns    int64   `json:"turns"`
+	Turns    int64   `json:"turns"`        // that have ended
 	Tokens   *Tokens `json:"tokens,omitempty"`
+	OpenTurn Tokens  `json:"open_turn,omitzero"` // of Tokens
 }
 
 // Start is where a thread begins.
@@ -116,7 +119,9 @@ func ofSession(s client.Session, prompts int, runs []client.RunInfo, now time.Ti
 	for _, t := range s.Threads {
 		out.Entries += t.Head.Entries
 		out.Turns += t.Head.Turns
-		out.Tokens.add(t.Head)
+		all, open := ofThread(t)
+		out.Tokens.add(all)
+		out.OpenTurn.add(open)
 		done = done && t.Head.Status == threads.StatusCompleted
 		failed = failed || t.Head.Status == threads.StatusFailed
 		if t.Name == events.MainThread || out.Dialect == "" {
@@ -148,10 +153,18 @@ func ofSession(s client.Session, prompts int, runs []client.RunInfo, now time.Ti
 	return out
 }
 
-// add adds those of a thread.
-func (t *Tokens) add(h threads.Head) {
-	t.In, t.Cached, t.Out = t.In+h.TokensIn, t.Cached+h.TokensCached, t.Out+h.TokensOut
+// ofThread are those of a thread, and of these those of its open turn. A turn of a former generation goes on in the next one.
+func ofThread(t client.Thread) (all, open Tokens) {
+	if events.FormerOf(t.Thread) == "" {
+		stats := project.OpenTurn(&t.Head)
+		open = Tokens{stats.InputTokens, stats.InputTokensCached, stats.OutputTokens}
+	}
+	all = Tokens{t.Head.TokensIn, t.Head.TokensCached, t.Head.TokensOut}
+	all.add(open)
+	return all, open
 }
+
+func (t *Tokens) add(o Tokens) { t.In, t.Cached, t.Out = t.In+o.In, t.Cached+o.Cached, t.Out+o.Out }
 
 // OfThread is the form of a thread as its head tells it: without where it comes from, and of its start the hash alone.
 func OfThread(t client.Thread) Thread {
@@ -163,7 +176,7 @@ func OfThread(t client.Thread) Thread {
 		Bytes: h.BytesIn, Cut: h.Truncated, Moved: h.Externalized, Unknown: h.Unknown,
 		Tips: h.Branches(), Turns: h.Turns, Tokens: &Tokens{},
 	}
-	out.Tokens.add(h)
+	*out.Tokens, out.OpenTurn = ofThread(t)
 	return out
 }
 

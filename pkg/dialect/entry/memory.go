@@ -131,13 +131,23 @@ func (m *Memory) Tells() bool { return m.tells }
 // EndLeft ends what was counted and no end of a turn has told yet, at the last sign of the agent's work. Running counters
 // behind the end of a turn whose responses told their own usage say nothing new.
 func (m *Memory) EndLeft() (events.Stats, bool) {
-	repeats := m.ended != 0 && m.seen[0].id != 0
-	if m.sum == (Usage{}) && (m.count == Usage{} || repeats) {
+	if m.Untold() == (Usage{}) {
 		return events.Stats{}, false
 	}
 	m.ended = 0
 	return m.End(m.start+m.busy, 0)
 }
+
+// Untold is what was counted that no end of a turn has told yet.
+func (m *Memory) Untold() Usage {
+	if m.sum != (Usage{}) || m.repeats() {
+		return m.sum
+	}
+	return m.count
+}
+
+// repeats tells whether running counters say again what the end of a turn told, by the usage of its responses.
+func (m *Memory) repeats() bool { return m.ended != 0 && m.seen[0].id != 0 }
 
 // Usage adds the usage of a message to the turn. Of several figures for one id the greatest counts (SPEC I2).
 func (m *Memory) Usage(id uint64, u Usage) {

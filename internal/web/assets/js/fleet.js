@@ -4,7 +4,7 @@ import { announce, h, keyed } from './dom.js';
 import { follow, get, query } from './api.js';
 import { count, plural, time } from './format.js';
 import { answering, deadline, kindOf, nameField } from './prompts.js';
-import { harnessName, isQuiet, nameOf, stateOf, states, threadLink, tokens } from './sessions.js';
+import { harnessName, isQuiet, nameOf, stateOf, states, threadLink, tokens, turns } from './sessions.js';
 import { ticking } from './ticking.js';
 
 /** first is how many sessions are listed before more are asked for. */
@@ -202,7 +202,7 @@ function sessionRow(s) {
   const name = nameOf(s);
   const prompt = s.title ? s.first_prompt : ''; // without a title the name is the prompt
   const facts = [harnessName(s), s.host, s.cwd && h('span.cwd', { title: s.cwd }, s.cwd)].filter(Boolean);
-  const figures = [s.turns > 0 && plural(s.turns, 'turn'), tokens(s), s.entries > 0 && `${count(s.entries)} entries`, s.threads > 1 && `${s.threads} threads`].filter(Boolean);
+  const figures = [turns(s), tokens(s), s.entries > 0 && `${count(s.entries)} entries`, s.threads > 1 && `${s.threads} threads`].filter(Boolean);
   return h('li.session',
     h('a.session-link', { href: `/s/${encodeURIComponent(s.id)}` },
       h('span.session-title', name),

@@ -27,6 +27,11 @@ export const harnessName = (s) => harnesses[s.harness || s.dialect] ?? s.harness
 /** nameOf is what a person knows a session by: one line, without the marks of Markdown. */
 export const nameOf = (s) => s.title || (s.first_prompt && s.name.replace(/\*\*|__|`|^#+ /g, '')) || s.id;
 
+/** turns of a session, as text; '' for none. One without an end goes on, or was cut off. */
+export function turns(s) {
+  return [s.turns > 0 && plural(s.turns, 'turn'), s.open_turn && 'one without an end'].filter(Boolean).join(' and ');
+}
+
 /** tokens of a session, as text; '' when none are known. */
 export function tokens(s) {
   const t = s.tokens ?? {};
@@ -41,7 +46,7 @@ export function facts(s) {
     ['Host', s.host],
     ['Directory', s.cwd],
     ['Branch', s.git_branch],
-    ['Turns', s.turns ? String(s.turns) : ''],
+    ['Turns', turns(s)],
     ['Tokens', tokens(s)],
     ['Entries', s.entries ? count(s.entries) : ''],
     ['Runs', s.runs?.length ? plural(s.runs.length, 'run') : ''],
