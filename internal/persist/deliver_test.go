@@ -16,6 +16,7 @@ import (
 	"spool/internal/record"
 	"spool/pkg/client"
 	"spool/pkg/events"
+	"spool/pkg/threads"
 )
 
 // picky refuses for good the items and the letters of one session that are larger than so many bytes; letters whose bytes go to the inbox
@@ -86,13 +87,16 @@ func TestItemRefusedForGood(t *testing.T) {
 	}
 }
 
-// An item can be within its budget, which counts characters, and longer than a message: one in which each character is spelled as an
-// escape, or with so much white space. It holds up no other.
+// An item can be within its budget, which counts what json.dumps makes of it, and longer than a message: one in which each character
+// is spelled as an escape, or with so much white space. It is posted as it would be there. One that is too long even so has a stub, and
+// its thread is failed, as any other that is too large (SPEC P10).
 func TestItemLongerThanAMessage(t *testing.T) {
 	for name, long := range map[string]string{
 		"escapes": `{"content":[{"type":"text","text":"` + strings.Repeat(`\u0041`, 340_000) + `"}]}`,
 		"space":   `{"content":[{"type":"text",` + strings.Repeat(" ", 2<<20) + `"text":"A"}]}`,
 		"number":  `{"content":[{"type":"text","text":"A"}],"metadata":{"x":1.` + strings.Repeat("0", 2<<20) + `}}`,
+		"repeats": `{"content":[{"type":"text","text":"A"}],"metadata":{"x":"` + strings.Repeat("0", 2<<20) + `","x":1}}`,
+		"endless": `{"content":[{"type":"text","text":"A"}],"metadata":{"x":1` + strings.Repeat("0", 2<<20) + `.0}}`,
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
@@ -103,6 +107,11 @@ func TestItemLongerThanAMessage(t *testing.T) {
 				t.Errorf("the thread has %d items, want 3", h.N)
 			}
 			r.items(thread(0), 3)
+			sent := r.sentTexts(thread(0))
+			failed := must.Get(r.Thread(t.Context(), thread(0)))(t).Status == threads.StatusFailed
+			if stub := strings.Contains(sent[1], "left out"); sent[1][0] != 'A' || failed != stub || stub != (name == "endless") {
+				t.Errorf("it is posted as %.100q, thread failed: %t; want it whole, or a stub and a failed thread", sent[1], failed)
+			}
 			r.say(thread(1), "item", small)
 			r.items(thread(1), 1)
 			whole := must.Get(r.Past(t.Context(), thread(0), 2, 2))(t)

@@ -56,8 +56,19 @@ func (s Stamp) post(it events.Item, n int64, k int, excerpt bool) (p events.Post
 		}
 		content, metadata = res.Content, res.Metadata
 	}
-	return s.posted(it, n, join(head, content, metadata)), nil
+	data := join(head, content, metadata)
+	if len(data) > longest {
+		data = truncate.Respell(data)
+	}
+	if len(data) > longest {
+		return Stub(s.posted(it, n, data)), fmt.Errorf("item %d of %s: %w: %d bytes, however it is spelled", n, s.Thread,
+			truncate.ErrItemTooLarge, len(data))
+	}
+	return s.posted(it, n, data), nil
 }
+
+// longest is the most bytes of an item that a message of NATS is sure to hold, whose limit is 1 MiB.
+const longest = 1_000_000
 
 func (s Stamp) posted(it events.Item, n int64, data []byte) events.Posted {
 	return events.Posted{Subject: events.ItemSubject(s.Thread, it.Type, it.Detail), N: n, Data: data, Trace: s.Trace}

@@ -98,3 +98,39 @@ func BenchmarkPythonLen(b *testing.B) {
 		truncate.PythonLen(raw)
 	}
 }
+
+// What is spelled again says the same, in at most the bytes that were counted.
+func TestRespell(t *testing.T) {
+	for raw, want := range map[string]string{
+		`{ "a" : [ 1 , "x" , { } ] , "b":null}`:                 `{"a":[1,"x",{}],"b":null}`,
+		`"\u0041\/\u0022\u005c\u000a\u0001\u00e9é\n"`:           `"A/\"\\\n\u0001éé\n"`,
+		`"\ud83d\ude00\ud83d\u0041\ude00"`:                      `"😀\ud83dA\ude00"`,
+		`{"a":1,"b":2,"\u0061":[3]}`:                            `{"a":[3],"b":2}`,
+		`[1.50, 1.` + strings.Repeat("0", 40) + `1, 1e400]`:     `[1.50,1,1e400]`,
+		`{"\ud800":1,"\ud801":2,"` + "\xff" + `":3,"\ufffd":4}`: `{"\ud800":1,"\ud801":2,"` + "\xff" + `":4}`,
+	} {
+		got := string(truncate.Respell([]byte(raw)))
+		if got != want || jsonscan.Valid([]byte(got)) != nil {
+			t.Errorf("Respell(%s) = %s, want %s", raw, got, want)
+		}
+		if n := truncate.PythonLen([]byte(raw)); truncate.PythonLen([]byte(got)) > n {
+			t.Errorf("Respell(%s) is counted as %d, before as %d", raw, truncate.PythonLen([]byte(got)), n)
+		}
+	}
+}
+
+func FuzzRespell(f *testing.F) {
+	f.Add([]byte(`{"a":["\ud83d\ude00",1.0e5,{"a":1,"a":2}]}`))
+	f.Fuzz(func(t *testing.T, raw []byte) {
+		if jsonscan.Valid(raw) != nil {
+			return
+		}
+		got := truncate.Respell(raw)
+		if err := jsonscan.Valid(got); err != nil {
+			t.Fatalf("Respell(%q) = %q: %v", raw, got, err)
+		}
+		if again := truncate.Respell(got); string(again) != string(got) {
+			t.Fatalf("Respell(%q) = %q, and of that %q", raw, got, again)
+		}
+	})
+}
