@@ -5,6 +5,7 @@ import (
 	"crypto/rand"
 	"errors"
 	"io"
+	"slices"
 
 	"spool/internal/record"
 	"spool/pkg/artifacts"
@@ -12,8 +13,8 @@ import (
 )
 
 // Adopt stores an artifact that brings its id, number and file name along from another store (SPEC A1): the session's
-// numbers and agents go on above its own. r is complete but for where the bytes are; a tool's output without a number gets
-// the next. An id that the session has is left as it is and comes back with made false.
+// numbers and agents go on above its own. r is complete but for where the bytes are; a tool's output without a number, or
+// with one that was taken for another artifact, gets the next. An id that the session has is left as it is and comes back with made false.
 func (a *Artifacts) Adopt(ctx context.Context, r artifacts.Record, body io.Reader) (_ artifacts.Record, made bool, err error) {
 	if err := r.Validate(); err != nil {
 		return r, false, err
@@ -26,11 +27,13 @@ func (a *Artifacts) Adopt(ctx context.Context, r artifacts.Record, body io.Reade
 	if err != nil || len(old) > 0 {
 		return append(old, r)[0], false, err
 	}
-	numbered := r.Seq != ""
+	brought := r.Seq
 	raise := func(c *record.Counter) {
-		if numbered {
-			c.Raise(r.Seq)
-		} else if r.Writer == artifacts.FromOutput {
+		switch {
+		case brought != "" && !slices.Contains(c.Promised, brought):
+			r.Seq = brought
+			c.Raise(brought)
+		case brought != "" || r.Writer == artifacts.FromOutput:
 			r.Seq = c.Take()
 		}
 		if r.Writer == artifacts.FromAgent {

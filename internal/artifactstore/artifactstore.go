@@ -420,6 +420,8 @@ func (a *Artifacts) claim(ctx context.Context, f *fence, r artifacts.Record) ([]
 	}
 	if agent {
 		c.SeeAgent(r.Agent)
+	} else {
+		c.Keep(r.Seq)
 	}
 	return []record.Put{{Key: rs[0].Key, Value: c.Encode(), Expect: rs[0].Seq}}, nil
 }
@@ -437,7 +439,7 @@ func (a *Artifacts) TakeNumber(ctx context.Context, session string) (n artifacts
 	if err := a.check(ctx, session, ""); err != nil {
 		return "", err
 	}
-	err = a.count(ctx, session, nil, func(c *record.Counter) { n = c.Take() })
+	err = a.count(ctx, session, nil, func(c *record.Counter) { n = c.Promise() })
 	return n, err
 }
 

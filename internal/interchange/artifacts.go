@@ -76,9 +76,9 @@ func Artifacts(ctx context.Context, reg Registry, src transcript.Source, session
 			r.Seq, r.Writer = "", artifacts.FromOutput // it gets the next one
 		}
 		got, made, err := adoptFile(ctx, reg, src.FS, name, r)
-		if made && holder != "" {
-			out.Warnings = append(out.Warnings,
-				fmt.Errorf("%s: the number %s is that of %s: this one is artifact://%s", name, number, holder, got.Seq))
+		if made && got.Seq != number {
+			of := cmp.Or(string(holder), "an artifact that is to come")
+			out.Warnings = append(out.Warnings, fmt.Errorf("%s: the number %s is that of %s: this one is artifact://%s", name, number, of, got.Seq))
 		}
 		switch {
 		case ctx.Err() != nil:

@@ -43,6 +43,32 @@ func TestNumberThatSpoolHasGiven(t *testing.T) {
 	}
 }
 
+// A number that was taken, for an artifact that comes later, is that artifact's: a file of a program that gave it too gets another one.
+func TestNumberThatIsTaken(t *testing.T) {
+	conn, dir := system(t), t.TempDir()
+	write(t, filepath.Join(dir, "s.jsonl"), []byte(header("s", 3)+"\n"+message("a", "null", "one")+"\n"))
+	write(t, filepath.Join(dir, "s", "0.bash.log"), []byte("zero"))
+	load(t, conn, dir)
+	cl, reg := client.New(conn), artifactstore.Of(conn, 0)
+	must.Same(t, must.Get(reg.TakeNumber(t.Context(), "s"))(t), "1", "number %s, want %s")
+	for _, n := range []string{"3", "1", "2"} { // 2 comes behind 3, and nobody was given it
+		write(t, filepath.Join(dir, "s", n+".bash.log"), []byte("the program's "+n))
+		src := must.Get(transcript.Find(disk{}, dir))(t)[0]
+		out, err := interchange.Artifacts(t.Context(), reg, src, "s")
+		if warned := len(out.Warnings); err != nil || out.New != 1 || warned > 1 || (n == "1") != (warned == 1) {
+			t.Errorf("import of %s = %+v, %v, want one new, with a warning if its number was taken", n, out, err)
+		}
+	}
+	n := client.NewArtifact{Tool: "bash", Number: "1", Record: artifacts.Record{Session: "s"}}
+	must.Get(cl.PutArtifact(t.Context(), n, strings.NewReader("Spool's")))(t)
+	for address, want := range map[string]string{"artifact://0": "zero", "artifact://1": "Spool's", "artifact://2": "the program's 2",
+		"artifact://3": "the program's 3", "artifact://4": "the program's 1"} {
+		res := must.Get(cl.Resolve(t.Context(), "s", address, artifacts.Lines{}))(t)
+		must.Same(t, string(must.Get(io.ReadAll(res.Body))(t)), want, address+" is %q, want %q")
+	}
+	must.Is(t, must.Err(cl.PutArtifact(t.Context(), n, strings.NewReader("again"))), artifacts.ErrTaken, "the number again")
+}
+
 // What Spool has given a number, an agent's id or a name of its own lies in the folder behind an export: importing that adds
 // nothing, and the next export writes the same. A file of other bytes is another artifact.
 func TestImportOfAnExportAddsNoArtifact(t *testing.T) {

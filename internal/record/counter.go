@@ -15,7 +15,11 @@ import (
 type Counter struct {
 	Artifacts artifacts.Seq // the last one taken; "" = none yet
 	Agents    []Agents
+	Promised  []artifacts.Seq // those that were taken for artifacts that come later, and have not come; the last maxPromised
 }
+
+// maxPromised bounds what a counter remembers of numbers that nobody may ever use.
+const maxPromised = 64
 
 // Agents is how far the indices are that one agent gives to those it starts.
 type Agents struct {
@@ -29,6 +33,18 @@ func (c *Counter) Take() artifacts.Seq {
 	seq := n.Take()
 	c.Artifacts = n.Last()
 	return seq
+}
+
+// Promise gives out the next number for an artifact that comes later: nothing else gets it.
+func (c *Counter) Promise() artifacts.Seq {
+	seq := c.Take()
+	c.Promised = append(c.Promised[max(0, len(c.Promised)-maxPromised+1):], seq)
+	return seq
+}
+
+// Keep takes a number from those that are promised: its artifact is there.
+func (c *Counter) Keep(n artifacts.Seq) {
+	c.Promised = slices.DeleteFunc(c.Promised, func(p artifacts.Seq) bool { return p == n })
 }
 
 // Took reports whether a number was given out.
@@ -59,7 +75,7 @@ func (c *Counter) Raise(above artifacts.Seq) {
 
 // Clone is a counter that shares no memory with this one.
 func (c Counter) Clone() Counter {
-	c.Agents = slices.Clone(c.Agents)
+	c.Agents, c.Promised = slices.Clone(c.Agents), slices.Clone(c.Promised)
 	return c
 }
 
@@ -79,7 +95,15 @@ func (c Counter) Encode() []byte {
 	for i, a := range c.Agents {
 		agents[i] = []any{a.Parent, string(a.Last)}
 	}
-	return encode(version, string(c.Artifacts), agents)
+	members := []any{version, string(c.Artifacts), agents}
+	if len(c.Promised) > 0 {
+		promised := make([]any, len(c.Promised))
+		for i, n := range c.Promised {
+			promised[i] = string(n)
+		}
+		members = append(members, promised)
+	}
+	return encode(members...)
 }
 
 // DecodeCounter reads the value of a counter record; nil is the counter of a session that has none.
@@ -94,6 +118,11 @@ func DecodeCounter(b []byte) (c Counter, err error) {
 			r.fail(fmt.Errorf("an agent of %d members, want 2", n))
 		}
 		c.Agents = append(c.Agents, Agents{Parent: r.string(), Last: artifacts.Seq(r.string())})
+	}
+	if r.members > 3 {
+		for range read(r, r.dec.DecodeArrayLen) {
+			c.Promised = append(c.Promised, artifacts.Seq(r.string()))
+		}
 	}
 	return c, r.err
 }
