@@ -122,9 +122,12 @@ func (m *materializing) shown(file string) string {
 	return text.Printable(filepath.Join(m.Path, filepath.FromSlash(file)))
 }
 
-// tellLost says what is not restored.
+// tellLost says what is not restored, and what was done to files that were there.
 func (m *materializing) tellLost(a *app, done interchange.Materialized) {
 	for _, what := range done.Lost {
 		fmt.Fprintf(a.err, "not restored: %s\n", text.Printable(what))
+	}
+	for _, note := range done.Notes {
+		fmt.Fprintln(a.err, text.Printable(note))
 	}
 }

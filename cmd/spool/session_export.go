@@ -50,6 +50,9 @@ func (c *sessionExportCmd) Run(a *app) error {
 	for _, w := range out.Warnings {
 		fmt.Fprintln(a.err, w)
 	}
+	for _, note := range out.Notes {
+		fmt.Fprintln(a.err, text.Printable(note))
+	}
 	if err != nil {
 		return err
 	}

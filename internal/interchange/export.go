@@ -50,6 +50,8 @@ type Exported struct {
 	Migrated  bool    `json:"migrated"` // its entries were of an older version, and are of the current one in the file (SPEC S5)
 	Warnings  []error `json:"-"`
 
+	Notes []string `json:"notes,omitempty"` // what was done to files that were there, beside what is written
+
 	Files []Written `json:"-"` // all of them, blobs and artifacts too
 }
 
@@ -332,7 +334,21 @@ func (x *export) blob(ctx context.Context, ref casstore.Ref) ([]byte, error) {
 		return nil, err
 	}
 	x.Blobs++
-	return b, x.put(path.Join(blobsDir, ref.Hex()), bytes.NewReader(b), nil)
+	name := path.Join(blobsDir, ref.Hex())
+	file := x.file(name, func([]byte) (bool, error) { return true, nil }) // what its name does not say is worth nothing
+	file.Ahead = false
+	done, err := file.Write(func(w io.Writer) error {
+		_, err := w.Write(b)
+		return err
+	})
+	if err != nil {
+		return b, err
+	}
+	if done.Outcome == Forwarded || done.Outcome == Replaced {
+		x.Notes = append(x.Notes, name+" had other bytes than its name says, and is written anew")
+	}
+	x.Files = append(x.Files, done)
+	return b, nil
 }
 
 // agent writes another thread of the session beside its artifacts.

@@ -46,6 +46,7 @@ type Materialized struct {
 	File    string    `json:"file"`                   // of the main thread, below the harness's directory
 	Files   []Written `json:"files"`                  // the main thread's is the last one
 	Lost    []string  `json:"not_restored,omitempty"` // what lay beside the files and is not kept in Spool
+	Notes   []string  `json:"notes,omitempty"`        // as of Exported
 }
 
 // Outcome is what became of the main thread's file.
@@ -96,7 +97,7 @@ func (m *Materializer) omp(ctx context.Context, id string, out *Materialized) er
 	x := Exporter{Client: m.Client, Artifacts: m.Artifacts, Dir: m.Dir, Home: m.Home, Tmp: m.Tmp, Force: m.Force,
 		Keep: m.Force, Ahead: m.Ahead}
 	done, err := x.Session(ctx, id)
-	out.File, out.Files = done.File, done.Files
+	out.File, out.Files, out.Notes = done.File, done.Files, done.Notes
 	for _, w := range done.Warnings {
 		out.Lost = append(out.Lost, w.Error())
 	}

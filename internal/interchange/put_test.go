@@ -1,6 +1,7 @@
 package interchange_test
 
 import (
+	"bytes"
 	"errors"
 	"os"
 	"path/filepath"
@@ -117,6 +118,31 @@ func TestExportKeepsArtifacts(t *testing.T) {
 	}
 	for name, want := range map[string]string{"0.bash.log": "of the program\n", "1.bash.log": "stored too\n"} {
 		must.Same(t, string(must.Get(os.ReadFile(filepath.Join(folder, name)))(t)), want, "%s is %q, want %q", name)
+	}
+}
+
+// A file of a blob that has other bytes than its name says, as a crash or a full disk leaves it, is written anew, and that is said.
+func TestExportMendsBlobs(t *testing.T) {
+	conn, dir := system(t), t.TempDir()
+	png := strings.Repeat("iVBORw0KGgo", 200)
+	publish(t, conn, "s", `{"type":"session","version":3,"id":"s","timestamp":"2026-01-01T00:00:00.000Z","cwd":"/w"}`,
+		`{"type":"message","id":"a","parentId":null,"timestamp":"2026-01-01T00:00:01.000Z","message":{"role":"user","content":[`+
+			`{"type":"image","data":"`+png+`","mimeType":"image/png"}]}}`)
+	must.Get(export(t, conn, dir, "s", false))(t)
+	blob := must.Get(filepath.Glob(filepath.Join(dir, "blobs", "*")))(t)[0]
+	whole := must.Get(os.ReadFile(blob))(t)
+	for _, there := range [][]byte{[]byte("damaged\n"), whole[:10], append(bytes.Clone(whole), 'x'), {}} {
+		write(t, blob, there)
+		out, err := export(t, conn, dir, "s", false)
+		if err != nil || len(out.Warnings) != 0 || len(out.Notes) != 1 || !strings.Contains(out.Notes[0], filepath.Base(blob)) {
+			t.Errorf("export over a blob of %d bytes: %+v, %v, want a note of it", len(there), out, err)
+		}
+		if got := must.Get(os.ReadFile(blob))(t); !bytes.Equal(got, whole) {
+			t.Errorf("the blob has %d bytes, want those of its name", len(got))
+		}
+	}
+	if out, err := export(t, conn, dir, "s", false); err != nil || len(out.Notes) != 0 {
+		t.Errorf("the next export: %+v, %v, want nothing to say", out, err)
 	}
 }
 
