@@ -66,7 +66,7 @@ var ErrNotOMP = errors.New("no session of oh-my-pi")
 // among the warnings (SPEC P7).
 func (x *Exporter) Session(ctx context.Context, id string) (Exported, error) {
 	all, err := x.Client.Threads(ctx, id)
-	out := &export{Exporter: x, blobs: map[casstore.Ref]bool{}, all: all}
+	out := &export{Exporter: x, id: id, blobs: map[casstore.Ref]bool{}, all: all}
 	if err != nil {
 		return out.Exported, err
 	}
@@ -94,13 +94,17 @@ func (x *Exporter) Session(ctx context.Context, id string) (Exported, error) {
 			return out.Exported, err
 		}
 	}
-	return out.Exported, errors.Join(out.artifacts(ctx, folder), unread)
+	if err := errors.Join(out.artifacts(ctx, folder), unread); err != nil {
+		return out.Exported, err
+	}
+	return out.Exported, out.earlier(text, out.has(ctx, main, text))
 }
 
 // export is one session on its way.
 type export struct {
 	*Exporter
 	Exported
+	id      string                // of the session
 	blobs   map[casstore.Ref]bool // that were written
 	all     []client.Thread
 	records []artifacts.Record // of the session

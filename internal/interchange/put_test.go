@@ -3,10 +3,14 @@ package interchange_test
 import (
 	"bytes"
 	"errors"
+	"maps"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
+
+	"github.com/google/go-cmp/cmp"
 
 	"spool/internal/artifactstore"
 	"spool/internal/interchange"
@@ -144,6 +148,60 @@ func TestExportMendsBlobs(t *testing.T) {
 	if out, err := export(t, conn, dir, "s", false); err != nil || len(out.Notes) != 0 {
 		t.Errorf("the next export: %+v, %v, want nothing to say", out, err)
 	}
+}
+
+// A session that is one of another directory now has one file: what an export wrote for the directory before goes, and what a program
+// put beside it comes along. A file that has more than the thread stays, and is named.
+func TestExportOfAMovedSession(t *testing.T) {
+	conn, dir := system(t), t.TempDir()
+	src := filepath.Join(dir, "src")
+	write(t, filepath.Join(src, "s.jsonl"), []byte(header("s", 3)+"\n"+message("a", "null", "one")+"\n"))
+	write(t, filepath.Join(src, "s", "0.bash.log"), []byte("stored\n"))
+	write(t, filepath.Join(src, "s", "0-Review.jsonl"), []byte(header("sub", 3)+"\n"+message("x", "null", "sub")+"\n"))
+	write(t, filepath.Join(src, "other.jsonl"), []byte(header("other", 3)+"\n"+message("a", "null", "one")+"\n"))
+	load(t, conn, src)
+	cl := client.New(conn)
+	move := func(to string) {
+		must.Do(t, cl.MoveSession(t.Context(), "s", to))
+		must.Do(t, cl.Settled(t.Context(), events.Thread{Session: "s", Name: events.MainThread}))
+	}
+	under := filepath.Join(dir, "sessions")
+	const of, name = "--w--/2026-01-01T00-00-00-000Z_", "2026-01-01T00-00-00-000Z_s"
+	other := of + "other.jsonl"
+	same := func(when string, want []string) {
+		t.Helper()
+		if diff := cmp.Diff(want, slices.Sorted(maps.Keys(files(t, os.DirFS(under))))); diff != "" {
+			t.Errorf("%s (-want +got):\n%s", when, diff)
+		}
+	}
+	all := func(folder string) []string {
+		return []string{other, folder + name + ".jsonl", folder + name + "/0-Review.jsonl", folder + name + "/0.bash.log"}
+	}
+	must.Get(export(t, conn, dir, "other", false))(t)
+	must.Get(export(t, conn, dir, "s", false))(t)
+	same("before", all("--w--/"))
+
+	write(t, filepath.Join(under, "--w--", name, "plan.md"), []byte("of the program"))
+	move("/v")
+	out, err := export(t, conn, dir, "s", false)
+	if err != nil || len(out.Notes) != 1 || !strings.Contains(out.Notes[0], "--w--/"+name+".jsonl") {
+		t.Errorf("export of the moved session: %+v, %v, want a note of the file that went", out, err)
+	}
+	want := slices.Sorted(slices.Values(append(all("--v--/"), "--v--/"+name+"/plan.md")))
+	same("moved", want)
+
+	file := filepath.Join(under, "--v--", name+".jsonl")
+	grown := string(must.Get(os.ReadFile(file))(t)) + message("b", `"a"`, "of the program") + "\n"
+	write(t, file, []byte(grown))
+	move("/u")
+	for range 2 {
+		out, err = export(t, conn, dir, "s", false)
+		if err != nil || len(out.Notes) != 1 || !strings.Contains(out.Notes[0], "--v--/"+name+".jsonl") {
+			t.Errorf("export beside a file that has more: %+v, %v, want a note that names it", out, err)
+		}
+		must.Same(t, string(must.Get(os.ReadFile(file))(t)), grown, "it is now\n%s\nwant\n%s")
+	}
+	same("with one that has more", slices.Sorted(slices.Values(append(want, all("--u--/")[1:]...))))
 }
 
 // publish appends entries to the main thread of a session, as an agent does.
