@@ -191,7 +191,7 @@ func (a *api) shared(w http.ResponseWriter, r *http.Request) (done bool) {
 			continue
 		}
 		h.Set("Access-Control-Allow-Origin", origin)
-		h.Set("Access-Control-Expose-Headers", "ETag, Location, Retry-After")
+		h.Set("Access-Control-Expose-Headers", "ETag, Location, Retry-After, Spool-Missing")
 		if r.Method != http.MethodOptions || r.Header.Get("Access-Control-Request-Method") == "" {
 			return false
 		}

@@ -3,6 +3,9 @@ package httpapi_test
 import (
 	"bytes"
 	"encoding/base64"
+	"io"
+	"net/http"
+	"strconv"
 	"strings"
 	"testing"
 
@@ -12,8 +15,8 @@ import (
 	"spool/pkg/events"
 )
 
-// A context and a whole item have images in line; one whose blob is missing is named in a header, and all else is there
-// (SPEC P9).
+// A context, a whole item and a log have images in line; one whose blob is missing is named in a header, and all else is there
+// (SPEC P9). Of a long log it is named behind the body.
 func TestImagesOfAContext(t *testing.T) {
 	ctx, cl, url := world(t)
 	png := bytes.Repeat([]byte("\x89PNG"), 500)
@@ -25,7 +28,7 @@ func TestImagesOfAContext(t *testing.T) {
 			`"message":{"role":"user","content":[{"type":"image","data":"` + ref.String() + `"},{"type":"image","data":"` +
 			gone.String() + `"}]}}`)}))
 	must.Do(t, cl.Await(ctx, th, p.Producer(), 0, 1))
-	for _, path := range []string{"context", "items/1?full=1"} {
+	for _, path := range []string{"context", "items/1?full=1", "logs/thread.log"} {
 		status, h, body := get(t, url, "/v1/sessions/s/threads/main/"+path)
 		if status != 200 || !strings.Contains(body, base64.StdEncoding.EncodeToString(png)) || strings.Contains(body,
 			ref.String()) {
@@ -35,5 +38,18 @@ func TestImagesOfAContext(t *testing.T) {
 			t.Errorf("%s = %.1000s, Spool-Missing %q; want the ref of what is missing in both", path, body, one(h,
 				"Spool-Missing"))
 		}
+	}
+	for i := range 3 {
+		must.Do(t, p.Publish(ctx, client.Entry{Thread: th, Dialect: "omp", Body: []byte(`{"type":"message","id":"b` + strconv.Itoa(i) +
+			`","parentId":"a1","message":{"role":"user","content":[{"type":"text","text":"` + strings.Repeat("long ", 200_000) +
+			`"},{"type":"image","data":"` + gone.String() + `"}]}}`)}))
+	}
+	must.Do(t, cl.Settled(ctx, th))
+	res := must.Get(http.Get(url + "/v1/sessions/s/threads/main/logs/thread.log"))(t)
+	body := must.Get(io.ReadAll(res.Body))(t)
+	must.Do(t, res.Body.Close())
+	if n := len(res.Header.Values("Spool-Missing")) + len(res.Trailer.Values("Spool-Missing")); n != 4 || len(body) < 3_000_000 ||
+		res.Trailer.Get("Spool-Missing") != gone.String() {
+		t.Errorf("log of %d bytes: header %q, trailer %q; want four refs, the last behind the body", len(body), res.Header, res.Trailer)
 	}
 }

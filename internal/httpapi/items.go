@@ -111,7 +111,7 @@ func (a *api) item(w http.ResponseWriter, r *http.Request, t events.Thread) erro
 		return fmt.Errorf("%w: %s has the items 1 to %d", errNothing, t, head.N)
 	}
 	if isSet(r, "full") {
-		raw, err := a.cfg.Client.Warning(a.named(w, r)).FullItem(r.Context(), t, head, n)
+		raw, err := a.cfg.Client.Warning(a.named(w, r, new(lostHeader))).FullItem(r.Context(), t, head, n)
 		if errors.Is(err, client.ErrTooLong) {
 			err = fmt.Errorf("%w: %w", errTooLarge, err)
 		}
@@ -284,20 +284,20 @@ func (a *api) lost(r *http.Request) func(rehydrate.Missing) {
 	}
 }
 
-// named is lost that names the blob in the answer, too.
-func (a *api) named(w http.ResponseWriter, r *http.Request) func(rehydrate.Missing) {
+// named is lost that names the blob in the answer, too: in its header, or behind its body, where that is begun.
+func (a *api) named(w http.ResponseWriter, r *http.Request, where *string) func(rehydrate.Missing) {
 	lost := a.lost(r)
 	return func(m rehydrate.Missing) {
 		lost(m)
-		if h := w.Header(); len(h.Values(lostHeader)) < mostLost {
-			h.Add(lostHeader, m.Ref.String())
+		if h := w.Header(); len(h[*where]) < mostLost {
+			h[*where] = append(h[*where], m.Ref.String())
 		}
 	}
 }
 
 // context gives what the model is sent at the leaf, or at another entry.
 func (a *api) context(w http.ResponseWriter, r *http.Request, t events.Thread) error {
-	c, err := a.cfg.Client.Context(r.Context(), t, sessions.At(r.URL.Query().Get("leaf")), a.named(w, r))
+	c, err := a.cfg.Client.Context(r.Context(), t, sessions.At(r.URL.Query().Get("leaf")), a.named(w, r, new(lostHeader)))
 	if errors.Is(err, client.ErrNoContext) {
 		steps, err := a.cfg.Client.StepContext(r.Context(), t, sessions.At(r.URL.Query().Get("leaf")))
 		if err == nil {

@@ -1,6 +1,7 @@
 package httpapi
 
 import (
+	"bufio"
 	"cmp"
 	"encoding/hex"
 	"encoding/json"
@@ -218,7 +219,8 @@ func (a *api) give(w http.ResponseWriter, r *http.Request, session, address stri
 		}
 		*p = n
 	}
-	res, err := a.cfg.Client.Warning(a.lost(r)).Resolve(r.Context(), session, address, sel)
+	where := lostHeader
+	res, err := a.cfg.Client.Warning(a.named(w, r, &where)).Resolve(r.Context(), session, address, sel)
 	if err != nil {
 		return err
 	}
@@ -230,11 +232,17 @@ func (a *api) give(w http.ResponseWriter, r *http.Request, session, address stri
 	if r.Method == http.MethodHead {
 		return nil
 	}
-	if _, err = io.Copy(w, res.Body); err != nil {
+	body := bufio.NewReaderSize(res.Body, ahead)
+	_, _ = body.Peek(ahead) // an error is told where the body is read
+	where = http.TrailerPrefix + lostHeader
+	if _, err = body.WriteTo(w); err != nil {
 		return begunError{err}
 	}
 	return nil
 }
+
+// ahead is how many bytes of an answer are read before its headers are sent, which name the blobs that these bytes lack.
+const ahead = 64 << 10
 
 // prompts lists those that wait (SPEC I8).
 func (a *api) prompts(w http.ResponseWriter, r *http.Request) error {
