@@ -28,7 +28,7 @@ type execCmd struct {
 	Thread  string   `env:"SPOOL_THREAD" default:"main" placeholder:"T" help:"Thread of the output (${default}; environment: SPOOL_THREAD)."`
 	Tool    string   `placeholder:"NAME" help:"Name of the tool (default: the command's)."`
 	Call    string   `placeholder:"ID" help:"Id of the call that the agent has posted itself; without it the call is posted too."`
-	Head    int      `placeholder:"BYTES" help:"Bytes of the beginning that the result shows beside the end."`
+	Head    int      `default:"12800" placeholder:"BYTES" help:"Bytes of the beginning that the result shows (${default})."`
 	Columns int      `placeholder:"BYTES" help:"Longest line that the result shows."`
 	Show    int      `placeholder:"BYTES" help:"Bytes that the result shows (default and most: 51200)."`
 	Keep    bool     `help:"Keep the whole output as an artifact, also when the result shows all of it."`

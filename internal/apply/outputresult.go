@@ -19,11 +19,7 @@ import (
 func (o *Output) result(p *events.Chunk, sum output.Summary, a *artifacts.Record) []byte {
 	aborted := p.Op == events.ChunkAbort
 	id := cmp.Or(o.Rec.Start.Invocation, o.Rec.ID)
-	lines := int(sum.TotalLines) // where a newline ends the last one, it counts one more (SPEC O5)
-	if strings.HasSuffix(sum.Output, "\n") {
-		lines--
-	}
-	it := events.ToolResultOf(id, p.End.IsError || aborted, jsonscan.AppendString(nil, sum.Output), lines)
+	it := events.ToolResultOf(id, p.End.IsError || aborted, jsonscan.AppendString(nil, sum.Output), int(printed(sum)))
 
 	b := make([]byte, 0, len(it.Content)+len(it.Metadata)+1024)
 	b = jsonscan.AppendString(append(b, `{"id":`...), o.Rec.ID)
@@ -63,6 +59,14 @@ func (o *Output) result(p *events.Chunk, sum output.Summary, a *artifacts.Record
 	return append(b, "}}"...)
 }
 
+// printed is how many lines were printed. Where a newline ends the last one, TotalLines counts one more (SPEC O5).
+func printed(sum output.Summary) int64 {
+	if strings.HasSuffix(sum.Output, "\n") {
+		return sum.TotalLines - 1
+	}
+	return sum.TotalLines
+}
+
 // wholeOutput is the record of a whole output of a run, which has the next number of its session (SPEC A1, A2).
 func (d *draft) wholeOutput(o *Output, sum output.Summary, run string, at int64) *artifacts.Record {
 	seq := d.number()
@@ -70,7 +74,7 @@ func (d *draft) wholeOutput(o *Output, sum output.Summary, run string, at int64)
 		ID: o.Rec.Artifact, Session: d.st.Key.Session, Created: at, Seq: seq, Agent: o.Rec.Start.Agent, Run: run,
 		ToolCall: o.Rec.Start.Invocation, Filename: artifacts.ToolFile(seq, o.Rec.Start.Tool), MIME: "text/plain",
 		Size:     o.body.bytes,
-		Summary:  strconv.FormatInt(sum.TotalLines, 10) + " lines, " + strconv.FormatInt(sum.TotalBytes, 10) + " bytes",
+		Summary:  strconv.FormatInt(printed(sum), 10) + " lines, " + strconv.FormatInt(sum.TotalBytes, 10) + " bytes",
 		Category: artifacts.Normal, Writer: artifacts.FromOutput,
 	}
 	r.Object = r.ObjectName()
