@@ -10,6 +10,7 @@ import (
 	"strings"
 	"time"
 
+	"spool/internal/history"
 	"spool/internal/jsonscan"
 	"spool/pkg/client"
 	"spool/pkg/events"
@@ -73,6 +74,23 @@ func leaseOf(ms int64) (time.Duration, error) {
 func limit(r *http.Request, usual, most int64) (int64, error) {
 	n, _, err := number(r, "limit")
 	return min(cmp.Or(n, usual), most), err
+}
+
+// limitFound is limit where all that is found is in one answer: another number is refused, as on a command line.
+func limitFound(r *http.Request) (int64, error) {
+	n, given, err := number(r, "limit")
+	if err == nil && given && (n < 1 || n > history.MaxLimit) {
+		err = fmt.Errorf("%w: limit=%d: use 1 to %d", ErrRequest, n, history.MaxLimit)
+	}
+	return cmp.Or(n, 50), err
+}
+
+// directory refuses one that is not absolute: it would be of nobody's machine.
+func directory(cwd string) error {
+	if cwd == "" || strings.ContainsAny(cwd[:1], `/\`) || len(cwd) > 1 && cwd[1] == ':' { // its length is checked behind this
+		return nil
+	}
+	return fmt.Errorf("%w: cwd: the directory %.80q is not absolute", ErrRequest, cwd)
 }
 
 // revision reads which revision an event stream of heads goes on after; 0 for none.

@@ -258,7 +258,7 @@ func (a *api) runs(w http.ResponseWriter, r *http.Request) error {
 
 // history searches what people asked for; without a query it gives the newest.
 func (a *api) history(w http.ResponseWriter, r *http.Request) error {
-	most, err := limit(r, 50, history.MaxLimit)
+	most, err := limitFound(r)
 	if err != nil {
 		return err
 	}

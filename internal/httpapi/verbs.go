@@ -103,6 +103,9 @@ func (a *api) newSession(w http.ResponseWriter, r *http.Request) error {
 	if err := read(w, r, &in); err != nil {
 		return err
 	}
+	if err := directory(in.Cwd); err != nil {
+		return err
+	}
 	err := a.cfg.Client.NewSession(r.Context(), r.PathValue("session"), in.Cwd, in.Parent)
 	if err == nil {
 		answer(w, http.StatusCreated, okay{OK: true})
@@ -133,6 +136,9 @@ func (a *api) moveSession(w http.ResponseWriter, r *http.Request) error {
 		Cwd string `json:"cwd"`
 	}
 	if err := read(w, r, &in); err != nil {
+		return err
+	}
+	if err := directory(in.Cwd); err != nil {
 		return err
 	}
 	if err := a.cfg.Client.MoveSession(r.Context(), r.PathValue("session"), in.Cwd); err != nil {

@@ -19,18 +19,23 @@ func TestNewSession(t *testing.T) {
 	}{
 		{"/v1/sessions/a%20b", `{"cwd":"/w"}`, 400},
 		{session, `{"cwd":""}`, 400},
+		{session, `{"cwd":"orchard"}`, 400},
 		{session, `{"cwd":"/a\nb"}`, 400},
 		{"/v1/sessions/s0", `{"cwd":"/w"}`, 201},
 		{session, `{"cwd":"/w","parent":"s00"}`, 404},
 		{session, `{"cwd":"/w","parent":"s0"}`, 201},
 		{session, `{"cwd":"/w"}`, 409},
+		{session + "/move", `{"cwd":"../orchard"}`, 400},
+		{session + "/move", `{"cwd":"C:\\orchard"}`, 200},
+		{session + "/move", `{"cwd":"/w"}`, 200},
 	} {
 		status, _, text := do(t, url, request{method: "POST", path: step.path, kind: js, body: step.body})
 		if status != step.want {
 			t.Errorf("POST %s %s = %d %s, want %d", step.path, step.body, status, text, step.want)
 		}
 	}
-	for path, want := range map[string]int{session + "/artifacts": 200, "/v1/sessions/s00/artifacts": 404} {
+	for path, want := range map[string]int{"/v1/history?limit=0": 400, "/v1/history?limit=1001": 400, "/v1/search?limit=0": 400,
+		"/v1/search?limit=1001": 400, session + "/artifacts": 200, "/v1/sessions/s00/artifacts": 404} {
 		if status, _, text := do(t, url, request{method: "GET", path: path}); status != want {
 			t.Errorf("GET %s = %d %s, want %d", path, status, text, want)
 		}

@@ -187,6 +187,8 @@ func (c Chunk) Validate() error {
 		return fmt.Errorf("%w: a working directory of %d bytes; at most %d", ErrChunk, len(s.Cwd), maxCwd)
 	case s.Head < 0 || s.Columns < 0 || s.Lease < 0:
 		return fmt.Errorf("%w: head, columns and lease are not negative", ErrChunk)
+	case 0 < s.Lease && s.Lease < MinLease:
+		return fmt.Errorf("%w: output %s: lease of %v; use one from %v on", ErrChunk, c.Output, Millis(s.Lease), Millis(MinLease))
 	case s.Lease > MaxLease: // who went away without a word would hold its session for ever
 		return fmt.Errorf("%w: output %s: lease of %v; use at most %v", ErrChunk, c.Output, Millis(s.Lease), Millis(MaxLease))
 	case s.Show < 0 || s.Show > MaxShow:

@@ -60,6 +60,7 @@ func TestBadChunks(t *testing.T) {
 		"show":          {spoilt(func(c *events.Chunk) { *c = chunks["start"]; c.Start.Show = 51_201 }), "1 to 51200"},
 		"negative head": {spoilt(func(c *events.Chunk) { *c = chunks["start"]; c.Start.Head = -1 }), "negative"},
 		"endless":       {spoilt(func(c *events.Chunk) { *c = chunks["start"]; c.Start.Lease = events.MaxLease + 1 }), "at most 168h0m0s"},
+		"short lease":   {spoilt(func(c *events.Chunk) { *c = chunks["start"]; c.Start.Lease = 999 }), "from 1s"},
 		"tool":          {spoilt(func(c *events.Chunk) { *c = chunks["start"]; c.Start.Tool = strings.Repeat("x", 1025) }), "1024"},
 	} {
 		if _, err := events.ParseChunk(c.body); !errors.Is(err, events.ErrChunk) || !strings.Contains(err.Error(), c.want) {

@@ -83,6 +83,9 @@ func AppendStamp(b []byte, ms int64) []byte {
 // MaxLease is the longest lease that a run or an output is begun with, in milliseconds.
 const MaxLease = 7 * 86_400_000
 
+// MinLease is the shortest lease that an output may ask for, in milliseconds: none is looked for more often.
+const MinLease = 1_000
+
 // Millis is so many milliseconds, and the longest time that there is instead of a longer one: a product of a number that
 // somebody said wraps around.
 func Millis(n int64) time.Duration {

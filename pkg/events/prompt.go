@@ -61,8 +61,15 @@ func ParsePrompt(it Item) (p Prompt, ok bool) {
 
 // CheckPrompt refuses an item that asks a prompt which nobody could list or answer. Errors wrap ErrControl.
 func CheckPrompt(it Item) error {
-	if _, ok := ParsePrompt(it); ok || it.Type != TypePendingPrompt {
+	if it.Type != TypePendingPrompt {
 		return nil
+	}
+	if _, ok := ParsePrompt(it); ok {
+		deadline := jsonscan.Get(it.Metadata, "prompt", "deadline")
+		if n, whole := jsonscan.Int(deadline); deadline == nil || jsonscan.KindOf(deadline) == jsonscan.KindNull || whole && n >= 0 {
+			return nil
+		}
+		return fmt.Errorf("%w: the deadline of a prompt is a time in Unix milliseconds; this one is %.40s", ErrControl, deadline)
 	}
 	return fmt.Errorf(`%w: an item of the type %s needs "prompt":{"id":…,"kind":…} in its metadata, of at most %d bytes each`,
 		ErrControl, it.Type, nameBytes)

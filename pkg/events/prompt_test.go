@@ -93,3 +93,14 @@ func TestPromptKey(t *testing.T) {
 		seen[key] = true
 	}
 }
+
+// A deadline that is no time is refused: it counted as none.
+func TestCheckPromptDeadline(t *testing.T) {
+	for deadline, ok := range map[string]bool{"1795176000000": true, "1.795176e12": true, "0": true, "null": true, "1e300": false, "-1": false,
+		`"soon"`: false, "1.5": false, "99999999999999999999": false} {
+		it := events.PendingPrompt("p", "text", "?", []byte(`{"deadline":`+deadline+`}`))
+		if err := events.CheckPrompt(it); (err == nil) != ok {
+			t.Errorf("a deadline of %s: %v, want it taken: %t", deadline, err, ok)
+		}
+	}
+}
