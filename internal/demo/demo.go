@@ -7,6 +7,7 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
+	"slices"
 	"time"
 
 	"spool/examples"
@@ -145,6 +146,7 @@ func (d *Demo) importOnce(ctx context.Context) (transcript.Result, error) {
 	if err != nil {
 		return transcript.Result{}, err
 	}
+	sources = slices.DeleteFunc(sources, func(s transcript.Source) bool { return transcript.IsBeside(s.Path) })
 	res := transcript.New(d.cl, d.events, transcript.Config{Host: "demo"}).Import(ctx, sources)
 	for _, f := range res.Files {
 		if f.Last.Seq == 0 {
