@@ -34,20 +34,6 @@ func (w *world) linked(id string) (names []string) {
 	return names
 }
 
-// TestClosedWhileNobodyLooked: a stream that was made and closed while no process ran wakes when one does.
-func TestClosedWhileNobodyLooked(t *testing.T) {
-	w := newWorld(t)
-	h := newHook(t, func(_ int, rw http.ResponseWriter, _ map[string]any) { done(rw) })
-	w.webhook("s", "jobs/*", h.URL, 1000)
-	w.stop()
-	w.stream("jobs/short")
-	w.close("jobs/short")
-	w.serve()
-	if got := pendingOf(h.next(t)); got["jobs/short"] == "" {
-		t.Errorf("the wake is of %v", got)
-	}
-}
-
 // TestClosedAreGivenUp: a stream that is closed, and all of it acked, leaves its subscription, and does not come again when
 // another process begins; one that was named stays.
 func TestClosedAreGivenUp(t *testing.T) {
