@@ -11,6 +11,7 @@ import (
 	"os"
 	"path/filepath"
 	"regexp"
+	"slices"
 	"spool/internal/must"
 	"strings"
 	"testing"
@@ -35,8 +36,8 @@ func transcripts(t *testing.T) []string {
 
 // imported is a line of spool import --json.
 type imported struct {
-	File, Session, Thread, Error string
-	Lines, Published, Skipped    int
+	File, Session, Thread, Error, Beside string
+	Lines, Published, Skipped            int
 }
 
 func (f imported) id() string { return f.Session + "/" + f.Thread }
@@ -66,9 +67,11 @@ func decode[T any](t *testing.T, text string) (out []T) {
 	return out
 }
 
+// imports gives what became of transcripts, without what lies beside them.
 func (w *world) imports(paths ...string) []imported {
 	w.t.Helper()
-	return decode[imported](w.t, w.run("spool", append([]string{"import", "--json"}, paths...)...))
+	files := decode[imported](w.t, w.run("spool", append([]string{"import", "--json"}, paths...)...))
+	return slices.DeleteFunc(files, func(f imported) bool { return f.Beside != "" && f.Error == "" })
 }
 
 func (w *world) threads() map[string]shown {
