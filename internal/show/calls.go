@@ -79,8 +79,11 @@ func (r Result) facts(i Item) string {
 	if r.Took > 0 {
 		out = append(out, took(r.Took))
 	}
-	if n := lines(i.Output); n > 1 {
-		out = append(out, fmt.Sprintf("%s lines", count(int64(n))))
+	if i.Exit != 0 {
+		out = append(out, fmt.Sprintf("exit code %d", i.Exit))
+	}
+	if i.Lines > 1 {
+		out = append(out, fmt.Sprintf("%s lines", count(i.Lines)))
 	}
 	if i.Output == "" {
 		out = append(out, "no output")

@@ -25,6 +25,8 @@ type Item struct {
 	Call   string    // what a call and its result share
 	Input  string    // of a call, beyond what Brief says of it: a line each
 	Output string    // of a result
+	Lines  int64     // of a result: that the tool printed, where a size rule may have left some out of Output
+	Exit   int64     // of a result: its exit code
 	Failed bool      // of a result
 	Facts  []string  // of the end of a turn
 	Cut    bool      // a size rule left something out of it
@@ -96,11 +98,26 @@ func Read(raw []byte) Item {
 		_, said, _ := strings.Cut(i.Brief, " → ")
 		i.Input = input(jsonscan.Get(tool, "input"), said)
 	case events.TypeToolResult:
-		i.Output = plain(value(jsonscan.Get(tool, "output")))
+		i.readOutput(value(jsonscan.Get(tool, "output")), jsonscan.Get(meta, "output"))
 	case events.TypeTurnEnd:
 		i.Facts = facts(jsonscan.Get(meta, "stats"))
 	}
 	return i
+}
+
+// readOutput takes what a tool printed, and what is said of that which was streamed. Its lines are those that newlines part, so that one at
+// the end makes one more.
+func (i *Item) readOutput(printed string, of []byte) {
+	i.Output = plain(printed)
+	i.Lines = int64(lines(i.Output))
+	if cut, _ := jsonscan.Bool(jsonscan.Get(of, "truncated")); cut {
+		i.Cut = true
+		i.Lines, _ = jsonscan.Int(jsonscan.Get(of, "total_lines"))
+		if strings.HasSuffix(printed, "\n") {
+			i.Lines--
+		}
+	}
+	i.Exit, _ = jsonscan.Int(jsonscan.Get(of, "exit_code"))
 }
 
 // readContent takes the first text and all images.

@@ -42,6 +42,20 @@ var orchard = [][]byte{
 	item(6, "Turn complete", `{"type":"turn_end","stats":{"duration_ms":61000,"input_tokens":1234,"output_tokens":5}}`),
 }
 
+// TestStreamed: a result of an output is told of by what the tool printed, not by what is left of it.
+func TestStreamed(t *testing.T) {
+	for meta, want := range map[string]string{
+		`{"truncated":true,"total_lines":30001,"exit_code":0}`:            "#1 30,000 lines, cut\n",
+		`{"truncated":false,"total_lines":21,"exit_code":7}`:              "#1 exit code 7, 20 lines\n",
+		`{"truncated":false,"total_lines":20,"aborted":"its agent died"}`: "#1 20 lines\n",
+	} {
+		got := all(&Terminal{}, item(1, "→ …", `{"type":"tool_result","tool":{"output":"`+long(20)+`\n"},"output":`+meta+`}`))
+		if !strings.Contains(got, want) {
+			t.Errorf("a result of %s is shown as %s, want %q", meta, got, want)
+		}
+	}
+}
+
 func TestTerminal(t *testing.T) {
 	want := `An orchard
 s/main · omp
