@@ -11,6 +11,7 @@ import (
 	"strings"
 
 	"spool/internal/interchange"
+	"spool/internal/service"
 	"spool/internal/text"
 )
 
@@ -41,24 +42,31 @@ func (c *resumeCmd) Run(a *app) error {
 		return err
 	}
 	m.Force, m.Ahead = c.Force, !c.Force
+	cwd, missing := cmp.Or(m.Cwd, m.row.Cwd), ""
+	if info, err := os.Stat(cwd); cwd != "" && (err != nil || !info.IsDir()) {
+		missing, cwd = cwd, ""
+	}
+	switch {
+	case missing != "" && c.Cwd != "":
+		return service.UsageError{Err: fmt.Errorf("--cwd: %s is no directory", missing)}
+	case missing != "" && m.Harness.ByFolder():
+		return fmt.Errorf("%s finds a session only in its directory, and %s is not on this machine: name one with --cwd DIR",
+			m.Harness.Title, missing)
+	}
 	done, err := m.write(a)
 	if err != nil {
 		return err
 	}
 	leaveHere(m.row.ID)
 	r := resumed{Materialized: done, Outcome: done.Outcome(),
-		Command: m.Harness.Resume(m.row.ID, filepath.Join(m.Path, filepath.FromSlash(done.File))), Cwd: cmp.Or(m.Cwd, m.row.Cwd)}
-	missing := ""
-	if info, err := os.Stat(r.Cwd); r.Cwd != "" && (err != nil || !info.IsDir()) {
-		missing, r.Cwd = r.Cwd, ""
-	}
+		Command: m.Harness.Resume(m.row.ID, filepath.Join(m.Path, filepath.FromSlash(done.File))), Cwd: cwd}
 	if c.JSON {
 		return json.NewEncoder(a.out).Encode(r)
 	}
 	m.tellLost(a, done)
 	fmt.Fprintf(a.err, "%s: %s\n", outcomes[r.Outcome], m.shown(done.File))
 	if missing != "" {
-		fmt.Fprintf(a.err, "its directory %s is not on this machine: it goes on where the command runs; --cwd DIR names another\n", text.Printable(missing))
+		fmt.Fprintf(a.err, "its directory %s is not on this machine: it goes on where the command runs\n", text.Printable(missing))
 	}
 	if c.Exec {
 		return r.run(a)

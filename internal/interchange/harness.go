@@ -50,6 +50,9 @@ func HarnessOf(info sessions.Info) (Harness, bool) {
 	return Harness{}, false
 }
 
+// ByFolder tells whether the harness looks for a session in a folder that is called after the directory where it runs.
+func (h Harness) ByFolder() bool { return h.Name == "claude" || h.Name == "gemini" || h.Name == "qwen" }
+
 // Resume is the command with which the harness goes on with a session, whose file has that name.
 func (h Harness) Resume(session, file string) []string {
 	switch h.Name {
