@@ -374,6 +374,10 @@ func TestErrorsSayWhatToDo(t *testing.T) {
 		!strings.Contains(out, "begins at entry 1 of s/main") {
 		t.Errorf("thread fork --node %s = %d %q, want the fork", head, code, out)
 	}
+	if out, code := spool(t, "--nats", url, "thread", "fork", "s", "all", "--whole"); code != 0 ||
+		!strings.Contains(out, "s/all begins at entry 1 of s/main") {
+		t.Errorf("thread fork --whole = %d %q, want the fork", code, out)
+	}
 	if out, code := spool(t, "--nats", url, "thread", "fork", "s", "u", "--node", "0123456789ab"); code != 1 ||
 		!strings.Contains(out, "available: "+head) {
 		t.Errorf("thread fork at a state of nobody = %d %q, want 1 and the states that there are", code, out)

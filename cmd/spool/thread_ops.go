@@ -25,6 +25,7 @@ type threadForkCmd struct {
 	Entry *string `xor:"at" placeholder:"ID" help:"At the entry that has this id in its source."`
 	Role  *string `xor:"at" placeholder:"ROLE" help:"At the first step of this role."`
 	Time  *string `xor:"at" placeholder:"TIME" help:"At the newest entry not after this time, as 2026-11-20T10:00:00Z."`
+	Whole bool    `help:"All of it, with its branches and its leaf; with a point as it was there."`
 }
 
 func (c *threadForkCmd) Help() string {
@@ -91,7 +92,7 @@ func (c *threadForkCmd) find(a *app, cl *client.Client, from events.Thread, poin
 
 // point is where the fork begins. One that is given and says nothing is none by mistake: it does not stand for the usual point.
 func (c *threadForkCmd) point(from events.Thread) (events.Fork, error) {
-	f := events.Fork{Session: from.Session, Thread: from.Name}
+	f := events.Fork{Session: from.Session, Thread: from.Name, Whole: c.Whole}
 	for flag, text := range map[string]*string{"node": c.Node, "entry": c.Entry, "role": c.Role, "time": c.Time} {
 		if text != nil && *text == "" {
 			return f, service.UsageError{Err: fmt.Errorf("--%s is empty: name a point, or leave it out", flag)}
