@@ -1,6 +1,7 @@
 package project
 
 import (
+	"slices"
 	"strings"
 
 	"spool/internal/jsonscan"
@@ -133,6 +134,8 @@ func standing(was sessions.Status, e *dialect.Entry) sessions.Status {
 	switch {
 	case e.Cut:
 		return sessions.StatusInterrupted
+	case e.Role == dialect.RoleEnd && failed(e):
+		return sessions.StatusError
 	case e.Role == dialect.RoleEnd:
 		return sessions.StatusComplete
 	case e.Role == dialect.RoleUser:
@@ -160,4 +163,12 @@ func standing(was sessions.Status, e *dialect.Entry) sessions.Status {
 		}
 	}
 	return was
+}
+
+// failed tells whether the end of a thread has another return code than 0.
+func failed(end *dialect.Entry) bool {
+	return slices.ContainsFunc(end.Items, func(it events.Item) bool {
+		code, _ := jsonscan.Int(jsonscan.Get(it.Metadata, "returnCode"))
+		return code != 0
+	})
 }

@@ -79,6 +79,8 @@ func TestStanding(t *testing.T) {
 		{"workflow step", "step", []string{`{"role":"coder","meta":{},"content":"x"}`}, sessions.StatusComplete, 1},
 		{"workflow end", "step", []string{`{"role":"coder","meta":{},"content":"x"}`,
 			`{"role":"__end__","meta":{"returnCode":0,"summary":"done"}}`}, sessions.StatusComplete, 1},
+		{"workflow that failed", "step", []string{`{"role":"coder","meta":{},"content":"x"}`,
+			`{"role":"__end__","meta":{"returnCode":3,"summary":"boom"}}`}, sessions.StatusError, 1},
 	} {
 		_, head := read(t, tt.dialect, tt.lines...)
 		if got := sessions.Status(head.Standing); got != tt.want || head.Messages != tt.messages {
