@@ -271,8 +271,14 @@ func TestPublicAddressesAlone(t *testing.T) {
 		"100.64.0.1", "[fe80::1]", "[fd00::1]", "[::]", "2130706433", "[64:ff9b::7f00:1]", "255.255.255.255", "224.0.0.1",
 	} {
 		ctx, stop := context.WithTimeout(t.Context(), 5*time.Second)
-		tell := must.Get(notify.Webhook("http://"+host+port, nil, false))(t)
-		if err := tell(ctx, notify.Note{ID: "x"}, []byte("{}")); err == nil || reached {
+		tell, err := notify.Webhook("http://"+host+port, nil, false)
+		if literal := host == "localhost" || strings.ContainsAny(host, ".:"); literal != (err != nil) {
+			t.Errorf("the address %s: %v before anything is told, want it refused where it is plain: %v", host, err, literal)
+		}
+		if err == nil {
+			err = tell(ctx, notify.Note{ID: "x"}, []byte("{}"))
+		}
+		if err == nil || reached {
 			t.Errorf("%s was told", host)
 		} else if !strings.Contains(err.Error(), "--private allows it") && !strings.Contains(err.Error(), "no such host") {
 			t.Errorf("%s: %v", host, err)

@@ -29,6 +29,9 @@ func Webhook(address string, secret []byte, private bool) (Teller, error) {
 	if err != nil || u.Scheme != "http" && u.Scheme != "https" || u.Host == "" {
 		return nil, fmt.Errorf("%q is no http:// or https:// address", address)
 	}
+	if !private && webhook.IsPrivate(u.Hostname()) {
+		return nil, fmt.Errorf("%s is no public address: --private allows it", u.Hostname())
+	}
 	cl := webhook.Client(private, "--private")
 	return func(ctx context.Context, n Note, body []byte) error {
 		req, err := http.NewRequestWithContext(ctx, http.MethodPost, address, bytes.NewReader(body))

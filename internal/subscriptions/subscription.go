@@ -193,7 +193,7 @@ func checkURL(address string, private bool) error {
 	switch {
 	case u.Scheme == "http" && !loopback, u.Scheme != "http" && u.Scheme != "https":
 		return no(http.StatusBadRequest, "WEBHOOK_URL_REJECTED", "webhook.url must be https://; http:// is for this machine alone")
-	case !private && (loopback || err == nil && !webhook.Public(ip)):
+	case !private && webhook.IsPrivate(u.Hostname()):
 		return no(http.StatusBadRequest, "WEBHOOK_URL_REJECTED",
 			"webhook.url is of this machine or network: the server's flag --private-webhooks allows it")
 	}

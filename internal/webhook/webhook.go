@@ -50,6 +50,12 @@ func Public(ip netip.Addr) bool {
 	return !bad
 }
 
+// IsPrivate tells whether a host is plainly of this machine or network: what another name leads to is looked at when it is dialled.
+func IsPrivate(host string) bool {
+	ip, err := netip.ParseAddr(host)
+	return host == "localhost" || err == nil && !Public(ip)
+}
+
 // public refuses an address, "HOST:PORT" as it is dialled, that only this machine or network has.
 func public(address, flag string) error {
 	at, err := netip.ParseAddrPort(address)
