@@ -139,7 +139,7 @@ func (c *tailCmd) noteUnkept(
 	if len(all) > 1 {
 		others = fmt.Sprintf(", nor of %d more threads", len(all)-1)
 	}
-	_, err = fmt.Fprintf(a.err, "SPOOL_ITEMS has no items of %s%s: they are older than it keeps, or than a restore; "+
+	_, err = fmt.Fprintf(a.err, "SPOOL_ITEMS has no items of %s%s: they are older than it keeps, or than a fork or a restore; "+
 		"threads have them: spool show %s\n", all[0].Thread, others, all[0].Thread)
 	return err
 }
