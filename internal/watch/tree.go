@@ -168,7 +168,7 @@ func (t *Tree) look(path string, info os.FileInfo, noted bool) error {
 	}
 	delete(t.failed, path)
 	p = pending{due: t.now(), noted: noted}
-	if t.still != nil && t.still(path) {
+	if t.isStill(path) {
 		p = pending{due: t.now(), rest: true}
 		if quiet := info.ModTime().Add(Quiet); quiet.After(p.due) && quiet.Before(p.due.Add(2*Quiet)) {
 			p.due = quiet
@@ -177,6 +177,8 @@ func (t *Tree) look(path string, info os.FileInfo, noted bool) error {
 	t.pending[path] = p
 	return nil
 }
+
+func (t *Tree) isStill(path string) bool { return t.still != nil && t.still(path) }
 
 // reset forgets everything.
 func (t *Tree) reset() {
@@ -195,7 +197,8 @@ func (t *Tree) forget(path string) {
 	delete(t.failed, path)
 }
 
-// Take gives changes that are due, those of files first that somebody writes, then by their paths; some files, or so
+// Take gives changes that are due, those of files first that somebody writes, then by their paths, and last those that are taken whole;
+// some files, or so
 // many bytes of them that one more is too much. all: also what would wait for its newline, or to be tried again.
 func (t *Tree) Take(files int, bytes int64, all bool) (changes []Change, err error) {
 	now := t.now()
@@ -206,6 +209,12 @@ func (t *Tree) Take(files int, bytes int64, all bool) (changes []Change, err err
 		}
 	}
 	slices.SortFunc(paths, func(a, b string) int {
+		if x, y := t.isStill(a), t.isStill(b); x != y { // what one belongs to comes first
+			if y {
+				return -1
+			}
+			return 1
+		}
 		if x, y := t.pending[a].noted, t.pending[b].noted; x != y {
 			if x {
 				return -1

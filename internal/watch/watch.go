@@ -31,6 +31,8 @@ type Config struct {
 type Taken struct {
 	Of  string // what the file is a copy of, as the store calls it; "": of nothing that others can be copies of
 	Err error
+
+	Wait bool // it is not to be taken yet: it is tried again, and nobody is told
 }
 
 // Event is something that a person or a program may want to know of a watch.
@@ -116,7 +118,7 @@ func (w *Watch) Once(ctx context.Context) error {
 			return errors.Join(append(errs, err)...)
 		}
 		for i, it := range took {
-			if errs = append(errs, it.Err); it.Err != nil {
+			if errs = append(errs, it.Err); it.Err != nil || it.Wait {
 				w.tree.forget(changes[i].Path) // it was its only try
 			}
 		}
@@ -208,7 +210,8 @@ func (w *Watch) capture(ctx context.Context, changes []Change) (took []Taken, er
 		return took, err
 	}
 	for i, c := range changes {
-		if c.mark.Of = took[i].Of; took[i].Err == nil { // durable: a crash before the marks are saved costs that it is captured again
+		// What is captured is durable: a crash before the marks are saved costs that it is captured again.
+		if c.mark.Of = took[i].Of; took[i].Err == nil && !took[i].Wait {
 			w.tree.Captured(c)
 		} else {
 			w.tree.Failed(c)

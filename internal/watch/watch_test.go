@@ -27,6 +27,7 @@ type place struct {
 	last   uint64
 	away   bool
 	bad    string            // a file that cannot be captured
+	early  string            // one that cannot be yet
 	has    map[string]string // what the store has of each file
 	reads  []string          // changes that were captured, "NAME SINCE-UNTIL"
 	events []Kind
@@ -88,6 +89,10 @@ func (p *place) capture(_ context.Context, changes []Change) ([]Taken, error) {
 		name, _ := filepath.Rel(p.dir, c.Path)
 		if name == p.bad {
 			took[i].Err = errors.New("bad")
+			continue
+		}
+		if name == p.early {
+			took[i].Wait = true
 			continue
 		}
 		f, err := Disk{c}.Open(c.Path)
@@ -405,5 +410,41 @@ func TestCopies(t *testing.T) {
 	p.must(err)
 	if len(changes) != 2 || fmt.Sprint(changes[0].Copies) != fmt.Sprint([]string{p.path("b.jsonl")}) || changes[1].Copies != nil {
 		t.Errorf("changes = %v, want a.jsonl with its copy b.jsonl, and c.jsonl without", changes)
+	}
+}
+
+// TestWhatLiesBeside: files that belong to others come behind all of them, and one whose other is not there yet is tried again, and
+// nobody is told.
+func TestWhatLiesBeside(t *testing.T) {
+	p := newPlace(t)
+	beside := func(path string) bool { return strings.HasPrefix(path, p.path("beside")) }
+	match := func(path string) bool { return isJSONL(path) || beside(path) }
+	for i := range batchFiles + 1 {
+		p.write(fmt.Sprintf("beside/%03d", i), "x")
+	}
+	p.write("s.jsonl", "one\n")
+	tree := NewTree([]string{p.dir}, match, beside)
+	p.must(tree.Walk(nil))
+	changes, err := tree.Take(batchFiles, batchBytes, true)
+	p.must(err)
+	if changes[0].Path != p.path("s.jsonl") {
+		t.Errorf("the first of a batch is %s, want s.jsonl", changes[0].Path)
+	}
+
+	p.early = "beside/007"
+	cfg := p.config()
+	cfg.Match, cfg.Still = match, beside
+	p.must(New(cfg).Once(t.Context()))
+	stop := p.run(cfg)
+	p.await("the others are captured", func() bool { return len(p.has) == batchFiles+1 })
+	p.mu.Lock()
+	p.early = ""
+	p.mu.Unlock()
+	p.await("it is captured", func() bool { return p.has["beside/007"] == "x" })
+	stop()
+	for _, e := range p.events {
+		if e == KindFailed {
+			t.Error("a file that waits is told of as failed")
+		}
 	}
 }
