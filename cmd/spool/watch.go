@@ -146,6 +146,10 @@ func (w *watchedInto) capture(ctx context.Context, changes []watch.Change) (took
 	bad := false
 	for i := range res.Files {
 		f := &res.Files[i]
+		if f.Beside != "" && (f.Session == "" || errors.Is(f.Err, client.ErrBehind)) { // its session comes later, or never
+			took[i].Wait = true
+			continue
+		}
 		took[i].Err = f.Err
 		bad = bad || f.Err != nil
 		if f.Thread != "" {

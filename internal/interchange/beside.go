@@ -27,12 +27,16 @@ type beside struct {
 	cl    *client.Client
 	there map[string]bool // sessions that are in Spool, or not, as far as that is known
 	known map[string][]artifacts.Record
+
+	patient context.Context // for persisters that are not done with what was published before
 }
 
 // takeBeside registers the files of the sources that lie beside transcripts, and puts their results between those of the others. The
 // error is that of a store which cannot be reached.
 func takeBeside(ctx context.Context, reg Registry, cl *client.Client, sources []transcript.Source, res *transcript.Result) (err error) {
-	b := beside{reg, cl, map[string]bool{}, map[string][]artifacts.Record{}}
+	patient, cancel := context.WithTimeout(ctx, mostPatient)
+	defer cancel()
+	b := beside{reg, cl, map[string]bool{}, map[string][]artifacts.Record{}, patient}
 	for _, f := range res.Files {
 		if f.Err == nil && f.Session != "" {
 			b.there[f.Session] = true
@@ -63,6 +67,9 @@ func takeBeside(ctx context.Context, reg Registry, cl *client.Client, sources []
 	return err
 }
 
+// mostPatient is how long sessions are waited for, all together.
+const mostPatient = 5 * time.Second
+
 // take registers a file. It is told from others of its place by its size and time, so what is there already is not read.
 func (b *beside) take(ctx context.Context, src transcript.Source, f *transcript.FileResult) error {
 	session, place, _ := transcript.Beside(src.Path)
@@ -73,6 +80,9 @@ func (b *beside) take(ctx context.Context, src transcript.Source, f *transcript.
 	info, err := fs.Stat(src.FS, src.Path)
 	if err != nil {
 		return err
+	}
+	if !info.Mode().IsRegular() { // to open a pipe may take for ever
+		return fmt.Errorf("%s: not a regular file", src.Path)
 	}
 	f.Session, f.Bytes = session, info.Size()
 	all, ok := b.known[session]
@@ -111,13 +121,21 @@ func (b *beside) isThere(ctx context.Context, session string, f *transcript.File
 		return there, nil
 	}
 	all, err := b.cl.Threads(ctx, session)
-	if err != nil {
+	if err == nil && len(all) == 0 {
+		err = b.cl.AwaitSession(b.patient, session)
+	}
+	switch {
+	case errors.Is(err, client.ErrSessionNotFound):
+		b.there[session] = false
+		f.Warnings = append(f.Warnings, fmt.Sprintf("its session %s is not in Spool: what lies beside that is not imported", session))
+		return false, nil
+	case ctx.Err() == nil && b.patient.Err() != nil:
+		return false, fmt.Errorf("its session %s: %w", session, client.ErrBehind)
+	case err != nil:
 		return false, err
 	}
-	if b.there[session] = len(all) > 0; len(all) == 0 {
-		f.Warnings = append(f.Warnings, fmt.Sprintf("its session %s is not in Spool: what lies beside that is not imported", session))
-	}
-	return len(all) > 0, nil
+	b.there[session] = true
+	return true, nil
 }
 
 // besideRecord is the record of a file beside a session's. Its id follows from what it is told by.
@@ -177,7 +195,7 @@ func (m *Materializer) newest(ctx context.Context, session, folder string) (map[
 
 // besideFile stages a file beside a session's. One that is there and says something else is kept.
 func (w *materialize) besideFile(ctx context.Context, name string, r artifacts.Record) error {
-	f := File{Dir: w.Dir, Name: name, Mode: 0o600, Force: w.Force, Keep: true, Time: time.Unix(0, r.Modified)}
+	f := File{Dir: w.Dir, Name: name, Mode: 0o600, Force: w.Force, Keep: true, Spare: true, Time: time.Unix(0, r.Modified)}
 	s, err := f.stage(func(out io.Writer) error {
 		body, _, err := w.Artifacts.Open(ctx, r)
 		if err != nil {

@@ -84,10 +84,14 @@ func (m *Materializer) Session(ctx context.Context, id string) (out Materialized
 	for _, s := range slices.Backward(w.staged) {
 		w.staged = w.staged[:len(w.staged)-1]
 		done, err := s.commit()
-		if err != nil {
+		switch {
+		case err == nil:
+			out.Files = append(out.Files, done)
+		case s.Spare:
+			out.Lost = append(out.Lost, fmt.Sprintf("%s: %v", s.Name, err))
+		default:
 			return out, errors.Join(err, w.drop())
 		}
-		out.Files = append(out.Files, done)
 	}
 	return out, nil
 }
@@ -123,7 +127,7 @@ type thereFile struct {
 // look finds the transcripts that are there: a session has the file that it has, whatever its folder. What a call that was killed had
 // staged is removed, when no other can be at it any more.
 func (w *materialize) look() error {
-	for _, folder := range w.Harness.Folders {
+	for _, folder := range slices.Concat(w.Harness.Folders, w.Harness.Beside) {
 		err := fs.WalkDir(w.Dir.FS(), folder, func(name string, d fs.DirEntry, err error) error {
 			if errors.Is(err, fs.ErrNotExist) {
 				return nil
@@ -137,7 +141,7 @@ func (w *materialize) look() error {
 			}
 			info, err := d.Info()
 			if staged != nil {
-				if err == nil && transcript.IsTranscript(staged[1]) && time.Since(info.ModTime()) > partLives {
+				if err == nil && transcript.IsWanted(path.Join(path.Dir(name), staged[1])) && time.Since(info.ModTime()) > partLives {
 					_ = w.Dir.Remove(name) // else a later call does
 				}
 				return err

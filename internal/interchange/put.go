@@ -38,6 +38,7 @@ type File struct {
 	Force  bool
 	Keep   bool                            // under another name what Force replaces
 	Ahead  bool                            // leave a file alone that has all that is to be written, and goes on
+	Spare  bool                            // the others of a restore are written without it, too
 	Time   time.Time                       // of the modification; zero: now
 	Needs  int64                           // leave a file alone that has so many of the first bytes; 0: all
 	Unpack bool                            // a file that is there is compressed, as its name says, and is not replaced
@@ -98,10 +99,7 @@ func (f File) stage(write func(io.Writer) error) (s *staged, err error) {
 			s.is, s.over, err = f.check(part)
 		}
 	}
-	if err = errors.Join(err, part.Close()); err == nil && !f.Time.IsZero() {
-		err = f.Dir.Chtimes(s.part, f.Time, f.Time)
-	}
-	if err != nil {
+	if err = errors.Join(err, part.Close()); err != nil {
 		return nil, errors.Join(err, s.drop())
 	}
 	return s, nil
@@ -151,6 +149,9 @@ func (s *staged) commit() (Written, error) {
 		err = s.Dir.Link(s.Name, done.Kept)
 	default:
 		err = nil
+	}
+	if err == nil && !s.Time.IsZero() { // not before: by its time others see that a part is somebody's still
+		err = s.Dir.Chtimes(s.part, s.Time, s.Time)
 	}
 	if err == nil {
 		err = s.Dir.Rename(s.part, s.Name)

@@ -3,6 +3,7 @@ package transcript
 import (
 	"path"
 	"path/filepath"
+	"regexp"
 	"strings"
 
 	"spool/pkg/events"
@@ -27,12 +28,15 @@ func Beside(name string) (session, place string, ok bool) {
 			strings.HasPrefix(place, "subagents/") && strings.HasSuffix(place, ".meta.json"))
 	}
 	ok = ok && events.CheckToken("session", session) == nil && path.Base(place) != "file-history" && path.Clean(place) == place &&
-		filepath.IsLocal(place) && !IsTranscript(path.Base(place)) && len(place) <= maxPlace
+		filepath.IsLocal(place) && !IsTranscript(path.Base(place)) && len(place) <= maxPlace && !setAside.MatchString(place)
 	return session, place, ok
 }
 
 // maxPlace bounds a place, in bytes.
 const maxPlace = 1024
+
+// setAside is what a restore calls a file that it has not all of yet, and one that it replaced.
+var setAside = regexp.MustCompile(`\.[A-Z2-7]{8}\.(part|kept)$`)
 
 // IsBeside is the last result of Beside.
 func IsBeside(name string) bool {
