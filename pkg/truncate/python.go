@@ -2,6 +2,7 @@ package truncate
 
 import (
 	"bytes"
+	"cmp"
 	"math"
 	"strconv"
 	"strings"
@@ -213,27 +214,32 @@ func pythonInvalid(body []byte) int {
 
 // pythonNumber returns the length of a number: an int keeps its digits, a float is printed as repr does.
 func pythonNumber(token string) int {
+	if token == "-0" {
+		return 1
+	}
+	return cmp.Or(len(pythonFloat(token)), len(token))
+}
+
+// pythonFloat spells a float as Python does; "" for an int.
+func pythonFloat(token string) string {
 	if !strings.ContainsAny(token, ".eE") {
-		if token == "-0" {
-			return 1
-		}
-		return len(token)
+		return ""
 	}
 	f, _ := strconv.ParseFloat(token, 64) // out of range is an infinity, in Python too
 	switch {
 	case math.IsInf(f, 1):
-		return len("Infinity")
+		return "Infinity"
 	case math.IsInf(f, -1):
-		return len("-Infinity")
+		return "-Infinity"
 	}
 	scientific := strconv.FormatFloat(f, 'e', -1, 64)
 	exponent, _ := strconv.Atoi(scientific[strings.IndexByte(scientific, 'e')+1:])
 	if exponent < -4 || exponent >= 16 {
-		return len(scientific)
+		return scientific
 	}
 	plain := strconv.FormatFloat(f, 'f', -1, 64)
 	if strings.IndexByte(plain, '.') < 0 {
-		return len(plain) + len(".0")
+		return plain + ".0"
 	}
-	return len(plain)
+	return plain
 }

@@ -99,6 +99,14 @@ func BenchmarkPythonLen(b *testing.B) {
 	}
 }
 
+// An item that is within the budget as Python counts is within a message, whatever zeros its numbers have.
+func TestRespellManyNumbers(t *testing.T) {
+	raw := []byte("[" + strings.Repeat("1."+strings.Repeat("0", 25)+",", 50_000) + "1]")
+	if got, most := len(truncate.Respell(raw)), truncate.PythonLen(raw); got > most {
+		t.Errorf("Respell of %d bytes has %d, want at most the %d that were counted", len(raw), got, most)
+	}
+}
+
 // What is spelled again says the same, in at most the bytes that were counted.
 func TestRespell(t *testing.T) {
 	for raw, want := range map[string]string{
@@ -106,7 +114,10 @@ func TestRespell(t *testing.T) {
 		`"\u0041\/\u0022\u005c\u000a\u0001\u00e9é\n"`:           `"A/\"\\\n\u0001éé\n"`,
 		`"\ud83d\ude00\ud83d\u0041\ude00"`:                      `"😀\ud83dA\ude00"`,
 		`{"a":1,"b":2,"\u0061":[3]}`:                            `{"a":[3],"b":2}`,
-		`[1.50, 1.` + strings.Repeat("0", 40) + `1, 1e400]`:     `[1.50,1,1e400]`,
+		`[1.50, 1.` + strings.Repeat("0", 40) + `1, 1e400]`:     `[1.5,1.0,1e400]`,
+		`[-0.` + strings.Repeat("0", 40) + `,-0,1E5,1e16]`:      `[-0.0,-0,1E5,1e16]`,
+		`1234567.5` + strings.Repeat("0", 40):                   `1234567.5`,
+		`"\u0008\u000c\u007f\u2028"`:                            "\"\\b\\f\x7f\u2028\"",
 		`{"\ud800":1,"\ud801":2,"` + "\xff" + `":3,"\ufffd":4}`: `{"\ud800":1,"\ud801":2,"` + "\xff" + `":4}`,
 	} {
 		got := string(truncate.Respell([]byte(raw)))
@@ -121,6 +132,8 @@ func TestRespell(t *testing.T) {
 
 func FuzzRespell(f *testing.F) {
 	f.Add([]byte(`{"a":["\ud83d\ude00",1.0e5,{"a":1,"a":2}]}`))
+	f.Add([]byte(`[-0.00000000000000000000000000000000000,"\u0008\u007f"]`))
+	f.Add([]byte(`[100000000000000000000000000000000000.5]`))
 	f.Fuzz(func(t *testing.T, raw []byte) {
 		if jsonscan.Valid(raw) != nil {
 			return
@@ -131,6 +144,9 @@ func FuzzRespell(f *testing.F) {
 		}
 		if again := truncate.Respell(got); string(again) != string(got) {
 			t.Fatalf("Respell(%q) = %q, and of that %q", raw, got, again)
+		}
+		if was, is := truncate.PythonLen(raw), truncate.PythonLen(got); was != is {
+			t.Fatalf("Respell(%q) = %q, which Python spells with %d characters, and what it was with %d", raw, got, is, was)
 		}
 	})
 }

@@ -2,8 +2,6 @@ package truncate
 
 import (
 	"bytes"
-	"math"
-	"strconv"
 	"unicode/utf8"
 
 	"spool/internal/jsonscan"
@@ -104,14 +102,10 @@ func spellString(out, token []byte) []byte {
 	}
 }
 
+// spellNumber appends a number. A float stays one: what reads 1.0 as another kind of number than 1 does so still.
 func spellNumber(out []byte, token string) []byte {
-	const short = 32
-	if len(token) <= short || !bytes.ContainsAny([]byte(token), ".eE") {
-		return append(out, token...)
+	if python := pythonFloat(token); python != "" && len(python) < len(token) && jsonscan.Valid([]byte(python)) == nil {
+		token = python
 	}
-	f, _ := strconv.ParseFloat(token, 64)
-	if math.IsInf(f, 0) {
-		return append(out, token...)
-	}
-	return strconv.AppendFloat(out, f, 'g', -1, 64)
+	return append(out, token...)
 }
