@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"io"
 	"io/fs"
+	"os"
 	"path"
 	"strings"
 
@@ -24,7 +25,7 @@ func (x *export) earlier(text []byte, has func([]byte) (bool, error)) error {
 	}
 	for _, d := range folders {
 		name := path.Join(all, d.Name(), path.Base(x.File))
-		if !d.IsDir() || name == x.File || !x.ofSession(name) {
+		if !d.IsDir() || name == x.File || x.isSame(path.Dir(name), path.Dir(x.File)) || !x.ofSession(name) {
 			continue
 		}
 		f := File{Dir: x.Dir, Name: name, Has: has}
@@ -63,8 +64,18 @@ func (x *export) note(format string, args ...any) {
 	x.Notes = append(x.Notes, fmt.Sprintf(format, args...))
 }
 
+// isSame tells whether two folders are one: of some file systems, in which the case of letters says nothing.
+func (x *export) isSame(a, b string) bool {
+	of, err := x.Dir.Stat(a)
+	other, e := x.Dir.Stat(b)
+	return err == nil && e == nil && os.SameFile(of, other)
+}
+
 // ofSession tells whether a file begins with the header of the session that is written.
 func (x *export) ofSession(name string) bool {
+	if info, err := x.Dir.Lstat(name); err != nil || !info.Mode().IsRegular() { // to open a pipe may take for ever
+		return false
+	}
 	f, err := x.Dir.Open(name)
 	if err != nil {
 		return false
@@ -78,6 +89,10 @@ func (x *export) ofSession(name string) bool {
 // bring moves the files of a folder into another one. One that is there with the same bytes, or more, is not moved but removed; one
 // that is something else stays, and is named.
 func (x *export) bring(from, to string) error {
+	if info, err := x.Dir.Lstat(from); err == nil && !info.IsDir() {
+		x.note("%s stays: it is no folder", from)
+		return nil
+	}
 	list, err := fs.ReadDir(x.Dir.FS(), from)
 	if err != nil {
 		if errors.Is(err, fs.ErrNotExist) {
@@ -87,21 +102,22 @@ func (x *export) bring(from, to string) error {
 	}
 	for _, d := range list {
 		old, name := path.Join(from, d.Name()), path.Join(to, d.Name())
-		there, err := x.Dir.Open(name)
+		there, err := x.Dir.Lstat(name)
 		switch {
 		case errors.Is(err, fs.ErrNotExist):
 			if err = x.Dir.MkdirAll(to, 0o755); err == nil {
 				err = x.Dir.Rename(old, name)
 			}
+		case err == nil && d.IsDir() && there.IsDir():
+			err = x.bring(old, name)
+		case err == nil && d.Type().IsRegular() && there.Mode().IsRegular():
+			err = x.removeBeginning(old, name)
 		case err == nil:
-			_, _, err = File{Dir: x.Dir, Name: old, Has: x.ifNotes(old)}.check(there)
-			if err = errors.Join(err, there.Close()); errors.Is(err, ErrThere) {
-				x.note("%s stays: %s is something else", old, name)
-				continue
-			}
-			if err == nil {
-				err = x.Dir.Remove(old)
-			}
+			err = fmt.Errorf("%s: %w", old, ErrThere)
+		}
+		if errors.Is(err, ErrThere) {
+			x.note("%s stays: %s is something else", old, name)
+			continue
 		}
 		if err != nil {
 			return err
@@ -109,6 +125,19 @@ func (x *export) bring(from, to string) error {
 	}
 	_ = x.Dir.Remove(from) // if nothing stayed
 	return nil
+}
+
+// removeBeginning removes a file that has nothing which another one has not, as it is or as its beginning.
+func (x *export) removeBeginning(old, name string) error {
+	there, err := x.Dir.Open(name)
+	if err != nil {
+		return err
+	}
+	_, _, err = File{Dir: x.Dir, Name: old, Has: x.ifNotes(old)}.check(there)
+	if err = errors.Join(err, there.Close()); err != nil {
+		return err
+	}
+	return x.Dir.Remove(old)
 }
 
 // ifNotes is isNotes of a file that is called as notes are.

@@ -301,3 +301,56 @@ func TestExportWithoutLostArtifacts(t *testing.T) {
 		t.Errorf("behind an import of its export the session has %d artifacts, want 2", len(all))
 	}
 }
+
+// Folders and other things in the folder of a session that moved come along, or stay and are named; none of it stops the export.
+func TestExportOfAMovedSessionWithFolders(t *testing.T) {
+	conn, dir := system(t), t.TempDir()
+	src := filepath.Join(dir, "src")
+	write(t, filepath.Join(src, "s.jsonl"), []byte(header("s", 3)+"\n"+message("a", "null", "one")+"\n"))
+	load(t, conn, src)
+	const name = "2026-01-01T00-00-00-000Z_s"
+	under := filepath.Join(dir, "sessions")
+	must.Get(export(t, conn, dir, "s", false))(t)
+	put := func(folder, text string, names ...string) {
+		for _, n := range names {
+			write(t, filepath.Join(under, folder, name, n), []byte(text))
+		}
+	}
+	put("--w--", "same", "both/same.txt", "old/a.txt", "folder/x.txt", "file")
+	put("--w--", "of the old one", "both/other.txt")
+	put("--v--", "same", "both/same.txt", "folder", "file/x.txt")
+	put("--v--", "of the new one", "both/other.txt")
+	cl := client.New(conn)
+	must.Do(t, cl.MoveSession(t.Context(), "s", "/v"))
+	must.Do(t, cl.Settled(t.Context(), events.Thread{Session: "s", Name: events.MainThread}))
+	out, err := export(t, conn, dir, "s", false)
+	if err != nil || len(out.Notes) != 4 {
+		t.Errorf("export: %q, %v, want notes of what stays, and of the file that went", out.Notes, err)
+	}
+	want := []string{
+		"--v--/" + name + ".jsonl", "--v--/" + name + "/both/other.txt", "--v--/" + name + "/both/same.txt", "--v--/" + name + "/file/x.txt",
+		"--v--/" + name + "/folder", "--v--/" + name + "/old/a.txt", "--w--/" + name + "/both/other.txt", "--w--/" + name + "/file",
+		"--w--/" + name + "/folder/x.txt",
+	}
+	if diff := cmp.Diff(want, slices.Sorted(maps.Keys(files(t, os.DirFS(under))))); diff != "" {
+		t.Errorf("the directory (-want +got):\n%s", diff)
+	}
+}
+
+// A folder of the former directory that only leads to that of the present one keeps all that is in it.
+func TestExportOfAMovedSessionThroughALink(t *testing.T) {
+	conn, dir := system(t), t.TempDir()
+	src := filepath.Join(dir, "src")
+	write(t, filepath.Join(src, "s.jsonl"), []byte(header("s", 3)+"\n"+message("a", "null", "one")+"\n"))
+	load(t, conn, src)
+	must.Get(export(t, conn, dir, "s", false))(t)
+	const name = "2026-01-01T00-00-00-000Z_s"
+	file := filepath.Join(dir, "sessions", "--v--", name, "plan.md")
+	write(t, file, []byte("of the program"))
+	must.Do(t, os.Symlink(filepath.Join("..", "--v--", name), filepath.Join(dir, "sessions", "--w--", name)))
+	cl := client.New(conn)
+	must.Do(t, cl.MoveSession(t.Context(), "s", "/v"))
+	must.Do(t, cl.Settled(t.Context(), events.Thread{Session: "s", Name: events.MainThread}))
+	must.Get(export(t, conn, dir, "s", false))(t)
+	must.Same(t, string(must.Get(os.ReadFile(file))(t)), "of the program", "it has %q, want %q")
+}
