@@ -209,24 +209,24 @@ func (c config) same(d config) bool {
 	return streams && string(a) == string(b)
 }
 
-// wants reports whether the pattern matches a stream, in whatever way it is spelt: * is a segment of its name, ** any number of them.
-func (s *subscription) wants(name string) bool {
-	if s.Config.Pattern == "" || name == s.Config.WakeStream {
-		return false
+// ways are the segments of a stream's name, in whatever way it is spelt.
+func ways(name string) [][]string {
+	segments := strings.Split(name, "/")
+	long := append(slices.Clip(segments), events.MainThread)
+	if spelt, err := dstreams.Spelt(strings.Join(long, "/")); err == nil && spelt == name {
+		return [][]string{segments, long}
 	}
-	pattern, segments := strings.Split(s.Config.Pattern, "/"), strings.Split(name, "/")
-	if matches(pattern, segments) {
-		return true
-	}
-	long := append(segments, events.MainThread)
-	spelt, err := dstreams.Spelt(strings.Join(long, "/"))
-	return err == nil && spelt == name && matches(pattern, long)
+	return [][]string{segments}
 }
 
-// lacks reports whether a stream is to be linked since the pattern matches it.
-func (s *subscription) lacks(name string) bool {
-	l := s.Links[name]
-	return name != "" && (l == nil || !l.Glob) && s.wants(name)
+// lacks reports whether a stream, of which those are the ways, is to be linked since the pattern matches it: * is a segment of its name,
+// ** any number of them.
+func (s *subscription) lacks(name string, ways [][]string) bool {
+	if l := s.Links[name]; name == "" || l != nil && l.Glob || s.Config.Pattern == "" || name == s.Config.WakeStream {
+		return false
+	}
+	pattern := strings.Split(s.Config.Pattern, "/")
+	return slices.ContainsFunc(ways, func(way []string) bool { return matches(pattern, way) })
 }
 
 // matches tries no more than each segment of one with each of the other: where it does not go on, the last ** takes one more.

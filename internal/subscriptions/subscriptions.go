@@ -164,7 +164,7 @@ func (s *Service) fill(ctx context.Context, sub *subscription) (changed bool, er
 	}
 	for _, m := range moves {
 		name := dstreams.NameOf(m.Thread.Thread)
-		if !sub.lacks(name) {
+		if !sub.lacks(name, ways(name)) {
 			continue
 		}
 		at := unknown
@@ -206,7 +206,7 @@ const mostUnseen = 100_000
 func (s *Service) advance(ctx context.Context, sub *subscription, m moved) (changed bool, err error) {
 	now := time.Now()
 	for name, at := range m.names {
-		if at > sub.Seen && sub.lacks(name) { // else it was linked before, and given up
+		if at > sub.Seen && sub.lacks(name, ways(name)) { // else it was linked before, and given up
 			changed = s.link(sub, name, unknown) || changed
 		}
 	}

@@ -96,7 +96,7 @@ func (w *watch) learn(r record.Record) {
 	}
 	now := time.Now()
 	f := w.known[sub.ID]
-	if f == nil {
+	if f == nil || f.sub.Created != sub.Created || !f.sub.Config.same(sub.Config) { // of one that is made anew the removal may not be told
 		f = &followed{sub: sub, names: map[string]uint64{}, look: now}
 		w.known[sub.ID] = f
 		seen := sub.Seen
@@ -178,6 +178,7 @@ func (w *watch) streamsFrom(ctx context.Context) error {
 func (w *watch) note(ctx context.Context, r record.Record) bool {
 	t, _ := events.ParseHeadKey(r.Key)
 	name := dstreams.NameOf(t)
+	ways := ways(name)
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	if ctx.Err() != nil || len(w.known) == 0 {
@@ -186,9 +187,9 @@ func (w *watch) note(ctx context.Context, r record.Record) bool {
 	w.at = r.Seq
 	for _, f := range w.known {
 		switch sub := f.sub; {
-		case name != "" && (sub.Links[name] != nil || r.Seq > sub.Seen && sub.lacks(name)):
+		case name != "" && (sub.Links[name] != nil || r.Seq > sub.Seen && sub.lacks(name, ways)):
 			f.names[name] = r.Seq
-		case name == sub.Config.WakeStream && sub.Wake != nil && begins(r):
+		case name != "" && name == sub.Config.WakeStream && sub.Wake != nil && begins(r):
 			f.look = time.Now()
 		case r.Seq > sub.Seen+2*mostUnseen && f.look.IsZero():
 			f.look = time.Now()
@@ -277,7 +278,7 @@ func notBefore(t, than time.Time) time.Time {
 // ready reports whether there are streams to look at: while a worker is at it those that are to be linked.
 func (f *followed) ready() bool {
 	for name, at := range f.names {
-		if f.sub.Wake == nil || at > f.sub.Seen && f.sub.lacks(name) {
+		if f.sub.Wake == nil || at > f.sub.Seen && f.sub.lacks(name, ways(name)) {
 			return true
 		}
 	}
