@@ -28,7 +28,8 @@ const Quiet = 2 * time.Second
 // A file that cannot be captured is tried again after a second, then more and more rarely.
 const (
 	firstRetry = time.Second
-	lastRetry  = time.Minute
+	lastRetry  = time.Minute // and the first of what waits
+	lastWait   = time.Hour
 )
 
 // Tree is the files below some roots, and what of them was captured. One goroutine uses it.
@@ -303,6 +304,14 @@ func (t *Tree) Captured(c Change) {
 	if c.mark.Until < c.mark.Size {
 		t.pending[c.Path] = pending{due: t.now().Add(Quiet), rest: true}
 	}
+}
+
+// Waits has a change wait for longer: what it needs may never come, and thousands may wait for it.
+func (t *Tree) Waits(c Change) {
+	p := t.pending[c.Path]
+	p.due = t.now().Add(min(lastRetry<<min(t.failed[c.Path], 10), lastWait))
+	t.failed[c.Path]++
+	t.pending[c.Path] = p
 }
 
 // Failed has a change wait before it is tried again.

@@ -210,11 +210,13 @@ func (w *Watch) capture(ctx context.Context, changes []Change) (took []Taken, er
 		return took, err
 	}
 	for i, c := range changes {
-		// What is captured is durable: a crash before the marks are saved costs that it is captured again.
-		if c.mark.Of = took[i].Of; took[i].Err == nil && !took[i].Wait {
-			w.tree.Captured(c)
-		} else {
+		switch c.mark.Of = took[i].Of; {
+		case took[i].Err != nil:
 			w.tree.Failed(c)
+		case took[i].Wait:
+			w.tree.Waits(c)
+		default: // durable: a crash before the marks are saved costs that it is captured again
+			w.tree.Captured(c)
 		}
 	}
 	return took, nil
