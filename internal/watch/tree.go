@@ -49,6 +49,8 @@ type pending struct {
 	due   time.Time
 	noted bool // somebody writes it now: before what a walk found
 	rest  bool // nobody does: what has no newline is taken too
+	still bool // it is taken whole
+	seen  Stat // of one that is
 }
 
 // NewTree is a tree of which nothing was captured. A root is a directory or a file, and need not be there yet.
@@ -144,6 +146,9 @@ func (t *Tree) Note(path string, inside func(dir string)) error {
 // look makes a file pending that differs from its mark.
 func (t *Tree) look(path string, info os.FileInfo, noted bool) error {
 	p, waits := t.pending[path]
+	if waits && p.still && p.seen == statOf(info) {
+		return nil
+	}
 	if waits && !p.rest {
 		if soon := t.now().Add(firstRetry); noted && p.due.After(soon) { // it changed since it was tried
 			p.due = soon
@@ -169,8 +174,8 @@ func (t *Tree) look(path string, info os.FileInfo, noted bool) error {
 	}
 	delete(t.failed, path)
 	p = pending{due: t.now(), noted: noted}
-	if t.isStill(path) {
-		p = pending{due: t.now(), rest: true}
+	if t.still != nil && t.still(path) {
+		p = pending{due: t.now(), rest: true, still: true, seen: statOf(info)}
 		if quiet := info.ModTime().Add(Quiet); quiet.After(p.due) && quiet.Before(p.due.Add(2*Quiet)) {
 			p.due = quiet
 		}
@@ -178,8 +183,6 @@ func (t *Tree) look(path string, info os.FileInfo, noted bool) error {
 	t.pending[path] = p
 	return nil
 }
-
-func (t *Tree) isStill(path string) bool { return t.still != nil && t.still(path) }
 
 // reset forgets everything.
 func (t *Tree) reset() {
@@ -210,7 +213,7 @@ func (t *Tree) Take(files int, bytes int64, all bool) (changes []Change, err err
 		}
 	}
 	slices.SortFunc(paths, func(a, b string) int {
-		if x, y := t.isStill(a), t.isStill(b); x != y { // what one belongs to comes first
+		if x, y := t.pending[a].still, t.pending[b].still; x != y { // what one belongs to comes first
 			if y {
 				return -1
 			}

@@ -448,6 +448,7 @@ func TestWhatLiesBeside(t *testing.T) {
 	for _, wait := range []time.Duration{lastRetry, 2 * lastRetry} { // more each time
 		tree.Waits(changes[0])
 		p.now = p.now.Add(wait - time.Second)
+		p.must(tree.Walk(nil))
 		takes(false)
 		p.now = p.now.Add(time.Second)
 		takes(true)
