@@ -50,10 +50,16 @@ func system(t *testing.T) *natsio.Conn {
 // load imports a directory and waits until the threads have everything.
 func load(t *testing.T, conn *natsio.Conn, dir string) transcript.Result {
 	t.Helper()
+	return loadAs(t, conn, dir, "")
+}
+
+// loadAs is load of files of that dialect.
+func loadAs(t *testing.T, conn *natsio.Conn, dir, dialect string) transcript.Result {
+	t.Helper()
 	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
 	defer cancel()
 	sources := must.Get(transcript.Find(disk{}, dir))(t)
-	res, notes, err := interchange.Import(ctx, conn, sources, transcript.Config{Inbox: conn.Inbox()})
+	res, notes, err := interchange.Import(ctx, conn, sources, transcript.Config{Inbox: conn.Inbox(), Dialect: dialect})
 	if err != nil || len(notes) > 0 {
 		t.Fatalf("Import: %v, notes %q", err, notes)
 	}
