@@ -147,7 +147,23 @@ func (d *draft) branchPoint(ctx context.Context, head threads.Head, where dialec
 	if err := d.w.Settle(ctx, d.st.Key); err != nil {
 		return nil, err
 	}
-	if where.Kind == dialect.UserTurns {
+	switch where.Kind {
+	case dialect.Before:
+		for step, err := range r.Walk(ctx, head.Head()) {
+			if err != nil {
+				return nil, err
+			}
+			if step.State.Entry.ID != where.ID {
+				continue
+			}
+			if at = (casstore.Located{}); step.State.Parent.IsZero() {
+				break
+			}
+			if at, err = step.Locate(step.State.Parent); err != nil {
+				return nil, err
+			}
+		}
+	case dialect.UserTurns:
 		turns := int64(0)
 		for step, err := range r.Walk(ctx, head.Head()) {
 			if err != nil {
@@ -166,7 +182,7 @@ func (d *draft) branchPoint(ctx context.Context, head threads.Head, where dialec
 				break
 			}
 		}
-	} else {
+	default:
 		step, err := r.Find(ctx, head, func(st threads.State) bool { return st.Entry.ID == where.ID })
 		if errors.Is(err, threads.ErrNoStep) {
 			return nil, nil

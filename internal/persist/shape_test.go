@@ -169,6 +169,54 @@ func TestRollback(t *testing.T) {
 	r.verify(thread(0))
 }
 
+// TestRewind: $rewindTo of Gemini CLI takes back a message and all behind it, also one that was said again; Qwen Code goes on from the
+// entry before. What they send of a history anew stands for all before it.
+func TestRewind(t *testing.T) {
+	gemini := func(id, said string) string {
+		return fmt.Sprintf(`{"id":%q,"timestamp":"2026-11-29T11:01:27.000Z","type":"user","content":[{"text":%q}]}`, id, said)
+	}
+	qwen := func(id, parent, more string) string {
+		return fmt.Sprintf(`{"uuid":%q,"parentUuid":%s,"sessionId":"q","timestamp":"2026-11-29T11:01:27.000Z",%s}`, id, parent, more)
+	}
+	user := `"type":"user","message":{"parts":[{"text":"hello"}]}`
+	for name, c := range map[string]struct {
+		dialect string
+		lines   []string
+		path    string // of entries
+		summary string
+		steps   int // in context
+	}{
+		"gemini": {"gemini", []string{gemini("a", "one"), gemini("b", "two"), gemini("c", "three"), gemini("b", "two, again"),
+			`{"$rewindTo":"b"}`, gemini("d", "four")}, "1 5 6", "", 3},
+		"gemini, to the first":         {"gemini", []string{gemini("a", "one"), gemini("b", "two"), `{"$rewindTo":"a"}`, gemini("d", "four")}, "3 4", "", 2},
+		"gemini, to what is not there": {"gemini", []string{gemini("a", "one"), `{"$rewindTo":"x"}`, gemini("d", "four")}, "2 3", "", 2},
+		"gemini, compressed": {"gemini", []string{gemini("a", "one"), gemini("b", "two"),
+			`{"$set":{"messages":[` + gemini("s", "in short") + `]}}`, gemini("d", "four")}, "1 2 3 4", "in short", 1},
+		"gemini, its context": {"gemini", []string{`{"$set":{"messages":[` + gemini("s", "<session_context>\n") + `]}}`, gemini("d", "four")}, "1 2", "", 2},
+		"qwen": {"qwen", []string{qwen("a", "null", user), qwen("b", `"a"`, user), qwen("c", `"b"`, user),
+			qwen("r", `"a"`, `"type":"system","subtype":"rewind"`), qwen("d", `"r"`, user)}, "1 4 5", "", 3},
+		"qwen, to the first": {"qwen", []string{qwen("a", "null", user), qwen("b", `"a"`, user),
+			qwen("r", "null", `"type":"system","subtype":"rewind"`), qwen("d", `"r"`, user)}, "3 4", "", 2},
+		"qwen, compressed": {"qwen", []string{qwen("a", "null", user),
+			qwen("b", `"a"`, `"type":"system","subtype":"chat_compression","systemPayload":{"compressedHistory":[{"role":"user","parts":[{"text":"in short"}]}]}`),
+			qwen("c", `"b"`, user)}, "1 2 3", "in short", 1},
+	} {
+		t.Run(name, func(t *testing.T) {
+			r := newRig(t)
+			r.start(nil)
+			head := r.say(thread(0), c.dialect, c.lines...)
+			got := strings.Join(r.path(head, func(s threads.State) string { return fmt.Sprint(s.Entry.Index) }), " ")
+			must.Same(t, got, c.path, "entries on the way to the head = %s, want %s")
+			sent := must.Get(r.Reader().Context(t.Context(), head.Head()))(t)
+			if string(sent.Summary.Text) != c.summary || len(sent.Steps) != c.steps {
+				t.Errorf("context: %q and %d steps, want %q and %d", sent.Summary.Text, len(sent.Steps), c.summary, c.steps)
+			}
+			must.Same(t, r.export(thread(0)), strings.Join(c.lines, "\n")+"\n", "export = %s, want the lines as they came: %s")
+			r.verify(thread(0))
+		})
+	}
+}
+
 // TestForkPoints: a fork shares what was before its point to the hash, numbers its items on, and copies nothing (SPEC C5).
 func TestForkPoints(t *testing.T) {
 	r := newRig(t)

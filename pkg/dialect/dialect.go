@@ -38,6 +38,7 @@ const (
 	Parent    = entry.Parent
 	Root      = entry.Root
 	UserTurns = entry.UserTurns
+	Before    = entry.Before
 )
 
 // The roles.

@@ -66,12 +66,13 @@ const (
 	Parent                     // after the entry ID, which may have other children (SPEC S3)
 	Root                       // a new root of the tree (SPEC S3)
 	UserTurns                  // after the entry before the N-th last user prompt (SPEC X7)
+	Before                     // after the entry before the first one with ID, which a file may say again; no such: a new root
 )
 
 // Place is where in its thread an entry goes.
 type Place struct {
 	Kind PlaceKind
-	ID   string // for Parent
+	ID   string // for Parent and Before
 	N    int64  // for UserTurns, at least 1
 }
 

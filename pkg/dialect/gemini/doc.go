@@ -3,8 +3,9 @@
 // Gemini CLI, dialect "gemini":
 //
 //	the header (sessionId, projectHash)   no item: Session facts
-//	$set                         no item: what is known of the file, or all messages once more; Session.Cwd of the context in them
-//	$rewindTo                    status rewound
+//	$set                         no item: what is known of the file; Session.Cwd of the context in messages, and Step.Compact of others,
+//	                             which stand for all before
+//	$rewindTo                    status rewound, Place Before
 //	user    text                 user post, but for the context that the program gives
 //	        functionResponse     tool_result
 //	gemini  thoughts             thinking, by thought
@@ -20,8 +21,11 @@
 //	user                         user post
 //	assistant                    by part: thinking (thought), text, functionCall → tool_call; text without a call: turn_end
 //	tool_result                  tool_result
-//	system  chat_compression     status compacting_context
+//	system  chat_compression     status compacting_context, Step.Compact
+//	        rewind               status rewound
 //	        anything else        no item: state of the program
+//
+// A line has the Place that its parentUuid says.
 //
 // Any other type has no item, and Known is false (SPEC X4).
 package gemini

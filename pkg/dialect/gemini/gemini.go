@@ -67,12 +67,10 @@ func (Dialect) Read(raw []byte, m *entry.Memory) (entry.Entry, error) {
 	case l.set != nil:
 		r.Type, r.Known = "$set", true
 		r.title(jsonscan.Get(l.set, "summary"))
-		_ = jsonscan.Array(jsonscan.Get(l.set, "messages"), func(message []byte) bool {
-			r.Session.Cwd = directory(jsonscan.Get(message, "content"))
-			return r.Session.Cwd == ""
-		})
+		r.history(jsonscan.Get(l.set, "messages"))
 	case l.rewound != nil:
 		r.Type, r.Known = "$rewindTo", true
+		r.Place = entry.Place{Kind: entry.Before, ID: parts.ID(l.rewound)}
 		r.add(events.Status("rewound", parts.Text(l.rewound), "Went back"))
 	case parts.Empty(l.typ) && !parts.Empty(l.session):
 		r.Type, r.Known = "session", true
@@ -88,6 +86,23 @@ func (Dialect) Read(raw []byte, m *entry.Memory) (entry.Entry, error) {
 func (r *reader) title(token []byte) {
 	if r.Session.Title = parts.Fact(token); r.Session.Title != "" {
 		r.Session.TitleSource = sessions.TitleAuto
+	}
+}
+
+// history takes messages that stand for all before: the program compressed them, or took some back. Its context alone stands for none.
+func (r *reader) history(messages []byte) {
+	said := false
+	_ = jsonscan.Array(messages, func(message []byte) bool {
+		content := jsonscan.Get(message, "content")
+		if !context(content) {
+			said = true
+		} else if r.Session.Cwd == "" {
+			r.Session.Cwd = directory(content)
+		}
+		return true
+	})
+	if said {
+		r.Compact = sent(messages, "content")
 	}
 }
 

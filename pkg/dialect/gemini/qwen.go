@@ -26,6 +26,8 @@ func (Qwen) Read(raw []byte, m *entry.Memory) (entry.Entry, error) {
 	var typ, subtype, payload, content, usage, model []byte
 	_ = jsonscan.Object(raw, func(key, value []byte) bool {
 		switch string(key) {
+		case "parentUuid":
+			r.Place = parts.Under(value, r.m)
 		case "uuid":
 			r.ID = parts.ID(value)
 		case "timestamp":
@@ -62,7 +64,10 @@ func (Qwen) Read(raw []byte, m *entry.Memory) (entry.Entry, error) {
 	case "system":
 		switch {
 		case parts.Is(subtype, "chat_compression"):
+			r.Compact = sent(jsonscan.Get(payload, "compressedHistory"), "parts")
 			r.add(events.Status("compacting_context", parts.Text(jsonscan.Get(payload, "trigger")), "Compacting context..."))
+		case parts.Is(subtype, "rewind"):
+			r.add(events.Status("rewound", "", "Went back"))
 		case parts.Is(subtype, "custom_title"):
 			if r.Session.Title = parts.Fact(jsonscan.Get(payload, "customTitle")); r.Session.Title != "" {
 				r.Session.TitleSource = sessions.TitleUser

@@ -61,6 +61,28 @@ func texts(content []byte) []byte {
 	return all.Token()
 }
 
+// sent is what a model is sent of messages, whose parts stand under that key, as text.
+func sent(messages []byte, key string) string {
+	var all parts.Joiner
+	_ = jsonscan.Array(messages, func(message []byte) bool {
+		content := jsonscan.Get(message, key)
+		if text := texts(content); !parts.Empty(text) {
+			all.Add(text)
+		}
+		_ = jsonscan.Array(content, func(part []byte) bool {
+			if jsonscan.Get(part, "functionCall") != nil || jsonscan.Get(part, "functionResponse") != nil {
+				all.Add(jsonscan.AppendString(nil, string(part)))
+			}
+			return true
+		})
+		if calls := jsonscan.Get(message, "toolCalls"); calls != nil {
+			all.Add(jsonscan.AppendString(nil, string(calls)))
+		}
+		return true
+	})
+	return parts.Text(all.Token())
+}
+
 // user posts what stands under the name of the user: a prompt, which begins a turn, or results of tools.
 func (r *reader) user(content []byte) {
 	results := 0

@@ -55,7 +55,7 @@ func (d Dialect) Read(raw []byte, m *entry.Memory) (entry.Entry, error) {
 	if numbered {
 		r.number(session, place)
 	} else {
-		r.place()
+		r.Place = parts.Under(r.parentID, r.m)
 	}
 	switch r.Type {
 	case sessions.TypeMessage:
@@ -129,22 +129,6 @@ func (r *reader) addShown(it events.Item) {
 		it = it.With(parts.Pictures(r.msg.content, []string{"data"}, []string{"mimeType"}, false))
 	}
 	r.add(it)
-}
-
-// place finds where the entry goes (SPEC S3).
-func (r *reader) place() {
-	switch jsonscan.KindOf(r.parentID) {
-	case jsonscan.KindString:
-		r.m.Tree()
-		if id := parts.ID(r.parentID); id != "" {
-			r.Place = entry.Place{Kind: entry.Parent, ID: id}
-		}
-	case jsonscan.KindNull:
-		if r.m.Tree() {
-			r.m.Use()
-			r.Place.Kind = entry.Root
-		}
-	}
 }
 
 // number gives an entry of version 1 the id of its place, unless it brought one along, and puts it after the line before it

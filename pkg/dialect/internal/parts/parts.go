@@ -10,6 +10,7 @@ import (
 	"unicode/utf8"
 
 	"spool/internal/jsonscan"
+	"spool/pkg/dialect/entry"
 	"spool/pkg/events"
 )
 
@@ -31,6 +32,23 @@ func ID(token []byte) string {
 		return ""
 	}
 	return Text(token)
+}
+
+// Under is the place of an entry that names its parent in a tree (SPEC S3).
+func Under(parent []byte, m *entry.Memory) (place entry.Place) {
+	switch jsonscan.KindOf(parent) {
+	case jsonscan.KindString:
+		m.Tree()
+		if id := ID(parent); id != "" {
+			place = entry.Place{Kind: entry.Parent, ID: id}
+		}
+	case jsonscan.KindNull:
+		if m.Tree() {
+			m.Use()
+			place.Kind = entry.Root
+		}
+	}
+	return place
 }
 
 // Fact is a short text such as a title or a path, cut at 4,096 bytes.
