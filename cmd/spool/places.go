@@ -15,8 +15,11 @@ import (
 
 // directoryOf is where a harness keeps its transcripts on this machine.
 func directoryOf(h interchange.Harness) (string, error) {
-	if dir := os.Getenv(h.Env); filepath.IsAbs(dir) {
-		return dir, nil
+	for _, env := range h.Env {
+		name, below, _ := strings.Cut(env, "/")
+		if dir := os.Getenv(name); filepath.IsAbs(dir) {
+			return filepath.Join(dir, below), nil
+		}
 	}
 	home, err := os.UserHomeDir()
 	if err != nil {

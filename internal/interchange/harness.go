@@ -17,13 +17,13 @@ import (
 	"spool/pkg/sessions"
 )
 
-// Harness is a program whose transcripts are known, and where it keeps them: below a folder of the home directory, which a variable
-// of the environment moves elsewhere.
+// Harness is a program whose transcripts are known, and where it keeps them: below a folder of the home directory, which variables
+// of the environment move elsewhere.
 type Harness struct {
-	Name    string // claude, codex, gemini, omp, pi or qwen
-	Title   string // what people call it
-	Dialect string // of its entries
-	Env     string
+	Name    string   // claude, codex, gemini, omp, pi or qwen
+	Title   string   // what people call it
+	Dialect string   // of its entries
+	Env     []string // the first that is set counts; what stands behind its name is below what it says
 	Home    string   // below the home directory
 	Folders []string // of transcripts
 	Beside  []string // of other files of their sessions
@@ -31,12 +31,12 @@ type Harness struct {
 
 // Harnesses are all of them.
 var Harnesses = []Harness{
-	{"claude", "Claude Code", "claude", "CLAUDE_CONFIG_DIR", ".claude", []string{"projects"}, []string{"file-history"}},
-	{"codex", "Codex", "codex", "CODEX_HOME", ".codex", []string{"sessions", "archived_sessions"}, nil},
-	{"gemini", "Gemini CLI", "gemini", "", ".gemini", []string{"tmp"}, nil},
-	{"qwen", "Qwen Code", "qwen", "", ".qwen", []string{"projects"}, nil},
-	{"omp", "oh-my-pi", ompDialect, "PI_CODING_AGENT_DIR", ".omp/agent", []string{"."}, nil},
-	{"pi", "pi", ompDialect, "PI_CODING_AGENT_DIR", ".pi/agent", []string{"sessions"}, nil},
+	{"claude", "Claude Code", "claude", []string{"CLAUDE_CONFIG_DIR"}, ".claude", []string{"projects"}, []string{"file-history"}},
+	{"codex", "Codex", "codex", []string{"CODEX_HOME"}, ".codex", []string{"sessions", "archived_sessions"}, nil},
+	{"gemini", "Gemini CLI", "gemini", []string{"GEMINI_CLI_HOME/.gemini"}, ".gemini", []string{"tmp"}, nil},
+	{"qwen", "Qwen Code", "qwen", []string{"QWEN_RUNTIME_DIR", "QWEN_HOME"}, ".qwen", []string{"projects"}, nil},
+	{"omp", "oh-my-pi", ompDialect, []string{"PI_CODING_AGENT_DIR"}, ".omp/agent", []string{"."}, nil},
+	{"pi", "pi", ompDialect, []string{"PI_CODING_AGENT_DIR"}, ".pi/agent", []string{"sessions"}, nil},
 }
 
 // HarnessOf finds the harness of a session; false where there is none that opens files of it.
