@@ -58,13 +58,33 @@ func prompt(items []events.Item) (text string) {
 			continue
 		}
 		_ = jsonscan.Array(it.Content, func(block []byte) bool {
-			text, _ = jsonscan.Prefix(jsonscan.Get(block, "text"), sessions.PromptRunes)
+			text = person(jsonscan.Get(block, "text"))
 			return text == ""
 		})
 		if text != "" {
 			break
 		}
 	}
+	return text
+}
+
+// person is the beginning of what a person said in a post: behind what the editor says before, such as <ide_opened_file>.
+func person(post []byte) string {
+	const editor = "<ide_"
+	text, _ := jsonscan.Prefix(post, sessions.PromptRunes)
+	if !strings.HasPrefix(text, editor) {
+		return text
+	}
+	all, _ := jsonscan.Text(post)
+	for strings.HasPrefix(all, editor) {
+		name, _, _ := strings.Cut(all[1:], ">")
+		_, rest, ended := strings.Cut(all, "</"+name+">")
+		if !ended {
+			break
+		}
+		all = strings.TrimSpace(rest)
+	}
+	text, _ = jsonscan.Prefix(jsonscan.AppendString(nil, all), sessions.PromptRunes)
 	return text
 }
 

@@ -129,6 +129,16 @@ func TestLearn(t *testing.T) {
 		`"}}`); info.Prompt != strings.Repeat("ä", sessions.PromptRunes) {
 		t.Errorf("a long prompt is kept as %q", info.Prompt)
 	}
+	const opened = `<ide_opened_file>The user opened /w/a.go.</ide_opened_file>`
+	selected := `<ide_selection>` + strings.Repeat("x", 2*sessions.PromptRunes) + `</ide_selection>`
+	for said, want := range map[string]string{
+		opened + `\n\n` + selected + ` fix it`: "fix it", opened: "go", `<ide_opened_file>open`: "<ide_opened_file>open", `<b>x</b>`: "<b>x</b>",
+	} {
+		info, _ = read(t, "claude", `{"type":"user","uuid":"0","message":{"role":"user","content":"`+said+`"}}`, prompt("/w"))
+		if info.Prompt != want {
+			t.Errorf("prompt of %.60s = %q, want %q: what a person said", said, info.Prompt, want)
+		}
+	}
 	if info, _ = read(t, "raw", "bytes"); !info.Answered {
 		t.Error("a session of raw bytes is never listed")
 	}
