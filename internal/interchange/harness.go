@@ -101,6 +101,19 @@ func (h Harness) fileOf(info sessions.Info, cwd string) (string, error) {
 	return path.Join("projects", ProjectKey(cmp.Or(cwd, info.Cwd)), info.ID+sessionExt), nil
 }
 
+// agentFile is the file of a session's subagent, beside that of its main thread; "" where the program has none of its own.
+func (h Harness) agentFile(main, session, agent string) string {
+	switch h.Name {
+	case "claude":
+		return path.Join(path.Dir(main), stemOf(main), "subagents", "agent-"+agent+sessionExt)
+	case "gemini":
+		return path.Join(path.Dir(main), session, agent+sessionExt)
+	case "qwen":
+		return path.Join(path.Dir(path.Dir(main)), "subagents", session, "agent-"+agent+sessionExt)
+	}
+	return ""
+}
+
 var errPlace = errors.New("no place of a session's file")
 
 // isFileOf tells whether a file below the harness's directory is that of a session's main thread, whatever its folder.

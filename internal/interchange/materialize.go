@@ -195,8 +195,12 @@ func (w *materialize) session(ctx context.Context, id string, needs int64) (name
 	if err := w.thread(ctx, main.Thread, name, needs, &said); err != nil {
 		return "", err
 	}
+	agents, err := w.agents(ctx, id, all, name, &said)
+	if err != nil {
+		return "", err
+	}
 	if w.Harness.Name == "claude" {
-		return name, w.beside(ctx, id, all, name, &said)
+		return name, w.beside(ctx, id, agents, name, &said)
 	}
 	base, bytes, err := w.base(ctx, main)
 	if err != nil || base == "" || w.known[base] {
@@ -302,8 +306,29 @@ func (w *materialize) base(ctx context.Context, t client.Thread) (id string, siz
 	return "", 0, nil
 }
 
-// beside stages the files of a session's subagents, and what else lay beside its file, and says what belongs there and is not kept.
-func (w *materialize) beside(ctx context.Context, id string, all []client.Thread, main string, said *content) error {
+// agents stages the files of a session's subagents.
+func (w *materialize) agents(ctx context.Context, id string, all []client.Thread, main string, said *content) (names []string, err error) {
+	for _, t := range all {
+		agent, ok := strings.CutPrefix(t.Name, "agent-")
+		name := w.Harness.agentFile(main, id, agent)
+		if !ok || name == "" || events.FormerOf(t.Thread) != "" || t.Head.Dialect != w.Harness.Dialect {
+			continue
+		}
+		there := w.find(func(there string) bool {
+			beside := strings.HasPrefix(there, strings.TrimSuffix(main, sessionExt)+"/") || path.Dir(there) == path.Dir(main)
+			return beside && stemOf(there) == stemOf(name)
+		})
+		name = cmp.Or(there, name)
+		if err := w.thread(ctx, t.Thread, name, 0, said); err != nil {
+			return nil, err
+		}
+		names = append(names, name)
+	}
+	return names, nil
+}
+
+// beside stages what lay beside a session's files, and says what belongs there and is not kept.
+func (w *materialize) beside(ctx context.Context, id string, agents []string, main string, said *content) error {
 	session := strings.TrimSuffix(main, sessionExt)
 	kept, err := w.newest(ctx, id, session)
 	if err != nil {
@@ -324,17 +349,7 @@ func (w *materialize) beside(ctx context.Context, id string, all []client.Thread
 			return err
 		}
 	}
-	for _, t := range all {
-		if !strings.HasPrefix(t.Name, "agent-") || events.FormerOf(t.Thread) != "" || t.Head.Dialect != w.Harness.Dialect {
-			continue
-		}
-		name := w.find(func(name string) bool {
-			return stemOf(name) == t.Name && (strings.HasPrefix(name, session+"/") || path.Dir(name) == path.Dir(main))
-		})
-		name = cmp.Or(name, path.Join(session, "subagents", t.Name+sessionExt))
-		if err := w.thread(ctx, t.Thread, name, 0, said); err != nil {
-			return err
-		}
+	for _, name := range agents {
 		lost("which call a subagent is of", strings.TrimSuffix(name, sessionExt)+".meta.json")
 	}
 	for _, name := range slices.Sorted(maps.Keys(said.found)) {

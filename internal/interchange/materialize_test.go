@@ -118,15 +118,25 @@ func TestMaterialize(t *testing.T) {
 		},
 		"gemini": {"tmp/mill/chats/" + geminiFile: geminiText},
 		"gemini, in a folder that is called as that of all": {"tmp/tmp/chats/" + geminiFile: strings.Replace(geminiText, "/srv/mill", "/tmp", 1)},
-		"qwen": {"projects/-srv-mill/chats/" + geminiID + ".jsonl": qwenText},
-		"pi":   {"sessions/--w--/2026-01-01T00-00-01-000Z_s.jsonl": header("s", 3) + "\n" + message("a", "null", "one") + "\n"},
+		"qwen": {
+			"projects/-srv-mill/chats/" + geminiID + ".jsonl":                      qwenText,
+			"projects/-srv-mill/subagents/" + geminiID + "/agent-scout-1a2b.jsonl": strings.Replace(qwenText, `"cwd"`, `"agentId":"scout-1a2b","isSidechain":true,"cwd"`, 1),
+		},
+		"gemini, with a subagent": {
+			"tmp/mill/chats/" + geminiFile:                   geminiText,
+			"tmp/mill/chats/" + geminiID + "/0123abcd.jsonl": `{"sessionId":"0123abcd","projectHash":"4caa","kind":"subagent","directories":["/srv/mill"]}` + "\n",
+		},
+		"pi": {"sessions/--w--/2026-01-01T00-00-01-000Z_s.jsonl": header("s", 3) + "\n" + message("a", "null", "one") + "\n"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			r, here := newRig(t), t.TempDir()
 			for file, text := range tree {
-				write(t, filepath.Join(here, "."+name, "agent", file), []byte(text))
+				write(t, filepath.Join(here, "."+strings.Split(name, ",")[0], "agent", file), []byte(text))
 			}
 			id := load(t, r.conn, here).Files[0].Session
+			if all := must.Get(r.Client.Threads(t.Context(), id))(t); len(all) != len(tree) {
+				t.Fatalf("%d threads, want one of each of %d files: %+v", len(all), len(tree), all)
+			}
 			done, err := r.write(id)
 			if err != nil || done.Outcome() != interchange.Created || len(done.Files) != len(tree) {
 				t.Fatalf("Session: %v, %+v, want %d files created", err, done, len(tree))

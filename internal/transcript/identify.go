@@ -141,9 +141,9 @@ func (l *look) complete() bool {
 	switch l.dialect {
 	case "":
 		return false
-	case "claude":
+	case "claude", "qwen":
 		return l.session != "" && l.first != nil && (l.agent != "" || !l.named)
-	case "codex", "gemini", "omp", "qwen":
+	case "codex", "gemini", "omp":
 		return l.session != "" && l.first != nil
 	}
 	return l.first != nil
@@ -212,12 +212,13 @@ func (l *look) read(text []byte) {
 		return
 	}
 	switch l.dialect {
-	case "claude":
+	case "claude", "qwen":
 		l.session = cmp.Or(l.session, member(text, "sessionId"))
 		l.agent = cmp.Or(l.agent, member(text, "agentId"))
 		l.side = l.side || l.agent != "" || string(jsonscan.Get(text, "isSidechain")) == "true"
-	case "gemini", "qwen":
+	case "gemini":
 		l.session = cmp.Or(l.session, member(text, "sessionId"))
+		l.side = l.side || member(text, "kind") == "subagent"
 	case "codex":
 		if l.session == "" && member(text, "type") == "session_meta" {
 			l.session = member(text, "payload", "id")
@@ -237,8 +238,11 @@ func member(text []byte, keys ...string) string {
 // identity decides. A file without an id is called after its harness, its name and its first line.
 func (l *look) identity() Identity {
 	id := Identity{Dialect: l.dialect, Thread: events.Thread{Session: cmp.Or(l.filed(), l.session), Name: events.MainThread}}
-	if l.dialect == "claude" && l.named && (l.subagent || l.side) {
+	switch dir := path.Dir(l.path); {
+	case (l.dialect == "claude" || l.dialect == "qwen") && l.named && (l.subagent || l.side):
 		id.Thread.Name = "agent-" + cmp.Or(l.agent, strings.TrimPrefix(stem(l.path), "agent-"))
+	case l.dialect == "gemini" && l.side && path.Base(path.Dir(dir)) == "chats": // in the folder of its session
+		id.Thread = events.Thread{Session: path.Base(dir), Name: "agent-" + l.session}
 	}
 	if id.Thread.Session == "" {
 		id.Thread.Session = l.unnamed()
@@ -272,7 +276,7 @@ func (l *look) unnamed() string {
 	return limit(l.dialect+"-"+events.Token(stem(l.path)), 1+shortHex) + "-" + short(l.first)
 }
 
-// subagents is the folder in which Claude Code keeps the transcripts of a session's subagents, at any depth.
+// subagents is the folder in which Claude Code and Qwen Code keep the transcripts of a session's subagents, at any depth.
 const subagents = "subagents"
 
 func inSubagents(name string) bool {
