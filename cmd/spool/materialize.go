@@ -85,8 +85,8 @@ func (a *app) materializing(name, cwd string) (*materializing, error) {
 	}
 	var known bool
 	if m.Harness, known = interchange.HarnessOf(m.row.Info); !known {
-		return nil, fmt.Errorf("%s is of no harness that opens files of it; read it with: spool show %s, or spool export %s",
-			m.row.ID, m.row.ID, m.row.ID)
+		return nil, fmt.Errorf("%s is of no harness that opens files of it; go on with: %s, or read it with: spool show %s, or spool export %s",
+			m.row.ID, goOn(m.row), m.row.ID, m.row.ID)
 	}
 	if cwd != "" {
 		if m.Harness.Dialect == "omp" {

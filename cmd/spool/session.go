@@ -228,6 +228,9 @@ func goOn(r sessions.Row) string {
 	if _, ok := interchange.HarnessOf(r.Info); ok {
 		return "spool resume " + r.ID
 	}
+	if r.Harness == "opencode" { // it keeps sessions in a database, and takes documents
+		return fmt.Sprintf("spool export %[1]s >%[1]s.json && opencode import %[1]s.json && opencode --session %[1]s", r.ID)
+	}
 	return "spool tail --all " + r.ID
 }
 

@@ -107,9 +107,10 @@ func TestDocument(t *testing.T) {
 	known := known{w.run("opencode", "export", id)}
 	file := filepath.Join(w.dir, "session.json")
 	must.Do(t, os.WriteFile(file, []byte(known.text), 0o600))
-	w.run("spool", "import", "--dialect", "raw", file)
+	w.run("spool", "import", file)
 	var imported struct{ ID string }
 	must.Do(t, json.Unmarshal([]byte(w.run("spool", "session", "ls", "--all", "--json")), &imported))
+	must.Same(t, imported.ID, id, "the session is %s, want %s")
 	w.model.take()
 	w.inBothHomes(known, func(other bool) {
 		if other {

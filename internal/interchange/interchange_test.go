@@ -75,6 +75,35 @@ func loadAs(t *testing.T, conn *natsio.Conn, dir, dialect string) transcript.Res
 	return res
 }
 
+// A session of opencode is the document that the program exports: the newest one, with those before as former generations.
+func TestDocuments(t *testing.T) {
+	conn := system(t)
+	cl := client.New(conn)
+	file := filepath.Join(t.TempDir(), "session.json")
+	document := func(more string) string {
+		return "{\n  \"info\": {\n    \"id\": \"ses_1\", \"title\": \"The mill\", \"directory\": \"/srv/mill\"\n  },\n  \"messages\": [\n" +
+			`    {"info": {"id": "msg_1", "role": "user"}, "parts": [{"type": "text", "text": "mill the rye"}]}` + more + "\n  ]\n}\n"
+	}
+	said := `, {"info": {"id": "msg_2", "role": "assistant", "finish": "stop"}, "parts": [{"type": "text", "text": "` + strings.Repeat("Done. ", 20_000) + `"}]}`
+	for i, c := range []struct {
+		text   string
+		former bool
+	}{{document(""), false}, {document(""), false}, {document(said), true}} {
+		write(t, file, []byte(c.text))
+		f := load(t, conn, file).Files[0]
+		if f.ID() != (events.Thread{Session: "ses_1", Name: events.MainThread}) || f.Harness != "opencode" || (f.Former != "") != c.former {
+			t.Fatalf("import %d: %+v", i, f)
+		}
+		var out bytes.Buffer
+		must.Get(cl.Export(t.Context(), f.ID(), &out))(t)
+		must.Same(t, out.String(), c.text, "export = %.200s, want %.200s")
+		info := must.Get(cl.Info(t.Context(), "ses_1"))(t)
+		if info.Title != "The mill" || info.Cwd != "/srv/mill" || info.Harness != "opencode" || i == 0 && must.Get(cl.Thread(t.Context(), f.ID()))(t).N != 1 {
+			t.Errorf("after import %d: %+v", i, info)
+		}
+	}
+}
+
 // save exports every session into a new directory.
 func save(t *testing.T, conn *natsio.Conn) (dir string, out []interchange.Exported) {
 	t.Helper()

@@ -6,6 +6,7 @@ import (
 	"spool/pkg/dialect/gemini"
 	"spool/pkg/dialect/item"
 	"spool/pkg/dialect/omp"
+	"spool/pkg/dialect/opencode"
 )
 
 // Lead is the dialect of a thread that had one and gets an entry of another. The first dialect of an agent that comes is
@@ -48,7 +49,8 @@ func rank(name string) int {
 // is none of its lines.
 func HasFile(name string) bool {
 	switch name {
-	case claude.Dialect{}.Name(), codex.Dialect{}.Name(), gemini.Dialect{}.Name(), gemini.Qwen{}.Name(), omp.Dialect{}.Name():
+	case claude.Dialect{}.Name(), codex.Dialect{}.Name(), gemini.Dialect{}.Name(), gemini.Qwen{}.Name(), omp.Dialect{}.Name(),
+		opencode.Dialect{}.Name():
 		return true
 	}
 	return false

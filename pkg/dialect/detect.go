@@ -13,6 +13,7 @@ import (
 //
 //	omp     a header {"type":"session","id":…}, also after a title slot (SPEC S1)
 //	codex   a session_meta envelope {"timestamp","type","payload"}
+//	opencode a document {"info":{"id":…},"messages":[…]}
 //	gemini  a header {"sessionId","projectHash"}
 //	qwen    a line as one of claude, with provenance or with message.parts
 //	claude  a line with type and sessionId, or with uuid and parentUuid, or one of the types that have neither
@@ -33,7 +34,7 @@ func detectLine(line []byte) string {
 	if _, err := sessions.ParseHeader(line); err == nil {
 		return "omp"
 	}
-	var typ, uuid, parent, session, payload, leaf, project, provenance, message []byte
+	var typ, uuid, parent, session, payload, leaf, project, provenance, message, info, messages []byte
 	_ = jsonscan.Object(line, func(key, value []byte) bool {
 		switch string(key) {
 		case "type":
@@ -52,6 +53,10 @@ func detectLine(line []byte) string {
 			provenance = value
 		case "message":
 			message = value
+		case "info":
+			info = value
+		case "messages":
+			messages = value
 		case "leafUuid", "messageId":
 			leaf = value
 		}
@@ -60,6 +65,8 @@ func detectLine(line []byte) string {
 	switch {
 	case parts.Empty(typ) && !parts.Empty(session) && !parts.Empty(project):
 		return "gemini"
+	case parts.Empty(typ) && jsonscan.KindOf(messages) == jsonscan.KindArray && !parts.Empty(jsonscan.Get(info, "id")):
+		return "opencode"
 	case parts.Empty(typ):
 		return ""
 	case jsonscan.KindOf(payload) == jsonscan.KindObject:
