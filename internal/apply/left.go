@@ -163,6 +163,9 @@ func (t *Thread) LeaveTo(to string) *Left {
 			seen.Life = t.Left.Head.Applied + 1
 		}
 	}
+	if to == "" { // what is garbage now (package gc)
+		seen.Entries, seen.N, seen.BytesIn = h.Entries, h.N, h.BytesIn
+	}
 	return &Left{To: to, Head: seen}
 }
 

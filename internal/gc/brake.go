@@ -48,7 +48,7 @@ type state struct {
 	// Facts are the keys of all records but those of packs, blobs and moved packs, removed ones included: none of them is
 	// ever forgotten. Stored are the keys of those, without what the plan forgets.
 	Facts int `json:"facts,omitempty"`
-	// Settled is the record up to which deletions of sessions explain no garbage any more: a cycle behind it condemned some.
+	// Settled is the record up to which deletions of sessions and threads explain no garbage any more: a cycle behind it condemned some.
 	// 0: a version that knew no such thing wrote this, and Last is it.
 	Settled uint64  `json:"settled,omitempty"`
 	Stored  int     `json:"stored,omitempty"`
@@ -208,7 +208,7 @@ func (c *Collector) brakeShares(p *Plan, w *world, floor int64, least string) {
 	if n, all := len(p.Condemn), packs+blobs; float64(n) > share*float64(all) && bytes > floor+gone {
 		also := ""
 		if gone > 0 {
-			also = fmt.Sprintf("; deletions of sessions explain %s", text.Bytes(gone))
+			also = fmt.Sprintf("; deletions explain %s", text.Bytes(gone))
 		}
 		p.brake(BrakeShare, "%d of %d packs and blobs, %s, would be condemned: more than %.0f %%%s%s", n, all,
 			text.Bytes(bytes), 100*share, least, also)
@@ -224,7 +224,7 @@ func (c *Collector) brakeShares(p *Plan, w *world, floor int64, least string) {
 // nodesOfEntry is what an entry adds to packs beside its own bytes, at most, as a rule.
 const nodesOfEntry = 2 << 10
 
-// explained is what is no surprise among the garbage, because users deleted the sessions that had it: bytes, and the share
+// explained is what is no surprise among the garbage, because users deleted the sessions or threads that had it: bytes, and the share
 // of all entries' bytes.
 func (w *world) explained() (bytes int64, share float64) {
 	var gone, all int64

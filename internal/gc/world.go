@@ -37,7 +37,7 @@ type world struct {
 	// unreadable are the artifacts whose records cannot be read, by key: any bytes of ArtifactsBucket may be theirs.
 	unreadable map[string]error
 
-	deleted map[string]counts // what sessions had that were deleted behind settled, by key of the deletion
+	deleted map[string]counts // what sessions and threads had that were deleted behind settled, by key of the record that says so
 	settled uint64
 
 	sessions  map[uint64]bool // by hash of the key
@@ -163,6 +163,9 @@ func (w *world) take(r record.Stamped) error {
 	case events.DeletedKey(id):
 		w.takeDeleted(r.Record)
 	}
+	if class.Name == "left" {
+		w.takeLeft(r.Record)
+	}
 	return nil
 }
 
@@ -174,6 +177,18 @@ func (w *world) takeDeleted(r record.Record) {
 		return
 	}
 	w.deleted[r.Key] = counts{d.Gone.Entries, d.Gone.Items, d.Gone.Bytes}
+}
+
+// takeLeft is takeDeleted for a thread: of one that was renamed the record counts nothing.
+func (w *world) takeLeft(r record.Record) {
+	delete(w.deleted, r.Key)
+	l, err := record.DecodeLeft(r.Value)
+	if err != nil || r.Seq <= w.settled {
+		return
+	}
+	if h, err := threads.DecodeHead(l.Head); err == nil && h.Entries > 0 {
+		w.deleted[r.Key] = counts{h.Entries, h.N, h.BytesIn}
+	}
 }
 
 // A head that was there since the first reading ended stays a root in this cycle, whatever became of it.

@@ -43,6 +43,7 @@ func (l *lane) noteWithout(ctx context.Context, t *thread, s *staged) error {
 			if known.To == "" { // else it says when the thread was renamed
 				known.Head.Applied = max(known.Head.Applied, s.msg.Seq)
 			}
+			known.Head.Entries, known.Head.N, known.Head.BytesIn = 0, 0, 0 // a newer record must not explain the same garbage again
 			put := record.Put{Key: rs[0].Key, Value: known.Encode(), Expect: rs[0].Seq}
 			_, err = l.p.Records.Commit(ctx, fence, []record.Put{put})
 		}

@@ -5,7 +5,7 @@ import "spool/pkg/events"
 // Left is the value of the record of a thread that is no more under its name (SPEC C9).
 type Left struct {
 	To   string // its new name in the session; empty: it was removed
-	Head []byte // threads.Head, with what tells an event that it had from a new one, and the id of the commit
+	Head []byte // threads.Head, with what tells an event that it had from a new one, and the id of the commit; of a removed one, what it held
 }
 
 // Encode is the value's bytes.
