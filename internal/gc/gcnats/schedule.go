@@ -27,13 +27,14 @@ func Every(d time.Duration) Schedule { return Schedule(every + d.String()) }
 const every = "@every "
 
 // cronFields are the fields of a cron: second, minute, hour, day, month, day of the week.
-var cronFields = [6]cronField{{0, 59, ""}, {0, 59, ""}, {0, 23, ""}, {1, 31, ""},
-	{1, 12, "JAN FEB MAR APR MAY JUN JUL AUG SEP OCT NOV DEC"},
-	{0, 6, "SUN MON TUE WED THU FRI SAT"}}
+var cronFields = [6]cronField{{0, 59, "", 0}, {0, 59, "", 0}, {0, 23, "", 0}, {1, 31, "", 0},
+	{1, 12, "JAN FEB MAR APR MAY JUN JUL AUG SEP OCT NOV DEC", 0},
+	{0, 6, "SUN MON TUE WED THU FRI SAT", 7}}
 
 type cronField struct {
 	least, most int
 	names       string
+	also        int // another number of the least, which the server does not know
 }
 
 // value reads a number or a name.
@@ -44,7 +45,7 @@ func (f cronField) value(s string) (n int, ok bool) {
 		}
 	}
 	n, err := strconv.Atoi(s)
-	return n, err == nil && f.least <= n && n <= f.most
+	return n, err == nil && f.least <= n && n <= max(f.most, f.also)
 }
 
 // cron is the times that a cron names: a bit for each value of a field.
@@ -53,7 +54,8 @@ type cron struct {
 	any  [6]bool // the field is *
 }
 
-// parseCron refuses what the server would: there is nobody at hand when it does.
+// parseCron refuses what the server would: there is nobody at hand when it does. What the server does not know it says
+// otherwise, in fields.
 func parseCron(fields []string) (c cron, err error) {
 	for i, field := range fields {
 		f := cronFields[i]
@@ -75,16 +77,35 @@ func parseCron(fields []string) (c cron, err error) {
 				} else if !stepped {
 					most = least
 				}
+				most = max(least, most)
 			}
 			if !ok {
-				return c, fmt.Errorf("%q: use %d to %d %s", part, f.least, f.most, f.names)
+				return c, fmt.Errorf("%q: use %d to %d %s", part, f.least, max(f.most, f.also), f.names)
 			}
 			for n := least; n <= most; n += by {
 				c.bits[i] |= 1 << n
 			}
 		}
+		if f.also > 0 && c.bits[i]>>f.also > 0 {
+			c.bits[i] = (c.bits[i] | 1<<f.least) &^ (1 << f.also)
+			fields[i] = c.list(i)
+		}
 	}
 	return c, nil
+}
+
+// list says a field by its numbers.
+func (c cron) list(field int) string {
+	if c.any[field] {
+		return "*"
+	}
+	var all []string
+	for n := range 64 {
+		if c.bits[field]>>n&1 == 1 {
+			all = append(all, strconv.Itoa(n))
+		}
+	}
+	return strings.Join(all, ",")
 }
 
 // UnmarshalText reads a duration of at least a second, or 0 for never; a time of day in UTC, 03:30; or a cron of five

@@ -17,7 +17,8 @@ import (
 func TestParseSchedule(t *testing.T) {
 	for said, want := range map[string]string{
 		"24h": "@every 24h0m0s", "1s": "@every 1s", "0": "", "03:30": "0 30 3 * * *", "30 3 * * 0": "0 30 3 * * 0",
-		" 0 30  3 * * MON-FRI ": "0 30 3 * * MON-FRI",
+		" 0 30  3 * * MON-FRI ": "0 30 3 * * MON-FRI", "30 3 * * 7": "0 30 3 * * 0", "0 3 * * 5-7": "0 0 3 * * 0,5,6",
+		"0 3 * * 7,MON": "0 0 3 * * 0,1", "0 3 * * 1-7": "0 0 3 * * 0,1,2,3,4,5,6", "0 3 * * 7/2": "0 0 3 * * 0",
 	} {
 		var s gcnats.Schedule
 		if err := s.Set(said); err != nil || string(s) != want {
@@ -30,7 +31,7 @@ func TestParseSchedule(t *testing.T) {
 	for _, said := range []string{"", "1ms", "-1h", "often", "25:00", "* * *", "0 3 * * ;rm",
 		"99 * * * *", "0 25 * * *", "a b c d e",
 		"* * 0 * *", "* * * 13 *", "0 3 31 2 *", "0 3 31 4,6,9,11 *", "5-1 * * * *",
-		"* * * * 7", "*/0 * * * *", "1, * * * *", "1- * * * *", "*-3 * * * *", "* * * SUN *", "-1 * * * *"} {
+		"* * * * 8", "* * * * SUN-8", "*/0 * * * *", "1, * * * *", "1- * * * *", "*-3 * * * *", "* * * SUN *", "-1 * * * *"} {
 		var s gcnats.Schedule
 		if err := s.Set(said); err == nil {
 			t.Errorf("%q = %q, want an error", said, string(s))
@@ -43,7 +44,8 @@ func TestAfter(t *testing.T) {
 	from := must.Get(time.Parse(time.RFC3339, "2026-11-23T04:00:00Z"))(t) // a Monday
 	for said, want := range map[string]string{
 		"36h": "2026-11-24T16:00:00Z", "03:30": "2026-11-24T03:30:00Z", "04:00": "2026-11-24T04:00:00Z",
-		"30 3 * * 0": "2026-11-29T03:30:00Z", "0 3 29 2 *": "2028-02-29T03:00:00Z", "*/7 0 4 * * *": "2026-11-23T04:00:07Z",
+		"30 3 * * 0": "2026-11-29T03:30:00Z", "30 3 * * 7": "2026-11-29T03:30:00Z", "0 3 1 * 1-7": "2026-11-24T03:00:00Z",
+		"0 3 29 2 *": "2028-02-29T03:00:00Z", "*/7 0 4 * * *": "2026-11-23T04:00:07Z",
 		"0 3 1 * MON": "2026-11-30T03:00:00Z", "0 3 */2 * 2": "2026-11-24T03:00:00Z", "0 3 31 1-3 *": "2027-01-31T03:00:00Z",
 		"0 3 13 * ? ": "2026-12-13T03:00:00Z", "0 3 13 * */1": "2026-12-13T03:00:00Z", "0 5/9 * * *": "2026-11-23T05:00:00Z",
 	} {
@@ -61,7 +63,7 @@ func TestAfter(t *testing.T) {
 // TestCronOfTheServer: a server takes what a cron and a time of day become.
 func TestCronOfTheServer(t *testing.T) {
 	c := natstest.Conn(t)
-	for _, said := range []string{"03:30", "*/5 3 * * 1-5", "0-10/5,30 3 1 jan,FEB ?", "5/10 * * * Sat", "* * * * * *"} {
+	for _, said := range []string{"03:30", "*/5 3 * * 1-5", "0-10/5,30 3 1 jan,FEB ?", "5/10 * * * Sat", "0 3 * * 5-7", "* * * * * *"} {
 		var s gcnats.Schedule
 		must.Do(t, s.Set(said))
 		if made, err := gcnats.Of(c).Schedule(t.Context(), s); err != nil || !made {
