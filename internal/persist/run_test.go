@@ -156,6 +156,21 @@ func TestRunBeats(t *testing.T) {
 	}
 }
 
+// A run whose beginning is refused gives no signs of life: each would be another dead letter.
+func TestRefusedRunIsSilent(t *testing.T) {
+	r, ctx := newRig(t), brief(t)
+	p := r.start(nil)
+	pub := r.Publisher(client.PublisherConfig{Producer: "p"})
+	r.publish(pub, thread(5), 0, 1)
+	r.await(thread(5), "p", 1)
+	must.Do(t, r.Client.End(ctx, thread(5), events.End{}))
+	begun := time.Now()
+	run := must.Get(r.StartRun(ctx, thread(5), client.RunConfig{Lease: time.Second}))(t)
+	must.Is(t, run.Wait(ctx), client.ErrRefused, "Wait for a run of a thread that has ended")
+	must.Until(t, "three beats would have come", func() bool { return time.Since(begun) > 1_500*time.Millisecond })
+	must.Same(t, p.Stats().Dead, 1, "%d dead letters, want %d")
+}
+
 // What can not be is refused with the reason, and changes nothing.
 func TestRunRefused(t *testing.T) {
 	r := newRig(t)

@@ -185,7 +185,8 @@ func (r *Run) publish(ctx context.Context, op events.Run) error {
 	return nil
 }
 
-// beat renews the lease until End is called or the run is found to have ended. A beat that fails is left to the next one.
+// beat renews the lease until End is called or the run is found to have ended. A beat that fails is left to the next one. Where there
+// is no record of the run there is no lease yet, or none to come: its beginning may be refused, and each beat would be too.
 func (r *Run) beat(every time.Duration) {
 	defer close(r.done)
 	tick := time.NewTicker(every)
@@ -203,7 +204,9 @@ func (r *Run) beat(every time.Duration) {
 			r.over()
 			return
 		}
-		_ = r.publish(ctx, events.Run{ID: r.id})
+		if !errors.Is(err, ErrNoRun) && (err != nil || was.Thread == r.thread.Name) {
+			_ = r.publish(ctx, events.Run{ID: r.id})
+		}
 		cancel()
 	}
 }
