@@ -53,7 +53,8 @@ export class Spool {
   async *items(session, thread, notUser) {
     const consumer = await this.#js.consumers.get("SPOOL_ITEMS", { filter_subjects: `spool.v1.item.${session}.${thread}.>` });
     const last = new Map();
-    for await (const message of await consumer.consume()) {
+    // expires: also how long it waits before it asks again when a server that came back has no answer yet
+    for await (const message of await consumer.consume({ expires: 2000 })) {
       const item = message.json();
       const life = message.headers?.get("Spool-Life") ?? ""; // another thread of the name has items from 1 on
       if (item.n <= (last.get(life) ?? 0)) continue; // after a crash of a persister an item can be stored twice
@@ -67,7 +68,8 @@ export class Spool {
 async function main(command, session, thread, count) {
   const { protocol, host, username, password } = new URL(process.env.NATS_URL ?? "nats://127.0.0.1:4222");
   const user = username && { user: decodeURIComponent(username), pass: decodeURIComponent(password) };
-  const connection = await connect({ servers: `${protocol}//${host}`, ...user });
+  const again = { maxReconnectAttempts: -1, reconnectTimeWait: 500 }; // a follower outlives its server, however long that is away
+  const connection = await connect({ servers: `${protocol}//${host}`, ...again, ...user });
   const spool = new Spool(connection);
   if (command === "publish") {
     for await (const line of createInterface({ input: process.stdin })) {
