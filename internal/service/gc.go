@@ -88,15 +88,23 @@ func Collect(ctx context.Context, conn *natsio.Conn, c *gc.Collector, apply bool
 	return p, r, StoreReport(ctx, conn, &r, err)
 }
 
-// mostWait is the longest wait of CollectInTurn. It waits twice that long altogether.
-const mostWait = 16 * time.Second
+// Waits of CollectInTurn. It waits at most twice as long as the longest altogether.
+const (
+	leastWait = 50 * time.Millisecond
+	firstWait = time.Second // at most
+	mostWait  = 16 * time.Second
+)
 
 // CollectInTurn is Collect with apply for who shares the system with others that collect. Where another cycle begins before its own has
 // ended, it says how long it waits for that one, and begins anew. An error that wraps gc.ErrStale: the others do not come to an end;
-// it is no state of the system, and is not stored.
+// it is no state of the system, and is not stored. The first wait is as long as its own cycle took, since the other's takes about that.
 func CollectInTurn(ctx context.Context, conn *natsio.Conn, c *gc.Collector, waits func(time.Duration)) (*gc.Plan, gc.Report, error) {
-	for wait := time.Second; ; wait *= 2 {
+	for wait := time.Duration(0); ; wait *= 2 {
 		p, r, err := cycle(ctx, conn, c, true)
+		if wait == 0 {
+			took := time.Duration(r.Seconds * float64(time.Second)).Round(leastWait)
+			wait = max(leastWait, min(took, firstWait))
+		}
 		switch {
 		case !errors.Is(err, gc.ErrStale):
 			return p, r, StoreReport(ctx, conn, &r, err)

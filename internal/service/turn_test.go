@@ -13,7 +13,7 @@ import (
 	"spool/internal/service"
 )
 
-// TestCollectInTurn: a cycle beside which another one begins is begun anew, and is the newest then.
+// TestCollectInTurn: a cycle beside which another one begins is begun anew, and is the newest then. Beside short cycles it does not wait long.
 func TestCollectInTurn(t *testing.T) {
 	conn, ctx := natstest.Dial(t, natstest.Server(t)), t.Context()
 	must.Do(t, conn.Ensure(ctx, natsio.Limits{}))
@@ -21,9 +21,9 @@ func TestCollectInTurn(t *testing.T) {
 		return must.Get(service.NewCollector(conn, gc.Safe(), slog.New(slog.DiscardHandler)))(t)
 	}
 	daemon, mine := collector(), collector()
-	begun := 0
+	begun, others := 0, 1
 	mine.At = func(s gc.Step) error {
-		if s != gc.StepMark || begun > 0 {
+		if s != gc.StepMark || begun == others {
 			return nil
 		}
 		begun++
@@ -33,10 +33,13 @@ func TestCollectInTurn(t *testing.T) {
 	if _, r, err := service.Collect(ctx, conn, mine, true); !errors.Is(err, gc.ErrStale) || r.Applied {
 		t.Fatalf("Collect beside another cycle = applied %v, %v, want %v", r.Applied, err, gc.ErrStale)
 	}
-	begun = 0
-	var waited []time.Duration
-	_, r, err := service.CollectInTurn(ctx, conn, mine, func(d time.Duration) { waited = append(waited, d) })
-	if err != nil || !r.Applied || len(waited) != 1 || waited[0] != time.Second {
-		t.Errorf("CollectInTurn beside one cycle = applied %v, %v after waits %v, want it applied after one wait of 1s", r.Applied, err, waited)
+	for _, others = range []int{1, 4} {
+		begun = 0
+		var waits int
+		var waited time.Duration
+		_, r, err := service.CollectInTurn(ctx, conn, mine, func(d time.Duration) { waits, waited = waits+1, waited+d })
+		if err != nil || !r.Applied || waits != others || waited >= time.Duration(1<<others-1)*time.Second {
+			t.Errorf("CollectInTurn beside %d short cycles = applied %v, %v after %d waits, %v in all, want it applied", others, r.Applied, err, waits, waited)
+		}
 	}
 }
