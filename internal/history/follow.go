@@ -96,6 +96,7 @@ func (f *Follower) Follow(ctx context.Context) error {
 	watched := make(chan struct{})
 	g.Go(func() error { return f.forgetDeleted(ctx, sync.OnceFunc(func() { close(watched) })) })
 	g.Go(func() error { return f.rewriteErased(ctx) })
+	g.Go(func() error { return f.followRenames(ctx) })
 	g.Go(func() error {
 		select {
 		case <-watched:
@@ -131,7 +132,12 @@ func (f *Follower) follow(ctx context.Context) error {
 // CatchUp returns when all prompts are in that were stored when it was called.
 func (f *Follower) CatchUp(ctx context.Context) error {
 	for {
-		if _, err := f.catchUp(ctx); !again(err) {
+		_, err := f.catchUp(ctx)
+		if err == nil {
+			left, e := f.bucket.List(ctx, events.LeftKeys)
+			err = f.renameAll(ctx, left, e)
+		}
+		if !again(err) {
 			return errors.Join(err, ctx.Err())
 		}
 	}
@@ -368,6 +374,10 @@ func (f *Follower) store(ctx context.Context, some *gathered, from Position, to 
 	}
 	if err == nil { // one that was deleted since it was read: who deletes it later finds it
 		_, err = f.forgetEarlier(ctx, some.names())
+	}
+	if err == nil { // and a thread that was renamed since
+		left, e := f.bucket.Records(ctx, some.left()...)
+		err = f.renameAll(ctx, left, e)
 	}
 	*some = gathered{}
 	return err

@@ -72,6 +72,15 @@ func (g *gathered) names() []string {
 	return slices.Collect(maps.Keys(names))
 }
 
+// left are the keys of what the threads of the posts left when they were renamed.
+func (g *gathered) left() []string {
+	keys := map[string]bool{}
+	for _, p := range g.posts {
+		keys[events.LeftKey(p.Thread)] = true
+	}
+	return slices.Collect(maps.Keys(keys))
+}
+
 // whole notes that all posts of a thread up to a number are stored or among those gathered.
 func (g *gathered) whole(t events.Thread, to Filled) {
 	if g.filled == nil {
