@@ -27,7 +27,7 @@ var ErrCorrupt = errors.New("prompt history is damaged")
 var ErrVersion = errors.New("prompt history is of a later version")
 
 // schemaVersion counts changes of schema; a database of a lower one is made anew, since all of it is derived.
-const schemaVersion = 5
+const schemaVersion = 6
 
 // schema. The id of a prompt is its place in the order of time (see place), so every question reads from the newest on and
 // stops when it has enough. text is NULL where a post repeats the one before it in its thread: prompts that are the same
@@ -35,7 +35,8 @@ const schemaVersion = 5
 // trigger keeps them, because a statement that fires one makes FTS5 write its whole memory out. life tells the threads apart that
 // had one name (SPEC P12): the prompts of each stay. base is the name of the thread, of a former generation (SPEC P6) the one that it
 // had; a prompt that came before it got its new name keeps the life of then. The last two indexes are for one statement each, of which
-// another index would read all that a thread repeats, or has: prompts_told finds what stands before a post.
+// another index would read all that a thread repeats, or has: prompts_told finds what stands before a post. prompts_session has those of a
+// session in the order of ids.
 //
 // said has the items of an index of all items, which is a file of its own (see ItemsFile), by the same rules: prompts is empty there,
 // and said in a history. text is ” where there is nothing to find, and stands last: who counts does not read it.
@@ -47,6 +48,7 @@ CREATE TABLE sessions(id INTEGER PRIMARY KEY, name TEXT NOT NULL UNIQUE, cwd TEX
 CREATE INDEX sessions_cwd ON sessions(cwd);
 CREATE TABLE prompts(id INTEGER PRIMARY KEY, session INTEGER NOT NULL, thread TEXT NOT NULL, n INTEGER NOT NULL,
 	time INTEGER NOT NULL, text TEXT, life INTEGER NOT NULL, base TEXT NOT NULL, UNIQUE(session, thread, life, n));
+CREATE INDEX prompts_session ON prompts(session) WHERE text IS NOT NULL;
 CREATE INDEX prompts_base ON prompts(session, base, life);
 CREATE INDEX prompts_told ON prompts(session, thread, life, n) WHERE text IS NOT NULL;
 CREATE INDEX prompts_former ON prompts(session, thread, n) WHERE thread <> base;

@@ -103,12 +103,13 @@ func (f Filter) clause() (where string, args []any) {
 	}
 	of, ofArgs := f.sessions()
 	where, args = where+strings.ReplaceAll(of, "@", "p"), append(args, ofArgs...)
-	if f.Session == "" { // equal prompts behind each other once, whatever sessions of those they are of
-		where += " AND p.text IS NOT (SELECT q.text FROM prompts q WHERE q.id < p.id AND q.text IS NOT NULL" +
-			unsaid("q") + strings.ReplaceAll(of, "@", "q") + " ORDER BY q.id DESC LIMIT 1)"
-		args = append(args, ofArgs...)
+	if f.Session != "" {
+		of += " AND @.session = p.session"
 	}
-	return where, args
+	// Equal prompts behind each other once, whatever sessions of those, or threads of that, they are of.
+	where += " AND p.text IS NOT (SELECT q.text FROM prompts q WHERE q.id < p.id AND q.text IS NOT NULL" +
+		unsaid("q") + strings.ReplaceAll(of, "@", "q") + " ORDER BY q.id DESC LIMIT 1)"
+	return where, append(args, ofArgs...)
 }
 
 // sessions chooses the prompts @ of several sessions.

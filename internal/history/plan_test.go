@@ -73,3 +73,19 @@ func plan(t *testing.T, tx *sql.Tx, statement string) (steps []string) {
 	must.Do(t, rows.Err())
 	return steps
 }
+
+// TestSessionCostsItsOwn: what a session asked for, newest first and equal ones once, is found without reading what others asked for.
+func TestSessionCostsItsOwn(t *testing.T) {
+	db := must.Get(Open(filepath.Join(t.TempDir(), "history.db")))(t)
+	defer db.Close()
+	where, _ := Filter{Session: "s"}.clause()
+	must.Do(t, db.transact(t.Context(), func(tx *sql.Tx) error {
+		steps := strings.Join(plan(t, tx, "SELECT p.* FROM prompts p WHERE p.text IS NOT NULL"+where+" ORDER BY p.id DESC LIMIT ?"), "\n")
+		for _, step := range []string{"SEARCH p USING INDEX prompts_session (session=?)", "SEARCH q USING INDEX prompts_session (session=? AND rowid<?)"} {
+			if !strings.Contains(steps, step) || strings.Contains(steps, "TEMP B-TREE") {
+				t.Errorf("a session's newest prompts: the plan is\n%s\nwant %s", steps, step)
+			}
+		}
+		return nil
+	}))
+}
