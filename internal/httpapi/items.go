@@ -9,6 +9,7 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+	"sync"
 	"unicode"
 	"unicode/utf8"
 
@@ -111,7 +112,7 @@ func (a *api) item(w http.ResponseWriter, r *http.Request, t events.Thread) erro
 		return fmt.Errorf("%w: %s has the items 1 to %d", errNothing, t, head.N)
 	}
 	if isSet(r, "full") {
-		raw, err := a.cfg.Client.Warning(a.named(w, r, new(lostHeader))).FullItem(r.Context(), t, head, n)
+		raw, err := a.cfg.Client.Warning(a.named(w, r)).FullItem(r.Context(), t, head, n)
 		if errors.Is(err, client.ErrTooLong) {
 			err = fmt.Errorf("%w: %w", errTooLarge, err)
 		}
@@ -284,20 +285,43 @@ func (a *api) lost(r *http.Request) func(rehydrate.Missing) {
 	}
 }
 
-// named is lost that names the blob in the answer, too: in its header, or behind its body, where that is begun.
-func (a *api) named(w http.ResponseWriter, r *http.Request, where *string) func(rehydrate.Missing) {
+// named is lost that names the blob in the answer, too, in its header.
+func (a *api) named(w http.ResponseWriter, r *http.Request) func(rehydrate.Missing) {
 	lost := a.lost(r)
 	return func(m rehydrate.Missing) {
 		lost(m)
-		if h := w.Header(); len(h[*where]) < mostLost {
-			h[*where] = append(h[*where], m.Ref.String())
+		if h := w.Header(); len(h[lostHeader]) < mostLost {
+			h[lostHeader] = append(h[lostHeader], m.Ref.String())
 		}
+	}
+}
+
+// missing are blobs that were noted by whoever reads a body, until the answer names them. Safe for concurrent use.
+type missing struct {
+	mu   sync.Mutex
+	refs []string
+}
+
+func (s *missing) note(m rehydrate.Missing) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if len(s.refs) < mostLost {
+		s.refs = append(s.refs, m.Ref.String())
+	}
+}
+
+// name names those that were noted since the last time.
+func (s *missing) name(h http.Header, as string) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if len(s.refs) > 0 {
+		h[as], s.refs = s.refs, nil
 	}
 }
 
 // context gives what the model is sent at the leaf, or at another entry.
 func (a *api) context(w http.ResponseWriter, r *http.Request, t events.Thread) error {
-	c, err := a.cfg.Client.Context(r.Context(), t, sessions.At(r.URL.Query().Get("leaf")), a.named(w, r, new(lostHeader)))
+	c, err := a.cfg.Client.Context(r.Context(), t, sessions.At(r.URL.Query().Get("leaf")), a.named(w, r))
 	if errors.Is(err, client.ErrNoContext) {
 		steps, err := a.cfg.Client.StepContext(r.Context(), t, sessions.At(r.URL.Query().Get("leaf")))
 		if err == nil {

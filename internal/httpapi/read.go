@@ -19,6 +19,7 @@ import (
 	"spool/internal/ingest"
 	"spool/internal/project"
 	"spool/internal/record"
+	"spool/internal/rehydrate"
 	"spool/internal/view"
 	"spool/pkg/artifacts"
 	"spool/pkg/casstore"
@@ -219,8 +220,10 @@ func (a *api) give(w http.ResponseWriter, r *http.Request, session, address stri
 		}
 		*p = n
 	}
-	where := lostHeader
-	res, err := a.cfg.Client.Warning(a.named(w, r, &where)).Resolve(r.Context(), session, address, sel)
+	var lacks missing
+	lost := a.lost(r)
+	warn := func(m rehydrate.Missing) { lost(m); lacks.note(m) } // by whoever reads the body
+	res, err := a.cfg.Client.Warning(warn).Resolve(r.Context(), session, address, sel)
 	if err != nil {
 		return err
 	}
@@ -234,10 +237,11 @@ func (a *api) give(w http.ResponseWriter, r *http.Request, session, address stri
 	}
 	body := bufio.NewReaderSize(res.Body, ahead)
 	_, _ = body.Peek(ahead) // an error is told where the body is read
-	where = http.TrailerPrefix + lostHeader
+	lacks.name(w.Header(), lostHeader)
 	if _, err = body.WriteTo(w); err != nil {
 		return begunError{err}
 	}
+	lacks.name(w.Header(), http.TrailerPrefix+lostHeader)
 	return nil
 }
 
