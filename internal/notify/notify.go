@@ -1,5 +1,4 @@
-// Package notify tells a program, or an address, what needs a person: prompts that wait for an answer, threads that ended badly, runs that
-// ended. Each
+// Package notify tells a program, or an address, what needs a person: prompts that wait for an answer, and threads that ended badly. Each
 // is told until it is taken, one at a time, and keeps its id, so that who is told twice can know it. Where a name stands is kept in Spool.
 package notify
 
@@ -24,7 +23,7 @@ import (
 // Note is what is told, as JSON.
 type Note struct {
 	ID   string `json:"-"`    // the same whenever it is told
-	Type string `json:"type"` // Asked, Failed, or RunEnded
+	Type string `json:"type"` // Asked, or Failed
 	Time string `json:"timestamp"`
 	Data Data   `json:"data"`
 }
@@ -33,24 +32,19 @@ type Note struct {
 type Data struct {
 	Session    string          `json:"session"`
 	Thread     string          `json:"thread"`
-	Item       int64           `json:"n,omitempty"`
+	Item       int64           `json:"n"`
 	Node       string          `json:"node,omitempty"`
 	Text       string          `json:"text,omitempty"` // at most 4,000 characters of the question, or of how the thread ended
 	Prompt     string          `json:"prompt,omitempty"`
 	Kind       string          `json:"kind,omitempty"`
 	Deadline   int64           `json:"deadline,omitempty"` // Unix milliseconds
 	ReturnCode json.RawMessage `json:"return_code,omitempty"`
-	Run        string          `json:"run,omitempty"`
-	State      string          `json:"state,omitempty"`   // of the run
-	Expired    bool            `json:"expired,omitempty"` // its lease is over
 }
 
 // Types of notes.
 const (
 	Asked  = "prompt.asked"
 	Failed = "thread.failed"
-
-	RunEnded = "run.ended"
 )
 
 // Teller takes a note; an error has it told again. ErrRefused: again will not help.
@@ -73,7 +67,6 @@ const (
 type Config struct {
 	Session string // of which it is told; "": of all
 	Failed  bool   // also threads that ended with another return code than 0
-	Runs    bool   // also runs that ended
 	Tell    Teller
 	Log     *slog.Logger
 }
@@ -86,9 +79,6 @@ func Run(ctx context.Context, cl *client.Client, name string, cfg Config) error 
 	g.Go(func() error { return r.follow(ctx, name, "prompts", events.TypePendingPrompt, r.asked) })
 	if cfg.Failed {
 		g.Go(func() error { return r.follow(ctx, name, "ends", events.TypeStatus, r.failed) })
-	}
-	if cfg.Runs {
-		g.Go(func() error { return r.runs(ctx, name) })
 	}
 	return g.Wait()
 }
@@ -240,62 +230,13 @@ func (r *runner) failed(_ context.Context, it client.Item) (n Note, ok bool, err
 	return n, true, nil
 }
 
-// runs tells of runs that end. One that is not taken is told again behind others.
-func (r *runner) runs(ctx context.Context, name string) error {
-	if name != "" {
-		name = subDurable + name + "-runs"
-	}
-	type failing struct {
-		since   time.Time
-		tries   int
-		refused int
-	}
-	failed := map[string]*failing{} // by the note's id
-	return r.cl.RunEnds(ctx, r.Session, name, func(run client.RunInfo) time.Duration {
-		n := Note{ID: noteID("run %s/%s", run.Thread.Session, run.ID), Type: RunEnded, Time: events.Stamp(time.Now().UnixMilli()), Data: Data{
-			Session: run.Thread.Session, Thread: run.Thread.Name, Run: run.ID, State: string(run.State), Expired: run.Expired, Text: cut(run.Summary),
-		}}
-		body, err := json.Marshal(n)
-		if err == nil {
-			r.one.Lock()
-			err = r.Tell(ctx, n, body)
-			r.one.Unlock()
-		}
-		if err == nil || ctx.Err() != nil {
-			delete(failed, n.ID)
-			return 0
-		}
-		f := failed[n.ID]
-		if f == nil {
-			f = &failing{since: time.Now()}
-			failed[n.ID] = f
-		}
-		if f.tries++; errors.Is(err, ErrRefused) {
-			f.refused++
-		}
-		of := fmt.Sprintf("run %s of %s", run.ID, run.Thread)
-		if f.refused >= refusals || time.Since(f.since) > mostTries {
-			delete(failed, n.ID)
-			r.Log.Error("given up", "of", of, "error", err)
-			return 0
-		}
-		wait := min(time.Second<<min(f.tries-1, 10), mostWait)
-		r.Log.Warn("not taken, and told again", "of", of, "in", wait, "error", err)
-		return wait
-	})
-}
-
 func of(it client.Item, typ string) Note {
 	return Note{Type: typ, Data: Data{Session: it.Session, Thread: it.Thread, Item: it.N, Node: it.Node}}
 }
 
 // idOf is the same for an item whenever it is told, and another one for each other item.
 func idOf(it client.Item) string {
-	return noteID("%s/%s %d %d", it.Session, it.Thread, it.Life, it.N)
-}
-
-func noteID(format string, of ...any) string {
-	sum := sha256.Sum256(fmt.Appendf(nil, format, of...))
+	sum := sha256.Sum256(fmt.Appendf(nil, "%s/%s %d %d", it.Session, it.Thread, it.Life, it.N))
 	return "msg_" + hex.EncodeToString(sum[:16])
 }
 
