@@ -317,10 +317,8 @@ func (c *checker) checkOthers(ctx context.Context) error {
 			return err
 		}
 	}
-	for _, o := range open {
-		if err := c.checkOpen(ctx, o); err != nil {
-			return err
-		}
+	if err := c.checkAllOpen(ctx, open); err != nil {
+		return err
 	}
 	for _, h := range c.heads {
 		if c.sessions[h.id.Session] {

@@ -138,6 +138,23 @@ type openOutput struct {
 	record.Output
 }
 
+// checkAllOpen is checkOpen of all that are: those that a killed server brought back are not.
+func (c *checker) checkAllOpen(ctx context.Context, open []openOutput) error {
+	rs, err := c.s.Records(ctx, events.EndedKey)
+	if err != nil {
+		return err
+	}
+	for _, o := range open {
+		if o.seq <= record.Ended(rs[0]) {
+			continue
+		}
+		if err := c.checkOpen(ctx, o); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
 // checkOpen finds what is lost of an open output: parts of its artifact, which no record of an artifact names yet, or what follows them.
 func (c *checker) checkOpen(ctx context.Context, o openOutput) error {
 	lost := func(format string, args ...any) error {

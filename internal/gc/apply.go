@@ -46,7 +46,7 @@ func (c *Collector) Apply(ctx context.Context, p *Plan) (Done, error) {
 		return r.done, notBegun{err}
 	}
 	// Condemning ends before repacking begins: what is spared may need nodes that a repack would drop.
-	for _, step := range []func(context.Context) error{r.condemn, r.settle, r.repack, r.reclaim, r.forget} {
+	for _, step := range []func(context.Context) error{r.condemn, r.settle, r.repack, r.reclaim, r.forget, r.forgetEnded} {
 		if err := step(ctx); err != nil {
 			return r.done, err
 		}
@@ -394,16 +394,21 @@ func (r *run) forgetSome(ctx context.Context, list []Old) (again bool, err error
 	if err := r.free(ctx, objects); err != nil {
 		return false, err
 	}
-	for _, seq := range markers {
+	return false, r.unmark(ctx, markers)
+}
+
+// unmark deletes the messages of records that mean nothing any more.
+func (r *run) unmark(ctx context.Context, seqs []uint64) error {
+	for some := range slices.Chunk(seqs, condemnBatch) {
 		if err := r.At(StepUnmark); err != nil {
-			return false, err
+			return err
 		}
-		if err := retry.Do(ctx, nil, func() error { return r.Records.Forget(ctx, seq) }); err != nil {
-			return false, err
+		if err := retry.Do(ctx, nil, func() error { return r.Records.Forget(ctx, some...) }); err != nil {
+			return err
 		}
-		r.done.Forgotten++
+		r.done.Forgotten += len(some)
 	}
-	return false, nil
+	return nil
 }
 
 func isMoved(key string) bool { return strings.HasPrefix(key, events.MovedKey("")) }

@@ -45,9 +45,9 @@ type state struct {
 	Last       uint64            `json:"last"`
 	Generation uint64            `json:"generation,omitempty"` // of Deps.Alarms
 
-	// Facts are the keys of all records but those of packs, blobs and moved packs, removed ones included: none of them is
-	// ever forgotten. Stored are the keys of those, without what the plan forgets.
-	Facts int `json:"facts,omitempty"`
+	// Facts are the keys of all records but those of packs, blobs and moved packs, and of what soon ends, removed ones included: none of
+	// them is ever forgotten. Stored are the keys of packs, blobs and moved packs, without what the plan forgets.
+	Facts int `json:"lasting,omitempty"`
 	// Settled is the record up to which deletions of sessions and threads explain no garbage any more: a cycle behind it condemned some.
 	// 0: a version that knew no such thing wrote this, and Last is it.
 	Settled uint64  `json:"settled,omitempty"`
@@ -57,7 +57,7 @@ type state struct {
 
 func (c *Collector) state(p *Plan, w *world) state {
 	return state{Streams: p.Streams, Last: w.at, Generation: p.last.Generation, Facts: w.facts,
-		Stored: len(w.seen) - w.facts - len(p.Forget), Settled: w.settled, Waits: p.waits}
+		Stored: w.stored - len(p.Forget), Settled: w.settled, Waits: p.waits}
 }
 
 // identify notes which streams these are and how far the buckets are: bytes that come later are none of this cycle's
@@ -124,9 +124,9 @@ func (c *Collector) brake(ctx context.Context, p *Plan, w *world, m *marker) err
 	if w.facts < facts {
 		p.brake(BrakeWorld, "%s; run spool fsck --repair", factsLost(w.facts, facts))
 	}
-	if there := len(w.seen) - w.facts; there < stored {
+	if w.stored < stored {
 		p.brake(BrakeWorld, "%s has %d keys of packs and blobs, and had %d when gc last looked, and gc alone removes them; run spool fsck --repair",
-			events.RecordsStream, there, stored)
+			events.RecordsStream, w.stored, stored)
 	}
 	lost := 0
 	for i, sum := range m.blobs.sums {
@@ -167,7 +167,7 @@ func (r *run) settle(ctx context.Context) error {
 
 // isFact reports whether a record is one of state.Facts.
 func isFact(class record.Class) bool {
-	return !slices.Contains([]record.Keeps{record.PackBytes, record.BlobBytes, record.MovedTo}, class.Keeps)
+	return !class.Brief && !slices.Contains([]record.Keeps{record.PackBytes, record.BlobBytes, record.MovedTo}, class.Keeps)
 }
 
 // FactsLost says how many records are gone that nothing removes, since the cycle before; "": none, or somebody has said in

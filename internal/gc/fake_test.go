@@ -99,8 +99,8 @@ func (f *fake) Commit(_ context.Context, fence record.Fence, puts []record.Put) 
 	return first, nil
 }
 
-func (f *fake) Forget(_ context.Context, seq uint64) error {
-	maps.DeleteFunc(f.recs, func(_ string, r record.Record) bool { return r.Seq == seq })
+func (f *fake) Forget(_ context.Context, seqs ...uint64) error {
+	maps.DeleteFunc(f.recs, func(_ string, r record.Record) bool { return slices.Contains(seqs, r.Seq) })
 	return nil
 }
 

@@ -31,8 +31,8 @@ type Records interface {
 	FindPack(ctx context.Context, id casstore.PackID) (record.FoundPack, error) // record.FindPack
 	Fence(ctx context.Context, lane int) (record.Fence, error)
 	Commit(ctx context.Context, f record.Fence, puts []record.Put) (first uint64, err error)
-	// Forget deletes the message at a sequence; a record that was written again since stays.
-	Forget(ctx context.Context, seq uint64) error
+	// Forget deletes the messages at some sequences; a record that was written again since stays.
+	Forget(ctx context.Context, seqs ...uint64) error
 }
 
 // Bulk is the object buckets.
@@ -130,6 +130,9 @@ type Config struct {
 	// Follow is the least age of a moved record that is forgotten, by the server's clock: whoever reads may have packs in memory that
 	// name others as they were called long ago.
 	Follow time.Duration
+	// Ended is the least age of the removed record of an output that is forgotten, by the server's clock. Until then the output's id
+	// is taken.
+	Ended time.Duration
 
 	// ReclaimAge is how long bytes that no record names must have been seen so, from the first cycle that found them on,
 	// by the server's clock: a bucket of records that lost them all names nothing, and a repair finds them by what they
@@ -151,7 +154,7 @@ type Config struct {
 
 // Safe is the margin for a system with publishers.
 func Safe() Config {
-	return Config{Lane: events.Lanes - 1, InboxAge: time.Hour, Follow: 24 * time.Hour, ReclaimAge: 24 * time.Hour}
+	return Config{Lane: events.Lanes - 1, InboxAge: time.Hour, Follow: 24 * time.Hour, Ended: 24 * time.Hour, ReclaimAge: 24 * time.Hour}
 }
 
 func (c Config) withDefaults() Config {
@@ -181,8 +184,8 @@ func New(deps Deps, cfg Config) (*Collector, error) {
 			errs = append(errs, fmt.Errorf("brake %q: use one of %v", b, Brakes))
 		}
 	}
-	if cfg.Quarantine < 0 || cfg.InboxAge < 0 || cfg.Follow < 0 || cfg.ReclaimAge < 0 {
-		errs = append(errs, errors.New("quarantine, inbox age, reclaim age and the time that moved records are followed must not be negative"))
+	if min(cfg.Quarantine, cfg.InboxAge, cfg.Follow, cfg.Ended, cfg.ReclaimAge) < 0 {
+		errs = append(errs, errors.New("quarantine, inbox age, ended age, reclaim age and the time that moved records are followed must not be negative"))
 	}
 	if cfg.Small > cfg.Target || cfg.Merge < 2 {
 		errs = append(errs, fmt.Errorf("small %d, target %d, merge %d: small is at most target, and a merge takes two",

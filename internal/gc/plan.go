@@ -35,6 +35,7 @@ type Plan struct {
 	Repack  []Group     `json:"repack"`
 	Reclaim []Waste     `json:"reclaim"` // bytes that no record names
 	Forget  []Old       `json:"forget"`  // old tombstones, with their bytes, and moved records that nobody follows
+	Ended   Ended       `json:"ended"`   // records of outputs that have ended
 
 	Brakes []Braked `json:"brakes,omitempty"` // why applying it is refused
 
@@ -128,7 +129,7 @@ type Braked struct {
 
 // Empty reports that there is nothing to do.
 func (p *Plan) Empty() bool {
-	return len(p.Bury)+len(p.Condemn)+len(p.Repack)+len(p.Reclaim)+len(p.Forget) == 0
+	return len(p.Bury)+len(p.Condemn)+len(p.Repack)+len(p.Reclaim)+len(p.Forget)+len(p.Ended.Seqs) == 0
 }
 
 var buckets = []string{events.NodesBucket, events.BlobsBucket, events.ArtifactsBucket, events.InboxBucket}
@@ -164,6 +165,7 @@ func (c *Collector) decide(p *Plan, w *world, m *marker) {
 	}
 	p.Repack = c.groups(w, m)
 	c.forget(p, w, m)
+	p.Ended = w.brief.plan(w.first, c.cfg.Ended)
 }
 
 // forget finds what has outlived its purpose.

@@ -89,7 +89,7 @@ type Planned struct {
 // Sum is the plan in numbers, as a collector with that quarantine carries it out: without one the bytes of what is condemned go
 // at once.
 func (p *Plan) Sum(quarantine time.Duration) (s Planned) {
-	s.Bury, s.Condemn, s.Into, s.Reclaim, s.Forget = len(p.Bury), len(p.Condemn), len(p.Repack), len(p.Reclaim), len(p.Forget)
+	s.Bury, s.Condemn, s.Into, s.Reclaim, s.Forget = len(p.Bury), len(p.Condemn), len(p.Repack), len(p.Reclaim), len(p.Forget)+len(p.Ended.Seqs)
 	for _, v := range p.Condemn {
 		s.CondemnBytes += v.Bytes
 	}
@@ -157,7 +157,7 @@ func (r Report) Write(t *text.Table) error {
 	row("condemn", p.Condemn, text.Bytes(p.CondemnBytes))
 	row("repack", p.Repack, fmt.Sprintf("packs into %d", p.Into))
 	row("reclaim", p.Reclaim, text.Bytes(p.ReclaimBytes)+" of objects: condemned without a quarantine, forgotten, or named by no record")
-	row("forget", p.Forget, "old tombstones and moved records")
+	row("forget", p.Forget, "old tombstones, moved records, and that outputs have ended")
 	if r.Applied {
 		d := r.Done
 		row("done", d.Condemned, text.Sprintf("condemned, %d spared, %d buried in; %d packs repacked into %d, %d groups skipped; %d objects reclaimed, %s; %d records forgotten",

@@ -42,12 +42,14 @@ type world struct {
 
 	sessions  map[uint64]bool // by hash of the key
 	seen      map[uint64]bool // hashes of all keys that were read
-	facts     int             // of these keys, those that are not of packs, blobs or moved packs
+	facts     int             // of these keys, those of state.Facts
+	stored    int             // and those of packs, blobs and moved packs
 	unknown   record.Unknown
 	lost      map[uint64]bool // hashes of the tokens of blobs whose bytes are not there
 	seed      maphash.Seed
-	again     bool                      // the first reading has ended
-	markers   []record.Record           // of removed packs, blobs and moved records
+	again     bool            // the first reading has ended
+	markers   []record.Record // of removed packs, blobs and moved records
+	brief     brief
 	followers map[casstore.PackID][]Old // moved records by where they lead
 	targets   map[casstore.PackID]bool  // of moved records
 }
@@ -140,9 +142,15 @@ func (w *world) take(r record.Stamped) error {
 	class, _ := w.unknown.Class(r.Record)
 	if key := w.hash(r.Key); !w.seen[key] {
 		w.seen[key] = true
-		if isFact(class) {
+		switch {
+		case isFact(class):
 			w.facts++
+		case !class.Brief:
+			w.stored++
 		}
+	}
+	if class.Brief {
+		w.brief.take(r)
 	}
 	_, id, _ := strings.Cut(r.Key, ".")
 	switch class.Keeps {
@@ -158,6 +166,8 @@ func (w *world) take(r record.Stamped) error {
 		return w.takeFile(r.Record, class)
 	}
 	switch r.Key {
+	case events.EndedKey:
+		w.brief.forgotten = record.Ended(r.Record)
 	case events.SessionKey(id):
 		w.sessions[w.hash(r.Key)] = r.Exists()
 	case events.DeletedKey(id):

@@ -75,7 +75,7 @@ func (outs Outputs) PublishLive(t events.Thread, output string, frame events.Liv
 }
 
 // SilentOutputs lists the open outputs whose record nobody has written for that long, by the clock of the server. Their
-// values are not read to find out.
+// values are not read to find out. Those that a killed server brought back are left out.
 func (outs Outputs) SilentOutputs(ctx context.Context, least time.Duration) ([]record.Silent, error) {
 	ages, err := outs.c.Records().Ages(ctx, events.OutputKeys(""), least)
 	if err != nil || len(ages) == 0 {
@@ -85,14 +85,15 @@ func (outs Outputs) SilentOutputs(ctx context.Context, least time.Duration) ([]r
 	for key := range ages {
 		keys = append(keys, key)
 	}
-	rs, err := outs.c.Records().Records(ctx, keys...)
+	rs, err := outs.c.Records().Records(ctx, append(keys, events.EndedKey)...)
 	if err != nil {
 		return nil, err
 	}
+	ended, rs := record.Ended(rs[len(keys)]), rs[:len(keys)]
 	out := make([]record.Silent, 0, len(rs))
 	for i, r := range rs {
 		session, _, ok := events.ParseOutputKey(r.Key)
-		if !ok || !r.Exists() || r.Seq != ages[keys[i]].Seq { // gone, or written meanwhile
+		if !ok || !r.Exists() || r.Seq <= ended || r.Seq != ages[keys[i]].Seq { // gone, gc's, or written meanwhile
 			continue
 		}
 		o, err := record.DecodeOutput(r.Value)

@@ -2,11 +2,14 @@ package natsio
 
 import (
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
+	"slices"
 	"strconv"
 	"time"
 
+	"github.com/nats-io/nats.go"
 	"github.com/nats-io/nats.go/jetstream"
 
 	"spool/internal/record"
@@ -110,13 +113,47 @@ const scanStill = time.Minute
 
 // Forget deletes the message of a record that means nothing any more: an old tombstone, a moved record that nobody follows. One
 // that was overwritten since is at another sequence and stays.
-func (recs Records) Forget(ctx context.Context, seq uint64) error {
-	s, err := MessagesOf(ctx, recs.c.Streams(), events.RecordsStream)
-	if err != nil {
-		return fmt.Errorf("forget record %d: %w", seq, WrapErr(err))
+func (recs Records) Forget(ctx context.Context, seqs ...uint64) error {
+	for some := range slices.Chunk(seqs, forgetAhead) {
+		if err := recs.forget(ctx, some); err != nil {
+			return fmt.Errorf("forget records from %d on: %w", some[0], err)
+		}
 	}
-	if err = UnlessGone(ctx, s, seq, s.DeleteMsg(ctx, seq)); err != nil {
-		return fmt.Errorf("forget record %d: %w", seq, err)
+	return nil
+}
+
+// forgetAhead is how many the server is asked to forget at a time.
+const forgetAhead = 500
+
+func (recs Records) forget(ctx context.Context, seqs []uint64) error {
+	msgs := make([]*nats.Msg, len(seqs))
+	for i, seq := range seqs {
+		body := append(strconv.AppendUint([]byte(`{"no_erase":true,"seq":`), seq, 10), '}')
+		msgs[i] = &nats.Msg{Subject: apiSubject(recs.c.js, "STREAM.MSG.DELETE."+events.RecordsStream), Data: body}
+	}
+	answers, err := recs.c.pipe.all(ctx, msgs, recs.c.timeout)
+	if err != nil {
+		return err
+	}
+	for i, m := range answers {
+		var answer struct{ Error *apiError }
+		err := record.ErrBusy // nobody answers for the stream
+		if m.Header.Get("Status") != "503" {
+			err = json.Unmarshal(m.Data, &answer)
+		}
+		if answer.Error != nil {
+			err = answer.Error.wrap()
+		}
+		if err == nil {
+			continue
+		}
+		s, e := MessagesOf(ctx, recs.c.Streams(), events.RecordsStream)
+		if e == nil {
+			e = UnlessGone(ctx, s, seqs[i], err)
+		}
+		if e != nil {
+			return WrapErr(e)
+		}
 	}
 	return nil
 }

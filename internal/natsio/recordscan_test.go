@@ -148,8 +148,15 @@ func TestForget(t *testing.T) {
 	if err != nil || rs[0].Seq != now {
 		t.Errorf("the record is %+v, %v, want it at %d", rs, err, now)
 	}
+	many := []uint64{now}
+	for i := range 700 { // more than are sent at a time
+		many = append(many, must.Get(c.Records().Write(t.Context(), record.Put{Key: fmt.Sprintf("blob.%d", i), Expect: record.Any}))(t))
+	}
 	for range 2 {
-		must.Is(t, c.Records().Forget(t.Context(), now), nil, "Forget(%d)", now)
+		must.Is(t, c.Records().Forget(t.Context(), many...), nil, "Forget(%d and others)", now)
+	}
+	if left := must.Get(c.Records().Keys(t.Context(), "blob.*"))(t); len(left) != 0 {
+		t.Errorf("%d records are left", len(left))
 	}
 	if rs, err := c.Records().Records(t.Context(), "blob.x"); err != nil || rs[0].Seq != 0 {
 		t.Errorf("the record is %+v, %v, want none", rs, err)

@@ -60,6 +60,9 @@ type Class struct {
 
 	Sequence bool // its sequence is all that counts: nobody reads the value
 
+	// Brief: of something that soon ends. That it was removed is forgotten after a while (docs/adr/0031).
+	Brief bool
+
 	check  func(value []byte) error
 	lasts  func(value []byte) []byte
 	object func(value []byte) (Object, error)
@@ -116,8 +119,8 @@ var Classes = []Class{
 	{Name: "counter", Session: true, check: reads(DecodeCounter)},
 	{Name: "artifact", Session: true, Keeps: FileBytes, check: reads(artifacts.DecodeRecord), object: artifactObject},
 	{Name: "shared", Session: true},
-	{Name: "output", Session: true, Keeps: FileBytes, check: reads(DecodeOutput), object: outputObject},
-	{Name: "outputbase", Session: true, check: reads(DecodeOutputBase)},
+	{Name: "output", Session: true, Brief: true, Keeps: FileBytes, check: reads(DecodeOutput), object: outputObject},
+	{Name: "outputbase", Session: true, Brief: true, check: reads(DecodeOutputBase)},
 	{Name: "prompt", Session: true, check: reads(DecodePrompt)},
 	{Name: "answered", Session: true, check: reads(DecodePrompt)},
 	{Name: "run", Session: true, check: reads(DecodeRun)},

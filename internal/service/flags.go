@@ -185,6 +185,7 @@ func (f *Flags) Policies() ([]retention.Policy, error) { return OpenPolicies(f.c
 type Collecting struct {
 	Quarantine time.Duration `placeholder:"24h" help:"How long what is condemned can be had back with spool gc undelete; default: not at all."`
 	InboxAge   time.Duration `default:"1h" help:"Least age of a body in the inbox that no event claims (${default})."`
+	EndedAge   time.Duration `default:"24h" help:"How long it is known that an output has ended, so that its id is taken (${default})."`
 	ReclaimAge time.Duration `default:"24h" help:"How long bytes must have been seen that no record names (${default})."`
 	Share      float64       `default:"0.3" help:"Most that may be condemned of all packs and blobs, or reclaimed of a bucket's bytes (${default})."`
 	Floor      int64         `default:"67108864" placeholder:"BYTES" help:"Bytes that may always go, whatever share they are (${default})."`
@@ -195,7 +196,8 @@ type Collecting struct {
 func (f Collecting) Config() gc.Config {
 	cfg := gc.Safe()
 	// 0 means none here
-	cfg.Quarantine, cfg.InboxAge, cfg.ReclaimAge, cfg.Share, cfg.Floor = f.Quarantine, f.InboxAge, f.ReclaimAge, f.Share, cmp.Or(f.Floor, -1)
+	cfg.Quarantine, cfg.InboxAge, cfg.Ended, cfg.ReclaimAge = f.Quarantine, f.InboxAge, f.EndedAge, f.ReclaimAge
+	cfg.Share, cfg.Floor = f.Share, cmp.Or(f.Floor, -1)
 	for _, name := range f.Allow {
 		cfg.Allow = append(cfg.Allow, gc.Brake(name))
 	}

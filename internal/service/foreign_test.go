@@ -39,7 +39,7 @@ func foreignKeys(class string) []string {
 	case "letters":
 		return []string{events.LettersKey}
 	case "gc":
-		return []string{events.GCReportKey, events.MarksKey, events.HeadsKey, events.ScrubKey}
+		return []string{events.GCReportKey, events.MarksKey, events.HeadsKey, events.ScrubKey, events.EndedKey}
 	}
 	return []string{class + ".bad.main"}
 }

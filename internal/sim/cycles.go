@@ -47,6 +47,27 @@ func (p *Program) claimed(r *rand.Rand) []Op {
 	return append(ops, Op{Do: Collect, Kind: r.IntN(2) * 2}, Op{Do: Sleep, Ms: r.IntN(2000)}, Op{Do: ThawOne}, Op{Do: ThawOne, Who: 1})
 }
 
+// openMeanwhile is a scene: while an output is open others end, and collectors forget that they have.
+func (p *Program) openMeanwhile(r *rand.Rand) []Op {
+	p.Agents = max(p.Agents, 2)
+	output := func(who, pieces, kind int) Op {
+		o := p.op(r, Output)
+		o.Who, o.N, o.Kind, o.Ms = who, pieces, kind, 0
+		return o
+	}
+	ops := []Op{output(0, 3+r.IntN(2), 1)}
+	for range 2 + r.IntN(3) {
+		if r.IntN(3) > 0 {
+			ops = append(ops, output(1, 1+r.IntN(2), 0))
+		}
+		ops = append(ops, Op{Do: Sleep, Ms: 500 + r.IntN(4000)}, Op{Do: Collect, Kind: 2})
+	}
+	if r.IntN(3) == 0 {
+		ops = append(ops, Op{Do: KillOne}, Op{Do: StartOne})
+	}
+	return append(ops, output(1, 1, 0))
+}
+
 // takenBack is a scene: a collector stands still between its plan and its deeds, and what is garbage in the plan is
 // taken up.
 func (p *Program) takenBack(r *rand.Rand) []Op {

@@ -87,6 +87,7 @@ var moods = []mood{
 	{name: "removed meanwhile", often: 2, scene: (*Program).removedMeanwhile},
 	{name: "claimed", often: 3, scene: (*Program).claimed},
 	{name: "refers", often: 3, scene: (*Program).refers},
+	{name: "open", often: 2, scene: (*Program).openMeanwhile},
 }
 
 // Generate makes the program of a seed. One in forty is large.

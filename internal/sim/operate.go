@@ -177,12 +177,12 @@ func (d *driver) run1(ctx context.Context, o Op) error {
 
 // collect runs a cycle of gc, or takes back what one condemned.
 func (d *driver) collect(ctx context.Context, conn *natsio.Conn, o Op) error {
-	cfg := gc.Config{Share: 1, InboxAge: time.Hour, Follow: 24 * time.Hour, Merge: 2}
+	cfg := gc.Config{Share: 1, InboxAge: time.Hour, Follow: 24 * time.Hour, Ended: 24 * time.Hour, Merge: 2}
 	switch o.Kind {
 	case 1:
 		cfg.Quarantine = 24 * time.Hour
 	case 2:
-		cfg.Follow = 0
+		cfg.Follow, cfg.Ended = 0, 0
 	}
 	c, err := service.NewCollector(conn, cfg, d.log)
 	if err != nil {

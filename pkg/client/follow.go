@@ -104,6 +104,7 @@ type follower struct {
 	part  int    // parts of the artifact that were read
 	next  uint64 // stream sequence of the next
 	found bool   // it was open once
+	asked bool   // its thread, whether it has ended: that is forgotten after a while
 }
 
 // give yields the part of a piece that was not given yet.
@@ -143,7 +144,10 @@ func (f *follower) catchUp(ctx context.Context) error {
 	case there:
 		f.found = true
 	case f.found || ended:
-		return f.result(ctx)
+		return f.result(ctx, true)
+	case !f.asked:
+		f.asked = true
+		return f.result(ctx, false)
 	}
 	if o.Total <= f.at {
 		return nil
@@ -226,6 +230,13 @@ func stored(o record.Output, base record.OutputBase) (whole []byte, behind *rest
 	return whole, behind, nil
 }
 
+// giveNothing ends an output that has ended, and of which nothing is left.
+func (f *follower) giveNothing(ended bool) {
+	if ended {
+		f.give(f.at, nil, &events.LiveEnd{})
+	}
+}
+
 // parts gives what is in the parts of an unfinished artifact.
 func (f *follower) parts(ctx context.Context, o record.Output) error {
 	if f.at >= int64(o.Parts.Count)*record.PartSize {
@@ -249,8 +260,9 @@ func (f *follower) parts(ctx context.Context, o record.Output) error {
 	return nil
 }
 
-// result gives the rest of an output that has ended, from its artifact or its result.
-func (f *follower) result(ctx context.Context) error {
+// result gives the rest of an output that has ended, from its artifact or its result. Of one that is not known to have ended it gives
+// nothing where there is neither.
+func (f *follower) result(ctx context.Context, ended bool) error {
 	head, err := f.c.Thread(ctx, f.thread)
 	for range mostRenames { // its outputs went with it
 		var was *Renamed
@@ -260,7 +272,7 @@ func (f *follower) result(ctx context.Context) error {
 		head, err = f.c.Thread(ctx, was.To)
 	}
 	if errors.Is(err, threads.ErrNoThread) {
-		f.give(f.at, nil, &events.LiveEnd{})
+		f.giveNothing(ended)
 		return nil
 	}
 	if err != nil {
@@ -270,7 +282,7 @@ func (f *follower) result(ctx context.Context) error {
 		return st.Entry.ID == f.id && st.Entry.Type == events.TypeToolResult
 	})
 	if errors.Is(err, threads.ErrNoStep) { // an earlier version wrote none in a thread that had ended
-		f.give(f.at, nil, &events.LiveEnd{})
+		f.giveNothing(ended)
 		return nil
 	}
 	if err != nil {

@@ -429,6 +429,7 @@ const (
 	HeadsKey = "gc.heads" // the last look at what every head leads to
 	ScrubKey = "gc.scrub" // the last scrub, and where the one that goes on is
 	QuietKey = "gc.quiet" // stands where a collector had read all that there was
+	EndedKey = "gc.ended" // up to which record removed outputs are forgotten; msgpack
 )
 
 // LettersKey says of which events operators removed the dead letters.
