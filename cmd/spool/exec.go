@@ -17,7 +17,7 @@ import (
 
 	"golang.org/x/term"
 
-	"spool/internal/natsio"
+	"spool/internal/record"
 	"spool/internal/service"
 	"spool/pkg/client"
 	"spool/pkg/events"
@@ -80,7 +80,7 @@ func (c *execCmd) Run(a *app) error {
 	}
 	cancel()
 	// who may not look, or cannot, begins
-	if errors.Is(err, client.ErrEnded) || errors.Is(err, client.ErrLatched) || errors.Is(err, natsio.ErrNoStream) {
+	if errors.Is(err, client.ErrEnded) || errors.Is(err, client.ErrLatched) || errors.Is(err, record.ErrNoStream) {
 		return fmt.Errorf("the command was not run: %w", err)
 	}
 	keepPipes()

@@ -11,6 +11,7 @@ import (
 
 	"spool/internal/ingest"
 	"spool/internal/natsio"
+	"spool/internal/record"
 	"spool/internal/service"
 	"spool/internal/text"
 	"spool/pkg/client"
@@ -72,11 +73,11 @@ func (c *publishCmd) Run(a *app) error {
 // lookTime is how long a look at a thread may take.
 const lookTime = 5 * time.Second
 
-// haveStreams is natsio.ErrNoStream where Spool never ran: there nothing takes events. Who may not look finds out nothing.
+// haveStreams is record.ErrNoStream where Spool never ran: there nothing takes events. Who may not look finds out nothing.
 func haveStreams(ctx context.Context, conn *natsio.Conn) error {
 	ctx, cancel := context.WithTimeout(ctx, lookTime)
 	defer cancel()
-	if _, err := natsio.StoreIDOf(ctx, conn); errors.Is(err, natsio.ErrNoStream) {
+	if _, err := natsio.StoreIDOf(ctx, conn); errors.Is(err, record.ErrNoStream) {
 		return err
 	}
 	return nil

@@ -45,7 +45,7 @@ func forCaller(err error) bool {
 	return errors.Is(err, ErrNextCommit) || errors.Is(err, ErrUnsettled) || Passing(err)
 }
 
-// Passing reports whether an error says nothing about the event over which it came: the store does not answer, it may
+// Passing reports whether an error says nothing about the event over which it came: the store does not answer, is not there, may
 // not be asked, or whoever asks is told to stop.
 func Passing(err error) bool {
 	return record.Temporary(err) || errors.Is(err, record.ErrDenied) ||

@@ -394,7 +394,7 @@ func verdict(err error) (status, after int) {
 		return http.StatusRequestedRangeNotSatisfiable, 0
 	case is(record.ErrBusy):
 		return http.StatusTooManyRequests, 1
-	case is(record.ErrFull, natsadmin.ErrStopped):
+	case is(record.ErrFull, natsadmin.ErrStopped, record.ErrNoStream):
 		return http.StatusServiceUnavailable, 5
 	case is(record.ErrUnknown, context.Canceled, context.DeadlineExceeded):
 		return http.StatusServiceUnavailable, 1

@@ -211,6 +211,7 @@ func (st Streams) messages(
 			return
 		}
 		defer it.Stop()
+		defer context.AfterFunc(ctx, it.Stop)() // Next does not look at ctx while it makes its consumer again
 		if ready != nil {
 			ready()
 		}

@@ -25,6 +25,7 @@ const (
 	codeIncomplete  = 10176 // a batch that the server gave up, or never saw from its beginning
 	codeBatchLost   = 10208 // the end of a fast batch whose beginning another server took, or a stream that is gone
 	codeNoMessage   = 10037
+	codeNoStream    = 10059
 	codeNoBatches   = 10174 // the stream does not allow atomic batches
 )
 
@@ -74,6 +75,8 @@ func (e *apiError) verdict() error {
 		e.ErrCode == codeIncomplete, e.ErrCode == codeBatchLost,
 		e.Code == 429, e.Code == 503:
 		return record.ErrBusy
+	case e.ErrCode == codeNoStream:
+		return errNoStream
 	case e.ErrCode == codeNoMessage, e.Code == 404:
 		return record.ErrNotFound
 	}
@@ -81,6 +84,9 @@ func (e *apiError) verdict() error {
 }
 
 func (e *apiError) wrap() error {
+	if e.ErrCode == codeNoStream {
+		return errNoStream
+	}
 	return fmt.Errorf("%w: %s (%d)", e.verdict(), e.Description, e.ErrCode)
 }
 
@@ -143,18 +149,17 @@ func unsent(nc *nats.Conn, m *nats.Msg, err, verdict, large error) error {
 // errClosed: the connection was closed, here, for good. What was asked before and is asked again may have been stored.
 var errClosed = fmt.Errorf("%w: the connection is %w", record.ErrUnknown, record.ErrClosed)
 
-// ErrNoStream: the server has no stream of that name, as before the first start of a persister. It is record.ErrNotFound, and
-// jetstream.ErrStreamNotFound.
-var ErrNoStream error = noStream{}
+// errNoStream: the server has no stream of that name, as before the first start of a persister.
+var errNoStream error = noStream{}
 
 type noStream struct{}
 
 func (noStream) Error() string {
-	return "not found: there is no such stream; spool up or a persister makes those of a new system, and spool doctor says which are missing"
+	return "there is no such stream; spool up or a persister makes those of a new system, and spool doctor says which are missing"
 }
 
 func (noStream) Is(target error) bool {
-	return target == record.ErrNotFound || target == jetstream.ErrStreamNotFound
+	return target == record.ErrNoStream || target == jetstream.ErrStreamNotFound
 }
 
 // WrapErr maps what nats.go returns to the errors of package record.
@@ -169,7 +174,7 @@ func WrapErr(err error) error {
 	case errors.Is(err, nats.ErrConnectionClosed), errors.Is(err, jetstream.ErrConnectionClosed):
 		return errClosed
 	case errors.Is(err, jetstream.ErrStreamNotFound):
-		return ErrNoStream
+		return errNoStream
 	case errors.Is(err, jetstream.ErrMsgNotFound), errors.Is(err, jetstream.ErrConsumerNotFound):
 		return fmt.Errorf("%w: %w", record.ErrNotFound, err)
 	case errors.As(err, &api):

@@ -1,13 +1,16 @@
 package natsio_test
 
 import (
+	"context"
 	"errors"
 	"strings"
 	"testing"
+	"time"
 
 	"spool/internal/must"
 	"spool/internal/natsio"
 	"spool/internal/natstest"
+	"spool/internal/record"
 	"spool/pkg/events"
 )
 
@@ -70,4 +73,34 @@ func TestConsumerDeleted(t *testing.T) {
 	}
 	publish(2)
 	next(2)
+}
+
+// What a lost stream held is not known to be missing; and who follows it ends when he is told to.
+func TestStreamThatIsGoneSaysNothing(t *testing.T) {
+	c := natstest.Conn(t)
+	ctx, stop := context.WithCancel(t.Context())
+	stands, ended := make(chan bool), make(chan error, 1)
+	go func() {
+		for _, err := range c.Records().Watch(ctx, ">", natsio.FromNow, func() { close(stands) }) {
+			if err != nil {
+				ended <- err
+				return
+			}
+		}
+		ended <- nil
+	}()
+	<-stands
+	asks := must.Get(c.JetStream().Conn().SubscribeSync("$JS.API.CONSUMER.CREATE." + events.RecordsStream + ".>"))(t)
+	must.Do(t, c.JetStream().DeleteStream(t.Context(), events.RecordsStream))
+	_, err := c.Records().Records(t.Context(), "thread.s.main")
+	if must.Is(t, err, record.ErrNoStream, "Records"); errors.Is(err, record.ErrNotFound) {
+		t.Errorf("Records = %v: not found is a word about a record", err)
+	}
+	must.Get(asks.NextMsg(time.Minute))(t) // it asks for its consumer, and will again
+	stop()
+	select {
+	case <-ended:
+	case <-time.After(20 * time.Second):
+		t.Error("who follows records does not end")
+	}
 }

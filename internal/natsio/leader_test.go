@@ -100,5 +100,5 @@ func TestStreamsAreAskedForOnce(t *testing.T) {
 		must.Same(t, questions(), want, "reading for the %d. time asks %d times about streams, want %d", i+1)
 	}
 	must.Do(t, c.JetStream().DeleteStream(ctx, events.GCStream))
-	must.Is(t, read(), record.ErrNotFound, "a stream that was deleted")
+	must.Is(t, read(), record.ErrNoStream, "a stream that was deleted")
 }

@@ -24,6 +24,7 @@ func TestParseNewest(t *testing.T) {
 		{`{"type":"t","message":{"subject":"a","seq":1,` + then, newestMsg{"a", 1, "", nil, at}, nil},
 		{`{"type":"t","error":null,"message":{"seq":1,` + then, newestMsg{"", 1, "", nil, at}, nil},
 		{`{"type":"t","error":{"code":404,"err_code":10037,"description":"no message found"}}`, newestMsg{}, nil},
+		{`{"type":"t","error":{"code":404,"err_code":10059,"description":"stream not found"}}`, newestMsg{}, record.ErrNoStream},
 		{`{"type":"t","error":{"code":503,"err_code":10008,"description":"not now"}}`, newestMsg{}, record.ErrBusy},
 		{`{"type":"t","message":{"subject":"a","seq":-1}}`, newestMsg{}, record.ErrUnknown},
 		{`{"type":"t","message":{"subject":"a","seq":1,"data":"?"}}`, newestMsg{}, record.ErrUnknown},
