@@ -96,6 +96,8 @@ type watchedInto struct {
 	cmd  *watchCmd
 	conn *natsio.Conn // nil: it was not there yet
 	err  error        // of the output
+
+	importer interchange.Importer
 }
 
 // store is SPOOL_EVENTS: what was acknowledged is in it, or was.
@@ -132,7 +134,7 @@ func (w *watchedInto) capture(ctx context.Context, changes []watch.Change) (took
 	}
 	lost, stop := context.WithTimeoutCause(ctx, mostPublished, errors.New("it takes nothing"))
 	defer stop()
-	res, _, err := interchange.Import(lost, w.conn, sources, transcript.Config{
+	res, _, err := w.importer.Import(lost, w.conn, sources, transcript.Config{
 		Dialect: w.cmd.Dialect, User: w.cmd.UserID, Host: hostname(), Inbox: w.conn.Inbox(),
 	})
 	if lost.Err() != nil {

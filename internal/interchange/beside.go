@@ -1,6 +1,7 @@
 package interchange
 
 import (
+	"cmp"
 	"context"
 	"crypto/sha256"
 	"encoding/binary"
@@ -21,22 +22,24 @@ import (
 	"spool/pkg/client"
 )
 
-// beside takes in what lies beside the files of sessions of Claude Code.
+// beside takes in what lies beside the files of sessions.
 type beside struct {
+	*Importer
 	reg   Registry
 	cl    *client.Client
 	there map[string]bool // sessions that are in Spool, or not, as far as that is known
-	known map[string][]artifacts.Record
 
 	patient context.Context // for persisters that are not done with what was published before
 }
 
 // takeBeside registers the files of the sources that lie beside transcripts, and puts their results between those of the others. The
 // error is that of a store which cannot be reached.
-func takeBeside(ctx context.Context, reg Registry, cl *client.Client, sources []transcript.Source, res *transcript.Result) (err error) {
+func (im *Importer) takeBeside(
+	ctx context.Context, reg Registry, cl *client.Client, sources []transcript.Source, res *transcript.Result,
+) (err error) {
 	patient, cancel := context.WithTimeout(ctx, mostPatient)
 	defer cancel()
-	b := beside{reg, cl, map[string]bool{}, map[string][]artifacts.Record{}, patient}
+	b := beside{im, reg, cl, map[string]bool{}, patient}
 	for _, f := range res.Files {
 		if f.Err == nil && f.Session != "" {
 			b.there[f.Session] = true
@@ -45,13 +48,14 @@ func takeBeside(ctx context.Context, reg Registry, cl *client.Client, sources []
 	files := res.Files
 	res.Files = make([]transcript.FileResult, 0, len(sources))
 	for _, s := range sources {
-		if !transcript.IsBeside(s.Path) {
+		is, ok := transcript.Beside(s.Path)
+		if !ok {
 			res.Files, files = append(res.Files, files[0]), files[1:]
 			continue
 		}
-		f := transcript.FileResult{File: s.Path, Harness: "claude"}
+		f := transcript.FileResult{File: s.Path, Harness: is.Harness, Beside: is.Place}
 		if err == nil {
-			f.Err = b.take(ctx, s, &f)
+			f.Err = b.take(ctx, s, is, &f)
 		} else {
 			f.Err = err
 		}
@@ -71,10 +75,8 @@ func takeBeside(ctx context.Context, reg Registry, cl *client.Client, sources []
 const mostPatient = 5 * time.Second
 
 // take registers a file. It is told from others of its place by its size and time, so what is there already is not read.
-func (b *beside) take(ctx context.Context, src transcript.Source, f *transcript.FileResult) error {
-	session, place, _ := transcript.Beside(src.Path)
-	f.Beside = place
-	if there, err := b.isThere(ctx, session, f); !there {
+func (b *beside) take(ctx context.Context, src transcript.Source, is transcript.Sidecar, f *transcript.FileResult) error {
+	if there, err := b.isThere(ctx, is.Session, f); !there {
 		return err
 	}
 	info, err := fs.Stat(src.FS, src.Path)
@@ -84,22 +86,28 @@ func (b *beside) take(ctx context.Context, src transcript.Source, f *transcript.
 	if !info.Mode().IsRegular() { // to open a pipe may take for ever
 		return fmt.Errorf("%s: not a regular file", src.Path)
 	}
-	f.Session, f.Bytes = session, info.Size()
-	all, ok := b.known[session]
-	if !ok {
-		if all, err = b.reg.Records(ctx, session, ""); err != nil && !errors.Is(err, artifacts.ErrRecord) {
-			return err
-		}
-		b.known[session] = all
+	f.Session, f.Bytes = is.Session, info.Size()
+	r := besideRecord(is, info)
+	places, err := b.placesOf(ctx, b.reg, is.Session)
+	if err != nil {
+		return err
 	}
-	r := besideRecord(session, place, info)
-	for _, old := range all {
-		if old.ID == r.ID || old.Place == r.Place && sameBytes(ctx, b.reg, src.FS, src.Path, old) {
+	for _, old := range places[r.Place] {
+		there := false
+		if old.ID == r.ID { // it may be gone since it was listed
+			one, err := b.reg.Records(ctx, is.Session, r.ID)
+			if there = len(one) > 0; err != nil && !errors.Is(err, artifacts.ErrRecord) {
+				return err
+			}
+		} else {
+			there = sameBytes(ctx, b.reg, src.FS, src.Path, old)
+		}
+		if there {
 			f.Artifacts = 1
 			return nil
 		}
 	}
-	if strings.HasSuffix(place, ".meta.json") {
+	if r.Subagent() != "" {
 		r.ToolCall = toolUseOf(src)
 	}
 	r, made, err := adoptFile(ctx, b.reg, src.FS, src.Path, r)
@@ -110,8 +118,33 @@ func (b *beside) take(ctx context.Context, src transcript.Source, f *transcript.
 		f.Registered = 1
 	}
 	f.Artifacts = 1
-	b.known[session] = append(b.known[session], r)
+	places[r.Place] = append(places[r.Place], r)
 	return nil
+}
+
+// mostSidecars is how many sessions' sidecars are remembered.
+const mostSidecars = 1000
+
+// placesOf are the sidecars of a session, by their places. They are listed once: a session that grows for long costs no list for each file.
+func (im *Importer) placesOf(ctx context.Context, reg Registry, session string) (map[string][]artifacts.Record, error) {
+	if places, ok := im.sidecars[session]; ok {
+		return places, nil
+	}
+	all, err := reg.Records(ctx, session, "")
+	if err != nil && !errors.Is(err, artifacts.ErrRecord) {
+		return nil, err
+	}
+	places := map[string][]artifacts.Record{}
+	for _, r := range all {
+		if r.Place != "" {
+			places[r.Place] = append(places[r.Place], r)
+		}
+	}
+	if im.sidecars == nil || len(im.sidecars) >= mostSidecars {
+		im.sidecars = map[string]map[string][]artifacts.Record{}
+	}
+	im.sidecars[session] = places
+	return places, nil
 }
 
 // isThere tells whether a session is in Spool. Of one that is not, it says so once.
@@ -139,7 +172,8 @@ func (b *beside) isThere(ctx context.Context, session string, f *transcript.File
 }
 
 // besideRecord is the record of a file beside a session's. Its id follows from what it is told by.
-func besideRecord(session, place string, info fs.FileInfo) artifacts.Record {
+func besideRecord(is transcript.Sidecar, info fs.FileInfo) artifacts.Record {
+	session, place := is.Session, is.Place
 	at := info.ModTime()
 	h := sha256.New()
 	_, _ = fmt.Fprintf(h, "%s\x00%s\x00%d\x00", session, place, info.Size()) // it never fails
@@ -148,7 +182,7 @@ func besideRecord(session, place string, info fs.FileInfo) artifacts.Record {
 	return artifacts.Record{
 		ID: artifacts.NewID(at, [10]byte(h.Sum(nil))), Session: session, Created: at.UnixMilli(), Filename: path.Base(place), MIME: kind,
 		Category: artifacts.Normal, Writer: artifacts.FromPayload, Size: artifacts.UnknownSize, Summary: place,
-		Modified: at.UnixNano(), Place: "claude:" + place,
+		Modified: at.UnixNano(), Place: is.Harness + ":" + place,
 	}
 }
 
@@ -163,27 +197,28 @@ func toolUseOf(src transcript.Source) string {
 	if jsonscan.Valid(text) != nil {
 		return ""
 	}
-	id, _ := jsonscan.Text(jsonscan.Get(text, "toolUseId"))
+	said := func(key string) string { v, _ := jsonscan.Text(jsonscan.Get(text, key)); return v }
+	id := said("toolUseId")
+	if name := cmp.Or(said("subagentName"), said("agentType")); id == "" && name != "" { // Qwen Code calls it after its name and call
+		id, _ = strings.CutPrefix(said("agentId"), name+"-")
+	}
 	return id[:min(len(id), 256)]
 }
 
-// newest are the newest files of each place beside a session's file, by their names for a session whose files are in a folder.
-func (m *Materializer) newest(ctx context.Context, session, folder string) (map[string]artifacts.Record, error) {
+// newest are the newest files of each place beside a session's file, by their names for a session whose file has that name.
+func (m *Materializer) newest(ctx context.Context, session, main string) (map[string]artifacts.Record, error) {
 	all, err := m.Artifacts.Records(ctx, session, "")
 	if err != nil && !errors.Is(err, artifacts.ErrRecord) {
 		return nil, err
 	}
 	out := map[string]artifacts.Record{}
 	for _, r := range all {
-		place, ok := strings.CutPrefix(r.Place, "claude:")
+		place, ok := strings.CutPrefix(r.Place, m.Harness.Name+":")
 		if !ok || !filepath.IsLocal(place) {
 			continue
 		}
-		name := path.Join(folder, place)
-		if rest, ok := strings.CutPrefix(place, "file-history/"); ok {
-			name = path.Join("file-history", session, rest)
-		}
-		if of, at, ok := transcript.Beside(name); !ok || of != session || at != place {
+		name := m.Harness.besideName(main, session, place)
+		if at, ok := transcript.Beside(name); !ok || at != (transcript.Sidecar{Harness: m.Harness.Name, Session: session, Place: place}) {
 			continue
 		}
 		if old, ok := out[name]; !ok || r.Modified > old.Modified {

@@ -114,6 +114,17 @@ func (h Harness) agentFile(main, session, agent string) string {
 	return ""
 }
 
+// besideName is the name of a file beside that of a session's main thread, by its place.
+func (h Harness) besideName(main, session, place string) string {
+	switch rest, undo := strings.CutPrefix(place, "file-history/"); {
+	case h.Name == "qwen":
+		return path.Join(path.Dir(path.Dir(main)), "subagents", session, path.Base(place))
+	case undo:
+		return path.Join("file-history", session, rest)
+	}
+	return path.Join(strings.TrimSuffix(main, sessionExt), place)
+}
+
 var errPlace = errors.New("no place of a session's file")
 
 // isFileOf tells whether a file below the harness's directory is that of a session's main thread, whatever its folder.

@@ -12,6 +12,7 @@ import (
 	"spool/internal/artifactstore"
 	"spool/internal/natsio"
 	"spool/internal/transcript"
+	"spool/pkg/artifacts"
 	"spool/pkg/client"
 	"spool/pkg/events"
 )
@@ -24,8 +25,20 @@ import (
 //  2. Blobs before the entries that refer to them: the persister holds those for them that it finds.
 //  3. Artifacts when the session is there.
 //  4. What the user changed in the header of an exported file, where the entries do not say it.
-//  5. What lies beside files of Claude Code, as artifacts.
+//  5. What lies beside the files, as artifacts.
 func Import(
+	ctx context.Context, conn *natsio.Conn, sources []transcript.Source, cfg transcript.Config,
+) (res transcript.Result, notes []string, err error) {
+	return new(Importer).Import(ctx, conn, sources, cfg)
+}
+
+// Importer is for who imports again and again: it remembers what it saw beside sessions' files. The zero value is ready. One call at a time.
+type Importer struct {
+	sidecars map[string]map[string][]artifacts.Record // by session and place
+}
+
+// Import is the function of that name.
+func (im *Importer) Import(
 	ctx context.Context, conn *natsio.Conn, sources []transcript.Source, cfg transcript.Config,
 ) (res transcript.Result, notes []string, err error) {
 	var told told
@@ -53,7 +66,7 @@ func Import(
 		err = takeHeaders(ctx, conn, restored, res, written)
 	}
 	if len(files) < len(sources) {
-		err = errors.Join(err, takeBeside(ctx, artifactstore.Of(conn, 0), cl, sources, &res))
+		err = errors.Join(err, im.takeBeside(ctx, artifactstore.Of(conn, 0), cl, sources, &res))
 	}
 	return res, told.all, err
 }

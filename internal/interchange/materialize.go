@@ -199,7 +199,7 @@ func (w *materialize) session(ctx context.Context, id string, needs int64) (name
 	if err != nil {
 		return "", err
 	}
-	if w.Harness.Name == "claude" {
+	if w.Harness.Name == "claude" || w.Harness.Name == "qwen" {
 		return name, w.beside(ctx, id, agents, name, &said)
 	}
 	base, bytes, err := w.base(ctx, main)
@@ -330,7 +330,7 @@ func (w *materialize) agents(ctx context.Context, id string, all []client.Thread
 // beside stages what lay beside a session's files, and says what belongs there and is not kept.
 func (w *materialize) beside(ctx context.Context, id string, agents []string, main string, said *content) error {
 	session := strings.TrimSuffix(main, sessionExt)
-	kept, err := w.newest(ctx, id, session)
+	kept, err := w.newest(ctx, id, main)
 	if err != nil {
 		return err
 	}
@@ -348,6 +348,9 @@ func (w *materialize) beside(ctx context.Context, id string, agents []string, ma
 		if err := w.besideFile(ctx, name, kept[name]); err != nil {
 			return err
 		}
+	}
+	if w.Harness.Name != "claude" {
+		return nil
 	}
 	for _, name := range agents {
 		lost("which call a subagent is of", strings.TrimSuffix(name, sessionExt)+".meta.json")

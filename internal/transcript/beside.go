@@ -9,28 +9,50 @@ import (
 	"spool/pkg/events"
 )
 
-// Beside finds the session of Claude Code that a file belongs to which is no transcript: outputs of tools, what its subagents are of, and
-// files as they were, for undo. place is the same in whatever folder the session's file lies: tool-results/…, subagents/….meta.json or
-// file-history/…. IsBeside tells whether a file is one.
+// Sidecar is a file beside a session's that is no transcript: an output of a tool, what a subagent is of, or a file as it was, for undo.
+type Sidecar struct {
+	Harness string // claude or qwen
+	Session string
+	Place   string // the same in whatever folder the session's file lies: tool-results/…, subagents/….meta.json or file-history/…
+}
+
+// Beside tells which sidecar a file is, by its name. Folders above may be called like those of a harness: the last place that fits counts.
 //
-//	projects/<folder>/<session>/tool-results/toolu_1.txt
+//	projects/<folder>/<session>/tool-results/toolu_1.txt           of Claude Code
 //	projects/<folder>/<session>/subagents/agent-1.meta.json
 //	file-history/<session>/0123456789abcdef@v2
-func Beside(name string) (session, place string, ok bool) {
-	name = "/" + filepath.ToSlash(name)
-	if at := strings.LastIndex(name, "/file-history/"); at >= 0 {
-		session, place, ok = strings.Cut(name[at+len("/file-history/"):], "/")
-		place = "file-history/" + place
-	} else if at := strings.LastIndex(name, "/projects/"); at >= 0 {
-		_, rest, _ := strings.Cut(name[at+len("/projects/"):], "/")
-		session, place, ok = strings.Cut(rest, "/")
-		ok = ok && (strings.HasPrefix(place, "tool-results/") ||
-			strings.HasPrefix(place, "subagents/") && strings.HasSuffix(place, ".meta.json"))
+//	projects/<folder>/subagents/<session>/agent-scout-1.meta.json  of Qwen Code
+func Beside(name string) (Sidecar, bool) {
+	parts := strings.Split(filepath.ToSlash(name), "/")
+	for at := len(parts) - 1; at >= 0; at-- {
+		if s := sidecar(parts[at], parts[at+1:]); s.Place != "" && events.CheckToken("session", s.Session) == nil &&
+			path.Clean(s.Place) == s.Place && filepath.IsLocal(s.Place) && !IsTranscript(path.Base(s.Place)) && len(s.Place) <= maxPlace &&
+			!setAside.MatchString(s.Place) {
+			return s, true
+		}
 	}
-	ok = ok && events.CheckToken("session", session) == nil && path.Base(place) != "file-history" && path.Clean(place) == place &&
-		filepath.IsLocal(place) && !IsTranscript(path.Base(place)) && len(place) <= maxPlace && !setAside.MatchString(place)
-	return session, place, ok
+	return Sidecar{}, false
 }
+
+// sidecar is what a file is by the folder of a harness and what stands behind that; no place: none.
+func sidecar(folder string, names []string) Sidecar {
+	meta := len(names) > 0 && strings.HasSuffix(names[len(names)-1], metaExt)
+	switch {
+	case folder == history && len(names) == 2:
+		return Sidecar{"claude", names[0], history + "/" + names[1]}
+	case folder != "projects" || len(names) < 4:
+	case names[2] == "tool-results", names[2] == subagents && meta:
+		return Sidecar{"claude", names[1], strings.Join(names[2:], "/")}
+	case names[1] == subagents && len(names) == 4 && meta:
+		return Sidecar{"qwen", names[2], subagents + "/" + names[3]}
+	}
+	return Sidecar{}
+}
+
+const (
+	history = "file-history"
+	metaExt = ".meta.json"
+)
 
 // maxPlace bounds a place, in bytes.
 const maxPlace = 1024
@@ -40,7 +62,7 @@ var setAside = regexp.MustCompile(`\.[A-Z2-7]{8}\.(part|kept)$`)
 
 // IsBeside is the last result of Beside.
 func IsBeside(name string) bool {
-	_, _, ok := Beside(name)
+	_, ok := Beside(name)
 	return ok
 }
 

@@ -4,7 +4,9 @@ import (
 	"bytes"
 	"errors"
 	"fmt"
+	"path"
 	"slices"
+	"strings"
 
 	"github.com/vmihailenco/msgpack/v5"
 
@@ -90,6 +92,16 @@ func (r Record) ObjectName() string { return r.Session + "/" + string(r.ID) + "/
 // life of the session. mark is another one each time.
 func (r Record) ObjectBeside(mark string) string {
 	return r.Session + "/" + string(r.ID) + "/" + mark + "." + r.Filename
+}
+
+// Subagent is the thread of the subagent that a harness's file beside its session's is about; "": it is about none.
+func (r Record) Subagent() string {
+	_, place, _ := strings.Cut(r.Place, ":")
+	name, ok := strings.CutSuffix(path.Base(place), ".meta.json")
+	if !ok || !strings.HasPrefix(place, "subagents/") {
+		return ""
+	}
+	return name
 }
 
 // Validate reports everything that is wrong with a record at once.
