@@ -6,9 +6,11 @@ import (
 	"fmt"
 	"io"
 	"iter"
+	"maps"
 	"net/http"
 	"os"
 	"os/exec"
+	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -87,6 +89,10 @@ func (c *showCmd) show(a *app, cl *client.Client, t events.Thread, head threads.
 		return nil
 	}
 	return a.paged(!c.MD && !c.HTML, func(w io.Writer) error {
+		agents, err := cl.AgentCalls(a.ctx, t.Session)
+		if err != nil {
+			return err
+		}
 		form, before, written := c.form(a, one), earlier{from: from}, int64(0)
 		write := func(s string) error {
 			n, err := io.WriteString(w, s)
@@ -107,6 +113,11 @@ func (c *showCmd) show(a *app, cl *client.Client, t events.Thread, head threads.
 				return err
 			} else if ok {
 				form.Earlier(call)
+			}
+			for _, name := range slices.Sorted(maps.Keys(agents)) {
+				if item.Kind == events.TypeToolCall && item.Call == agents[name] && name != t.Name {
+					item.Facts = append(item.Facts, "subagent: "+t.Session+"/"+name)
+				}
 			}
 			c.images(a, cl, &item)
 			shown := form.Item(item)

@@ -1,6 +1,7 @@
 package main
 
 import (
+	"cmp"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -43,20 +44,30 @@ type threadLsCmd struct {
 }
 
 func (c *threadLsCmd) Run(a *app) error {
-	find := func(cl *client.Client) ([]client.Thread, error) {
-		all, err := cl.FindThreads(a.ctx, client.ThreadFilter{Session: c.Session, Status: c.Status, From: c.From, To: c.To})
+	var calls map[string]string // of the subagents of the session
+	find := func(cl *client.Client) (all []client.Thread, err error) {
+		if c.Session != "" {
+			if calls, err = cl.AgentCalls(a.ctx, c.Session); err != nil {
+				return nil, err
+			}
+		}
+		all, err = cl.FindThreads(a.ctx, client.ThreadFilter{Session: c.Session, Status: c.Status, From: c.From, To: c.To})
 		if errors.Is(err, client.ErrFilter) {
 			err = service.UsageError{Err: err}
 		}
 		return all, err
 	}
 	return list(a, &c.listArgs, find, look[client.Thread]{
-		json:   func(t client.Thread) any { return view.OfThread(t) },
+		json: func(t client.Thread) any {
+			out := view.OfThread(t)
+			out.ToolCall = calls[t.Name]
+			return out
+		},
 		none:   "no threads found",
-		header: "THREAD\tSTATUS\tENTRIES\tITEMS\tUPDATED\tHEAD",
+		header: "THREAD\tSTATUS\tENTRIES\tITEMS\tUPDATED\tHEAD\tCALL",
 		row: func(t client.Thread) string {
-			return fmt.Sprintf("%s\t%s\t%d\t%d\t%s\t%s", t.Thread, t.Head.Status, t.Head.Entries, t.Head.N,
-				text.Ago(t.Head.Updated, time.Now()), t.Head.Head().Ref.Hex()[:12])
+			return fmt.Sprintf("%s\t%s\t%d\t%d\t%s\t%s\t%s", t.Thread, t.Head.Status, t.Head.Entries, t.Head.N,
+				text.Ago(t.Head.Updated, time.Now()), t.Head.Head().Ref.Hex()[:12], cmp.Or(text.Printable(calls[t.Name]), "-"))
 		},
 	})
 }
@@ -100,6 +111,13 @@ func (c *threadShowCmd) show(a *app, cl *client.Client, id events.Thread) error 
 	t := text.NewTable(a.out)
 	fmt.Fprintf(t, "thread\t%s\nstatus\t%s %s\nhead\t%s\nstart\t%s\n", id, head.Status, status, head.Head().Ref,
 		head.Start.Ref)
+	calls, err := cl.AgentCalls(a.ctx, id.Session)
+	if err != nil {
+		return err
+	}
+	if call := calls[id.Name]; call != "" {
+		fmt.Fprintf(t, "call\t%s\n", text.Printable(call))
+	}
 	if prompt != "" {
 		fmt.Fprintf(t, "prompt\t%s\n", text.Cut(strings.Join(strings.Fields(prompt), " "), 200))
 	}

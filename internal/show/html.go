@@ -56,6 +56,9 @@ func (d *HTML) Item(i Item) string {
 		if i.Input != "" {
 			body += "<details><summary>Input</summary><pre>" + signed(i.Input) + "</pre></details>\n"
 		}
+		for _, fact := range i.Facts {
+			body += "<p>" + escape(fact) + "</p>\n"
+		}
 	case events.TypeToolResult:
 		says, class := "✓ ok", "ok"
 		if i.Failed {

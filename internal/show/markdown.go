@@ -41,6 +41,9 @@ func (m *Markdown) Item(i Item) string {
 	switch i.Kind {
 	case events.TypeToolCall:
 		out = "\n**" + who + "** " + code(i.Argument()) + " · " + place + "\n" + m.fenced(i.Input)
+		for _, fact := range i.Facts {
+			out += "\n" + text.Line(fact) + "\n"
+		}
 	case events.TypeToolResult:
 		says := "Result"
 		if i.Failed {

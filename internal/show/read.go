@@ -28,7 +28,7 @@ type Item struct {
 	Lines  int64     // of a result: that the tool printed, where a size rule may have left some out of Output
 	Exit   int64     // of a result: its exit code
 	Failed bool      // of a result
-	Facts  []string  // of the end of a turn
+	Facts  []string  // of the end of a turn; of a call, whom it set to work
 	Cut    bool      // a size rule left something out of it
 	Images []Image
 }

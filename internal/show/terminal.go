@@ -79,6 +79,9 @@ func (t *Terminal) Item(i Item) string {
 	switch i.Kind {
 	case events.TypeToolCall:
 		out += "\n" + t.heading(call, "● ", i, i.Argument()) + t.folded("    ", change, i.Input)
+		for _, fact := range i.Facts {
+			out += t.block("    ", call, fact)
+		}
 	case events.TypeToolResult:
 		mark, colour := "✓ ", good
 		if i.Failed {

@@ -89,6 +89,10 @@ func (r *Reader) Session(ctx context.Context, id string) (Session, error) {
 // Threads are the forms of threads in a list. A thread that leads to what cannot be read keeps no other one out of the list.
 func (r *Reader) Threads(ctx context.Context, all []client.Thread) ([]Thread, error) {
 	out := make([]Thread, len(all))
+	calls, err := r.calls(ctx, all)
+	if err != nil {
+		return nil, err
+	}
 	for i, t := range all {
 		var err error
 		if t.Unreadable {
@@ -97,8 +101,24 @@ func (r *Reader) Threads(ctx context.Context, all []client.Thread) ([]Thread, er
 			return nil, err
 		}
 		out[i] = damaged(out[i], err)
+		out[i].ToolCall = calls[t.Name]
 	}
 	return out, nil
+}
+
+// calls are those that subagents among threads of one session work for.
+func (r *Reader) calls(ctx context.Context, all []client.Thread) (map[string]string, error) {
+	agents := false
+	for _, t := range all {
+		agents = agents || t.Name != events.MainThread
+		if t.Session != all[0].Session {
+			return nil, nil
+		}
+	}
+	if !agents {
+		return nil, nil
+	}
+	return r.cl.AgentCalls(ctx, all[0].Session)
 }
 
 // Thread is the form of one thread, with its prompt.
@@ -106,6 +126,11 @@ func (r *Reader) Thread(ctx context.Context, t client.Thread) (Thread, error) {
 	out, err := r.thread(ctx, t)
 	if err == nil {
 		out.Start.Prompt, err = r.cl.Reader().Prompt(ctx, t.Head.Start)
+	}
+	if calls, e := r.calls(ctx, []client.Thread{t}); e == nil {
+		out.ToolCall = calls[t.Name]
+	} else {
+		err = errors.Join(err, e)
 	}
 	if err != nil && apply.Passing(err) {
 		return out, err

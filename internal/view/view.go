@@ -69,7 +69,8 @@ type Thread struct {
 	Dialect  string  `json:"dialect,omitempty"`
 	Start    *Start  `json:"start,omitempty"`
 	ForkOf   *Fork   `json:"fork_of,omitempty"`
-	Parents  []Fork  `json:"parents,omitempty"` // the fork's source, that one's source, …
+	Parents  []Fork  `json:"parents,omitempty"`   // the fork's source, that one's source, …
+	ToolCall string  `json:"tool_call,omitempty"` // of its session, that its agent works for; not in lists of more than one session
 	Created  string  `json:"created,omitempty"`
 	Modified string  `json:"modified,omitempty"`
 	Ended    string  `json:"ended,omitempty"`  // UTC date

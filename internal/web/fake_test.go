@@ -28,11 +28,12 @@ type fleet struct {
 	mu       sync.Mutex
 	moved    chan struct{} // closed when anything changes
 	sessions []j
-	threads  map[string][]j // "session/thread" → items
-	whole    map[string]j   // "session/thread/n" → the item before it was cut
-	forks    map[string][]j // session → nodes of its graph
-	outputs  map[string][]j // "session/thread" → frames of open outputs
-	resets   map[string]j   // "session/thread" → why its stream ends
+	threads  map[string][]j    // "session/thread" → items
+	calls    map[string]string // of subagents, by session/thread
+	whole    map[string]j      // "session/thread/n" → the item before it was cut
+	forks    map[string][]j    // session → nodes of its graph
+	outputs  map[string][]j    // "session/thread" → frames of open outputs
+	resets   map[string]j      // "session/thread" → why its stream ends
 	prompts  []j
 	answers  []j
 	blobs    map[string][]byte
@@ -191,7 +192,11 @@ func (f *fleet) session(r *http.Request) (any, int) {
 }
 
 func (f *fleet) head(session, thread string) j {
-	return j{"session": session, "thread": thread, "n": len(f.threads[session+"/"+thread]), "state": "active"}
+	head := j{"session": session, "thread": thread, "n": len(f.threads[session+"/"+thread]), "state": "active"}
+	if call := f.calls[session+"/"+thread]; call != "" {
+		head["tool_call"] = call
+	}
+	return head
 }
 
 func (f *fleet) thread(r *http.Request) (any, int) {

@@ -655,3 +655,16 @@ func TestErrors(t *testing.T) {
 	p.click(".problem button")
 	p.wait(`!!document.querySelector('[data-n="1"]')`)
 }
+
+// A call leads to the thread of the subagent that it set to work.
+func TestSubagent(t *testing.T) {
+	f := working(t)
+	f.calls = map[string]string{"orchard/agent-1": "c1"}
+	f.add("orchard", "agent-1", user("Look at the clock"))
+	p := open(t, f.URL+"/s/orchard/main", wide, tall)
+	p.wait(`document.querySelectorAll('.row .marker').length === 1`)
+	p.has("Subagent: agent-1")
+	p.click(".row .marker a")
+	p.has("Works for the call c1")
+	p.has("Look at the clock")
+}

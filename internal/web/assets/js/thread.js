@@ -106,6 +106,7 @@ class ThreadView {
     this.active = here?.state === 'active';
     this.origin.replaceChildren(...(from ? [marker(from.n ? `Forked from item ${whole(from.n)} of ` : 'Forked from ',
       h('a', { href: threadLink(from.session, from.thread, from.n) }, `${from.session === this.session ? '' : `${from.session}/`}${from.thread}`))] : []));
+    if (here?.tool_call) this.origin.append(marker(`Works for the call ${here.tool_call}`));
     this.title = `${nameOf(this.info)} – ${this.thread}`;
     this.ontitle?.();
     const threads = [...this.info.thread_list].sort((a, b) => (b.thread === 'main') - (a.thread === 'main') || a.thread.localeCompare(b.thread));
@@ -151,6 +152,10 @@ class ThreadView {
     if (n === this.current) el.classList.add('current');
     for (const fork of this.forks.get(n) ?? []) {
       el.append(marker('Fork: ', h('a', { href: threadLink(fork.session, fork.thread, n) }, `${fork.session === this.session ? '' : `${fork.session}/`}${fork.thread}`)));
+    }
+    const call = typeOf(rec) === 'tool_call' && rec.item.metadata.tool?.invocation_id;
+    for (const t of call ? this.info?.thread_list ?? [] : []) {
+      if (t.tool_call === call && t.thread !== this.thread) el.append(marker('Subagent: ', h('a', { href: threadLink(this.session, t.thread) }, t.thread)));
     }
     if (this.search.q) requestAnimationFrame(() => this.highlight());
     return el;
