@@ -1,6 +1,7 @@
 package watch
 
 import (
+	"bytes"
 	"context"
 	"errors"
 	"fmt"
@@ -12,6 +13,8 @@ import (
 	"time"
 
 	"go.uber.org/goleak"
+
+	"spool/internal/must"
 )
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
@@ -300,6 +303,23 @@ func TestMemory(t *testing.T) {
 	p.away = true
 	if err := New(p.config()).Once(t.Context()); err == nil {
 		t.Error("Once = nil, want that the store is away")
+	}
+}
+
+// What an earlier version marked and took for something else is captured anew, once; nothing else is.
+func TestMemoryOfAnEarlierVersion(t *testing.T) {
+	p := newPlace(t)
+	p.write("a.jsonl", "one\n")
+	p.write("chats.jsonl", "one\n")
+	cfg := p.config()
+	cfg.Mistaken = func(path string) bool { return filepath.Base(path) == "chats.jsonl" }
+	p.must(New(cfg).Once(t.Context()))
+	text := must.Get(os.ReadFile(cfg.Memory))(t)
+	p.must(os.WriteFile(cfg.Memory, bytes.Replace(text, []byte(`"v":1,`), nil, 1), 0o600))
+	for _, want := range []int{1, 0} {
+		p.reads = nil
+		p.must(New(cfg).Once(t.Context()))
+		must.Same(t, len(p.reads), want, "captured %d files, want %d")
 	}
 }
 
