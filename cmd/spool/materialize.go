@@ -24,7 +24,7 @@ type sessionMaterializeCmd struct {
 }
 
 func (c *sessionMaterializeCmd) Help() string {
-	return "Writes the files of a session of Claude Code, Codex, Gemini CLI, Qwen Code, oh-my-pi or pi where the program finds them, byte for byte as they were imported, but those of " +
+	return "Writes the files of a session of Claude Code, Codex, GitHub Copilot CLI, Gemini CLI, Qwen Code, oh-my-pi or pi where the program finds them, byte for byte as they were imported, but those of " +
 		"oh-my-pi as spool session export writes them; and those of the sessions that it does not open without. A file that is there is left alone if it is the same, goes on if it is a beginning, and " +
 		"is kept and named otherwise; then nothing is written. Databases of the program are never written."
 }

@@ -103,7 +103,7 @@ var open = []route{
 		method: "POST", path: threadPath + "/entries", need: access.Write, in: storing,
 		about: "Append one entry, or an entry a line; the answer to lines has a line for each.",
 		query: append([]param{{name: "dialect", kind: "string",
-			about: "what the entries are: claude, codex, gemini, omp, opencode, qwen, item, step, raw"}, pUser}, pIdentity...),
+			about: "what the entries are: claude, codex, copilot, gemini, omp, opencode, qwen, item, step, raw"}, pUser}, pIdentity...),
 		takes: []body{{typeJSON, "entry"}, {typeNDJSON, "entry"}}, gives: []body{{typeJSON, "stored"}, {typeNDJSON, "line"}}, status: 202,
 		also: []int{413, 415, 503}, paced: true, do: (*api).entries,
 	},

@@ -20,7 +20,7 @@ import (
 // Harness is a program whose transcripts are known, and where it keeps them: below a folder of the home directory, which variables
 // of the environment move elsewhere.
 type Harness struct {
-	Name    string   // claude, codex, gemini, omp, pi or qwen
+	Name    string   // claude, codex, copilot, gemini, omp, pi or qwen
 	Title   string   // what people call it
 	Dialect string   // of its entries
 	Env     []string // the first that is set counts; what stands behind its name is below what it says
@@ -33,6 +33,7 @@ type Harness struct {
 var Harnesses = []Harness{
 	{"claude", "Claude Code", "claude", []string{"CLAUDE_CONFIG_DIR"}, ".claude", []string{"projects"}, []string{"file-history"}},
 	{"codex", "Codex", "codex", []string{"CODEX_HOME"}, ".codex", []string{"sessions", "archived_sessions"}, nil},
+	{"copilot", "GitHub Copilot CLI", "copilot", []string{"COPILOT_HOME"}, ".copilot", []string{"session-state"}, nil},
 	{"gemini", "Gemini CLI", "gemini", []string{"GEMINI_CLI_HOME/.gemini"}, ".gemini", []string{"tmp"}, nil},
 	{"qwen", "Qwen Code", "qwen", []string{"QWEN_RUNTIME_DIR", "QWEN_HOME"}, ".qwen", []string{"projects"}, nil},
 	{"omp", "oh-my-pi", ompDialect, []string{"PI_CODING_AGENT_DIR"}, ".omp/agent", []string{"."}, nil},
@@ -60,7 +61,7 @@ func (h Harness) Resume(session, file string) []string {
 		return []string{"claude", "--resume", session}
 	case "codex":
 		return []string{"codex", "resume", session}
-	case "gemini", "qwen":
+	case "copilot", "gemini", "qwen":
 		return []string{h.Name, "--resume", session}
 	case "pi":
 		return []string{"pi", "--session", file}
@@ -82,6 +83,8 @@ func (h Harness) fileOf(info sessions.Info, cwd string) (string, error) {
 			return path.Join(path.Dir(kept), stemOf(kept)+sessionExt), nil
 		}
 		return fmt.Sprintf("sessions/%s/rollout-%s-%s%s", at.Format("2006/01/02"), at.Format("2006-01-02T15-04-05"), info.ID, sessionExt), nil
+	case "copilot": // it looks by the session's id alone
+		return path.Join("session-state", info.ID, copilotFile), nil
 	case "pi": // it looks in the folder of the directory where it runs
 		return path.Join("sessions", fitted(sessions.DirName(info.Cwd, "", ""), ""), stemOf(kept)+sessionExt), nil
 	}
@@ -140,6 +143,8 @@ func (h Harness) isFileOf(file, session string) bool {
 		_, behind, ok := strings.Cut(stem, "-"+session)
 		another := strings.HasPrefix(behind, "_") // rollout of the thread
 		return slices.Contains(h.Folders, folder) && ok && strings.HasPrefix(stem, "rollout-") && (behind == "" || another)
+	case "copilot":
+		return file == path.Join("session-state", session, copilotFile)
 	case "pi":
 		return folder == "sessions" && strings.HasSuffix(stem, "_"+session) && strings.Count(rest, "/") == 1
 	case "gemini":
@@ -186,6 +191,9 @@ func slug(base string) string {
 	words := strings.FieldsFunc(strings.ToLower(base), func(r rune) bool { return (r < 'a' || r > 'z') && (r < '0' || r > '9') })
 	return cmp.Or(strings.Join(words, "-"), "project")
 }
+
+// copilotFile is what GitHub Copilot CLI calls a session's file, in a folder of its own.
+const copilotFile = "events.jsonl"
 
 // stemOf is a transcript's name without folder and ending.
 func stemOf(file string) string {

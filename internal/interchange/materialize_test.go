@@ -118,6 +118,8 @@ func TestMaterialize(t *testing.T) {
 		},
 		"gemini": {"tmp/mill/chats/" + geminiFile: geminiText},
 		"gemini, in a folder that is called as that of all": {"tmp/tmp/chats/" + geminiFile: strings.Replace(geminiText, "/srv/mill", "/tmp", 1)},
+		"copilot": {"session-state/" + geminiID + "/events.jsonl": `{"type":"session.start","data":{"sessionId":"` +
+			geminiID + `","context":{"cwd":"/srv/mill"}},"id":"e1","timestamp":"2026-01-05T10:00:00.010Z","parentId":null}` + "\n"},
 		"qwen": {
 			"projects/-srv-mill/chats/" + geminiID + ".jsonl":                      qwenText,
 			"projects/-srv-mill/subagents/" + geminiID + "/agent-scout-1a2b.jsonl": strings.Replace(qwenText, `"cwd"`, `"agentId":"scout-1a2b","isSidechain":true,"cwd"`, 1),

@@ -208,7 +208,7 @@ func (f Collecting) Config() gc.Config {
 type Publishing struct {
 	Session   string `placeholder:"S" help:"Session that the entries go to."`
 	Thread    string `default:"main" placeholder:"T" help:"Thread that the entries go to (${default})."`
-	Dialect   string `placeholder:"D" help:"What the entries are: claude, codex, gemini, item, omp, opencode, qwen, raw or step."`
+	Dialect   string `placeholder:"D" help:"What the entries are: claude, codex, copilot, gemini, item, omp, opencode, qwen, raw or step."`
 	Envelopes bool   `help:"Each line is {\"session\",\"thread\",\"dialect\",\"body\",\"time\",\"user\",\"seq\"}; the flags above are defaults."`
 	UserID    string `name:"user-id" placeholder:"U" help:"user_id stamped on the items."`
 	Producer  string `placeholder:"P" help:"Identity of the source: the same lines published again under it add nothing; other lines under sequences that it has used are dead letters."`

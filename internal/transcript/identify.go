@@ -80,7 +80,7 @@ func Identify(s Source, force string) (Identity, error) {
 	case l.first == nil && begun:
 		return Identity{}, ErrEmpty
 	case l.dialect == "":
-		return Identity{}, fmt.Errorf("%w: %s: no line of its first %d is one of Claude Code (sessionId, or uuid and parentUuid), Codex (timestamp, type and payload), Gemini CLI (sessionId and projectHash), Qwen Code (sessionId and message.parts), opencode (its export: info and messages) or oh-my-pi (a session header); if you know what it is, name it with --dialect %s",
+		return Identity{}, fmt.Errorf("%w: %s: no line of its first %d is one of Claude Code (sessionId, or uuid and parentUuid), Codex (timestamp, type and payload), GitHub Copilot CLI (a session.start), Gemini CLI (sessionId and projectHash), Qwen Code (sessionId and message.parts), opencode (its export: info and messages) or oh-my-pi (a session header); if you know what it is, name it with --dialect %s",
 			ErrNotTranscript, s.Path, l.seen, strings.Join(dialect.Names(), "|"))
 	}
 	id := l.identity()
@@ -143,7 +143,7 @@ func (l *look) complete() bool {
 		return false
 	case "claude", "qwen":
 		return l.session != "" && l.first != nil && (l.agent != "" || !l.named)
-	case "codex", "gemini", "omp", "opencode":
+	case "codex", "copilot", "gemini", "omp", "opencode":
 		return l.session != "" && l.first != nil
 	}
 	return l.first != nil
@@ -219,6 +219,8 @@ func (l *look) read(text []byte) {
 	case "gemini":
 		l.session = cmp.Or(l.session, member(text, "sessionId"))
 		l.side = l.side || member(text, "kind") == "subagent"
+	case "copilot":
+		l.session = cmp.Or(l.session, member(text, "data", "sessionId"))
 	case "opencode":
 		l.session = member(text, "info", "id")
 	case "codex":

@@ -3,6 +3,7 @@ package dialect
 import (
 	"spool/pkg/dialect/claude"
 	"spool/pkg/dialect/codex"
+	"spool/pkg/dialect/copilot"
 	"spool/pkg/dialect/gemini"
 	"spool/pkg/dialect/item"
 	"spool/pkg/dialect/omp"
@@ -50,7 +51,7 @@ func rank(name string) int {
 func HasFile(name string) bool {
 	switch name {
 	case claude.Dialect{}.Name(), codex.Dialect{}.Name(), gemini.Dialect{}.Name(), gemini.Qwen{}.Name(), omp.Dialect{}.Name(),
-		opencode.Dialect{}.Name():
+		opencode.Dialect{}.Name(), copilot.Dialect{}.Name():
 		return true
 	}
 	return false

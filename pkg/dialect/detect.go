@@ -13,6 +13,7 @@ import (
 //
 //	omp     a header {"type":"session","id":…}, also after a title slot (SPEC S1)
 //	codex   a session_meta envelope {"timestamp","type","payload"}
+//	copilot a session.start {"type","data":{"sessionId":…}}
 //	opencode a document {"info":{"id":…},"messages":[…]}
 //	gemini  a header {"sessionId","projectHash"}
 //	qwen    a line as one of claude, with provenance or with message.parts
@@ -34,7 +35,7 @@ func detectLine(line []byte) string {
 	if _, err := sessions.ParseHeader(line); err == nil {
 		return "omp"
 	}
-	var typ, uuid, parent, session, payload, leaf, project, provenance, message, info, messages []byte
+	var typ, uuid, parent, session, payload, leaf, project, provenance, message, info, messages, data []byte
 	_ = jsonscan.Object(line, func(key, value []byte) bool {
 		switch string(key) {
 		case "type":
@@ -53,6 +54,8 @@ func detectLine(line []byte) string {
 			provenance = value
 		case "message":
 			message = value
+		case "data":
+			data = value
 		case "info":
 			info = value
 		case "messages":
@@ -69,6 +72,8 @@ func detectLine(line []byte) string {
 		return "opencode"
 	case parts.Empty(typ):
 		return ""
+	case parts.Is(typ, "session.start") && !parts.Empty(jsonscan.Get(data, "sessionId")):
+		return "copilot"
 	case jsonscan.KindOf(payload) == jsonscan.KindObject:
 		return "codex"
 	case !parts.Empty(session) && (!parts.Empty(provenance) || jsonscan.KindOf(jsonscan.Get(message, "parts")) == jsonscan.KindArray):

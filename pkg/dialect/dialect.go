@@ -3,7 +3,7 @@
 //
 //	raw entry + Memory ──Read──▶ Step (role, time, place, …) + Items, Memory
 //
-// Each dialect has its own package with its mapping table: omp, claude, codex, gemini with qwen (transcripts), opencode (a document), item and step (Spool's own
+// Each dialect has its own package with its mapping table: omp, claude, codex, copilot, gemini with qwen (transcripts), opencode (a document), item and step (Spool's own
 // contracts), raw (anything; also part, what stands between entries, and tagged, what has an id before it). Read is pure,
 // so items are never stored: they are read again from the entry, with the memory that stood before it when Memory.Used
 // said that it mattered.
@@ -14,6 +14,7 @@ import (
 
 	"spool/pkg/dialect/claude"
 	"spool/pkg/dialect/codex"
+	"spool/pkg/dialect/copilot"
 	"spool/pkg/dialect/entry"
 	"spool/pkg/dialect/gemini"
 	"spool/pkg/dialect/item"
@@ -55,7 +56,7 @@ const (
 // DecodeMemory reads what Memory.Encode wrote; the error is entry.ErrMemory.
 func DecodeMemory(b []byte) (Memory, error) { return entry.DecodeMemory(b) }
 
-var all = []Dialect{claude.Dialect{}, codex.Dialect{}, gemini.Dialect{}, gemini.Qwen{}, item.Dialect{}, omp.Dialect{},
+var all = []Dialect{claude.Dialect{}, codex.Dialect{}, copilot.Dialect{}, gemini.Dialect{}, gemini.Qwen{}, item.Dialect{}, omp.Dialect{},
 	opencode.Dialect{}, raw.Dialect{}, step.Dialect{}, raw.Part{}, raw.Tagged{}}
 
 // earlier are versions of mappings that no new entry is read by: what they made is made again (DESIGN 8).

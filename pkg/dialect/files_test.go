@@ -105,6 +105,7 @@ func TestDetect(t *testing.T) {
 	}
 	for line, want := range map[string]string{
 		`{"info":{"id":"ses_1"},"messages":[]}`:                                                   "opencode",
+		`{"type":"session.start","data":{"sessionId":"s"},"id":"e","parentId":null}`:              "copilot",
 		`{"sessionId":"s","projectHash":"p","kind":"main"}`:                                       "gemini",
 		`{"uuid":"u","parentUuid":null,"sessionId":"s","type":"user","message":{"parts":[]}}`:     "qwen",
 		`{"uuid":"u","parentUuid":"u","sessionId":"s","type":"system","provenance":"system"}`:     "qwen",

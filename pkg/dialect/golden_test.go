@@ -68,7 +68,7 @@ func golden(e dialect.Entry, used bool, err error) goldenLine {
 }
 
 func TestGolden(t *testing.T) {
-	for _, name := range []string{"claude", "codex", "gemini", "item", "omp", "opencode", "qwen", "step"} {
+	for _, name := range []string{"claude", "codex", "copilot", "gemini", "item", "omp", "opencode", "qwen", "step"} {
 		t.Run(name, func(t *testing.T) {
 			d, _ := dialect.Lookup(name)
 			data := must.Get(os.ReadFile(filepath.Join("testdata", name+".jsonl")))(t)
@@ -100,7 +100,7 @@ func compareGolden(t *testing.T, path string, got []byte) {
 }
 
 func TestLookup(t *testing.T) {
-	want := []string{"claude", "codex", "gemini", "item", "omp", "opencode", "qwen", "raw", "step"}
+	want := []string{"claude", "codex", "copilot", "gemini", "item", "omp", "opencode", "qwen", "raw", "step"}
 	if diff := cmp.Diff(want, dialect.Names()); diff != "" {
 		t.Errorf("Names (-want +got):\n%s", diff)
 	}
