@@ -192,7 +192,7 @@ func (w *materialize) session(ctx context.Context, id string, needs int64) (name
 		}
 	}
 	said := content{outputs: []byte(id + "/" + outputsDir + "/")}
-	if err := w.thread(ctx, main.Thread, name, needs, &said); err != nil {
+	if err := w.thread(ctx, main, name, needs, &said); err != nil {
 		return "", err
 	}
 	agents, err := w.agents(ctx, id, all, name, &said)
@@ -250,15 +250,15 @@ func (w *materialize) name(ctx context.Context, id string) (string, error) {
 	return name, err
 }
 
-// thread stages the file of a thread.
-func (w *materialize) thread(ctx context.Context, t events.Thread, name string, needs int64, said *content) error {
+// thread stages the file of a thread. It was written last when its newest entry was: programs list sessions by that, and go on with the newest.
+func (w *materialize) thread(ctx context.Context, t client.Thread, name string, needs int64, said *content) error {
 	f := File{Dir: w.Dir, Name: name, Shown: filepath.Join(w.Path, filepath.FromSlash(name)), Mode: 0o600, Force: w.Force, Keep: true,
-		Ahead: w.Ahead, Needs: needs, Unpack: !strings.HasSuffix(name, sessionExt)}
+		Ahead: w.Ahead, Needs: needs, Unpack: !strings.HasSuffix(name, sessionExt), Time: time.UnixMilli(t.Head.Updated)}
 	s, err := f.stage(func(out io.Writer) error {
 		var missing []error
-		_, err := w.Client.ExportAs(ctx, t, rehydrate.Full, io.MultiWriter(out, said), func(m rehydrate.Missing) { missing = append(missing, m) })
+		_, err := w.Client.ExportAs(ctx, t.Thread, rehydrate.Full, io.MultiWriter(out, said), func(m rehydrate.Missing) { missing = append(missing, m) })
 		if err = errors.Join(append(missing, err)...); err == nil && said.size < needs {
-			err = fmt.Errorf("%s has %d bytes, and %d of it are needed: it was rewritten since", t, said.size, needs)
+			err = fmt.Errorf("%s has %d bytes, and %d of it are needed: it was rewritten since", t.Thread, said.size, needs)
 		}
 		return err
 	})
@@ -319,7 +319,7 @@ func (w *materialize) agents(ctx context.Context, id string, all []client.Thread
 			return beside && stemOf(there) == stemOf(name)
 		})
 		name = cmp.Or(there, name)
-		if err := w.thread(ctx, t.Thread, name, 0, said); err != nil {
+		if err := w.thread(ctx, t, name, 0, said); err != nil {
 			return nil, err
 		}
 		names = append(names, name)

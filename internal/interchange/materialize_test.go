@@ -144,6 +144,11 @@ func TestMaterialize(t *testing.T) {
 				t.Fatalf("Session: %v, %+v, want %d files created", err, done, len(tree))
 			}
 			r.holds(tree)
+			head := must.Get(r.Client.Thread(t.Context(), events.Thread{Session: id, Name: events.MainThread}))(t)
+			written := must.Get(os.Stat(filepath.Join(r.Path, done.File)))(t).ModTime()
+			if newest := time.UnixMilli(head.Updated); r.Harness.Name != "omp" && !written.Equal(newest) { // an export's says if titles in it are newer
+				t.Errorf("the file was written at %v, want %v, when its newest entry was", written, newest)
+			}
 			before := stored(t, r.conn)
 			if res := load(t, r.conn, r.Path); res.Published > 0 {
 				t.Errorf("importing what was written adds %d lines", res.Published)
