@@ -1,7 +1,7 @@
 // Package opencode reads the document of a session that `opencode export` writes and `opencode import` takes: one JSON object, which is one
 // entry.
 //
-//	info                         no item: Session facts
+//	info                         no item: Session facts; of a subagent, a session of its own, Session.Parent
 //	messages
 //	  user       text            user post; what the program adds to it is none
 //	  assistant  reasoning       thinking
@@ -43,7 +43,7 @@ func (Dialect) Read(raw []byte, m *entry.Memory) (entry.Entry, error) {
 	r.Time = parts.Time(jsonscan.Get(info, "time", "created"))
 	r.Session = entry.Session{ID: r.ID, Harness: "opencode", Title: parts.Fact(jsonscan.Get(info, "title")),
 		Cwd: parts.Fact(jsonscan.Get(info, "directory")), Version: parts.Fact(jsonscan.Get(info, "version")),
-		Model: parts.Fact(jsonscan.Get(info, "model", "id"))}
+		Model: parts.Fact(jsonscan.Get(info, "model", "id")), Parent: parts.Fact(jsonscan.Get(info, "parentID"))}
 	if r.Session.Title != "" {
 		r.Session.TitleSource = sessions.TitleAuto
 	}
