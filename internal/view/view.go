@@ -24,6 +24,7 @@ type Session struct {
 	FirstPrompt string `json:"first_prompt,omitempty"`
 	Cwd         string `json:"cwd,omitempty"`
 	Host        string `json:"host,omitempty"`
+	File        string `json:"file,omitempty"` // of its main thread on that host, as far as an import said it: <harness>:<path>
 	Harness     string `json:"harness,omitempty"`
 	Dialect     string `json:"dialect,omitempty"` // of its main thread
 	Model       string `json:"model,omitempty"`
@@ -111,7 +112,7 @@ func ofSession(s client.Session, prompts int, runs []client.RunInfo, now time.Ti
 	row := s.Row()
 	out := Session{
 		ID: row.ID, Name: row.Name(), Title: row.Title, Summary: row.Summary, FirstPrompt: row.Prompt, Cwd: row.Cwd,
-		Host: row.Host, Harness: row.Harness,
+		Host: row.Host, File: row.File, Harness: row.Harness,
 		Model: row.Model, Branch: row.Branch, Parent: row.Parent, Status: row.Status.String(), Created: events.Stamp(row.Created),
 		Modified: events.Stamp(row.Modified), Threads: len(s.Threads), Messages: row.Messages, Bytes: row.Size, Prompts: prompts,
 		Runs: make([]any, len(runs)), Answered: row.Answered,
