@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"os"
+	"strings"
 
 	"spool/internal/notify"
 	"spool/internal/service"
@@ -20,6 +21,7 @@ type promptsWatchCmd struct {
 	Private bool   `help:"The address may be one of this machine or network."`
 	Name    string `placeholder:"NAME" help:"Go on where the last watch of this name stopped; the first begins with what waits. Without it a watch begins with the next prompt."`
 	Failed  bool   `help:"Also threads that end with another return code than 0."`
+	Runs    bool   `help:"Also runs that end, and those whose lease is over: not for readers."`
 	JSON    bool   `xor:"to" help:"Each as one line of JSON."`
 }
 
@@ -46,7 +48,7 @@ func (c *promptsWatchCmd) Run(a *app) error {
 	if err != nil {
 		return err
 	}
-	err = notify.Run(a.ctx, cl, c.Name, notify.Config{Session: c.Session, Failed: c.Failed, Tell: tell, Log: a.log})
+	err = notify.Run(a.ctx, cl, c.Name, notify.Config{Session: c.Session, Failed: c.Failed, Runs: c.Runs, Tell: tell, Log: a.log})
 	if a.ctx.Err() != nil {
 		return nil
 	}
@@ -64,8 +66,8 @@ func (c *promptsWatchCmd) teller(a *app) (notify.Teller, error) {
 		return func(_ context.Context, n notify.Note, body []byte) error {
 			line := string(body)
 			if !c.JSON {
-				line = fmt.Sprintf("%s  %s/%s  %s  %s", n.Type, n.Data.Session, n.Data.Thread, text.Printable(n.Data.Prompt),
-					text.Printable(n.Data.Text))
+				line = fmt.Sprintf("%s  %s/%s  %s  %s", n.Type, n.Data.Session, n.Data.Thread,
+					text.Printable(strings.TrimSpace(n.Data.Prompt+n.Data.Run+" "+n.Data.State)), text.Printable(n.Data.Text))
 			}
 			_, err := fmt.Fprintln(a.out, line)
 			return err

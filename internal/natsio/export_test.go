@@ -1,6 +1,9 @@
 package natsio
 
-import "context"
+import (
+	"context"
+	"time"
+)
 
 // AckWait is ackWait.
 const AckWait = ackWait
@@ -23,4 +26,10 @@ func Watched(c *Conn) (waiting int, stands bool) {
 	c.moves.mu.Lock()
 	defer c.moves.mu.Unlock()
 	return len(c.moves.waiting), c.moves.told
+}
+
+// ChangesWithin is Changes where a reader that gives no sign for so long is taken for dead.
+func ChangesWithin(ctx context.Context, recs Records, wait time.Duration, name, filter string, deal func(Change) time.Duration) error {
+	c := changes{recs: recs, deal: deal, wait: wait}
+	return c.run(ctx, name, filter)
 }

@@ -1,8 +1,10 @@
-// Package notify tells a program, or an address, what needs a person: prompts that wait for an answer, and threads that ended badly. Each
-// is told until it is taken, one at a time, and keeps its id, so that who is told twice can know it. Where a name stands is kept in Spool.
+// Package notify tells a program, or an address, what needs a person: prompts that wait for an answer, threads that ended badly, runs that
+// ended. Each is told until it is taken, one at a time, and keeps its id, so that who is told twice can know it. Where a name stands is
+// kept in Spool.
 package notify
 
 import (
+	"cmp"
 	"context"
 	"crypto/sha256"
 	"encoding/hex"
@@ -23,7 +25,7 @@ import (
 // Note is what is told, as JSON.
 type Note struct {
 	ID   string `json:"-"`    // the same whenever it is told
-	Type string `json:"type"` // Asked, or Failed
+	Type string `json:"type"` // Asked, Failed, or RunEnded
 	Time string `json:"timestamp"`
 	Data Data   `json:"data"`
 }
@@ -32,19 +34,23 @@ type Note struct {
 type Data struct {
 	Session    string          `json:"session"`
 	Thread     string          `json:"thread"`
-	Item       int64           `json:"n"`
+	Item       int64           `json:"n,omitempty"`
 	Node       string          `json:"node,omitempty"`
-	Text       string          `json:"text,omitempty"` // at most 4,000 characters of the question, or of how the thread ended
+	Text       string          `json:"text,omitempty"` // at most 4,000 characters of the question, or of how it ended
 	Prompt     string          `json:"prompt,omitempty"`
 	Kind       string          `json:"kind,omitempty"`
 	Deadline   int64           `json:"deadline,omitempty"` // Unix milliseconds
 	ReturnCode json.RawMessage `json:"return_code,omitempty"`
+	Run        string          `json:"run,omitempty"`
+	State      string          `json:"state,omitempty"`   // of the run
+	Expired    bool            `json:"expired,omitempty"` // its lease is over
 }
 
 // Types of notes.
 const (
-	Asked  = "prompt.asked"
-	Failed = "thread.failed"
+	Asked    = "prompt.asked"
+	Failed   = "thread.failed"
+	RunEnded = "run.ended"
 )
 
 // Teller takes a note; an error has it told again. ErrRefused: again will not help.
@@ -67,6 +73,7 @@ const (
 type Config struct {
 	Session string // of which it is told; "": of all
 	Failed  bool   // also threads that ended with another return code than 0
+	Runs    bool   // also runs that ended
 	Tell    Teller
 	Log     *slog.Logger
 }
@@ -79,6 +86,9 @@ func Run(ctx context.Context, cl *client.Client, name string, cfg Config) error 
 	g.Go(func() error { return r.follow(ctx, name, "prompts", events.TypePendingPrompt, r.asked) })
 	if cfg.Failed {
 		g.Go(func() error { return r.follow(ctx, name, "ends", events.TypeStatus, r.failed) })
+	}
+	if cfg.Runs {
+		g.Go(func() error { return r.runs(ctx, name) })
 	}
 	return g.Wait()
 }
@@ -230,13 +240,82 @@ func (r *runner) failed(_ context.Context, it client.Item) (n Note, ok bool, err
 	return n, true, nil
 }
 
+// runs tells of runs that end. One that is not taken is told again behind others.
+func (r *runner) runs(ctx context.Context, name string) error {
+	if name != "" {
+		name = subDurable + name + "-runs"
+	}
+	failing := map[string]*tries{} // by the note's id
+	return r.cl.RunEnds(ctx, r.Session, name, func(run client.RunInfo) (again time.Duration) {
+		n := runNote(run)
+		err := r.tellRun(ctx, n)
+		f := failing[n.ID]
+		delete(failing, n.ID)
+		if err == nil {
+			return 0
+		}
+		if f == nil {
+			f = &tries{since: time.Now()}
+		}
+		of := fmt.Sprintf("run %s of %s", run.ID, run.Thread)
+		again = min(time.Second<<min(f.n, 6), mostWait)
+		if f.n++; errors.Is(err, ErrRefused) {
+			f.refused++
+		}
+		switch {
+		case ctx.Err() != nil: // the next watch tells of it
+		case f.refused >= refusals, time.Since(f.since) > mostTries:
+			r.Log.Error("given up", "of", of, "error", err)
+			return 0
+		default:
+			failing[n.ID] = f
+			r.Log.Warn("not taken, and told again", "of", of, "in", again, "error", err)
+		}
+		return again
+	})
+}
+
+// tries are those of a note that was not taken yet.
+type tries struct {
+	since      time.Time
+	n, refused int
+}
+
+func (r *runner) tellRun(ctx context.Context, n Note) error {
+	body, err := json.Marshal(n)
+	if err != nil {
+		return err
+	}
+	r.one.Lock()
+	defer r.one.Unlock()
+	if ctx.Err() != nil {
+		return ctx.Err()
+	}
+	return r.Tell(ctx, n, body)
+}
+
+// runNote has the same id whenever it is told that a run ended so. One whose lease is over may come back, and end again.
+func runNote(run client.RunInfo) Note {
+	of := fmt.Sprintf("run %s/%s %d %s", run.Thread.Session, run.ID, run.Begun, run.State)
+	if run.Expired {
+		of += fmt.Sprintf(" %d", run.Touched)
+	}
+	return Note{ID: noteID(of), Type: RunEnded, Time: events.Stamp(cmp.Or(run.Touched, time.Now().UnixMilli())), Data: Data{
+		Session: run.Thread.Session, Thread: run.Thread.Name, Run: run.ID, State: string(run.State), Expired: run.Expired, Text: cut(run.Summary),
+	}}
+}
+
 func of(it client.Item, typ string) Note {
 	return Note{Type: typ, Data: Data{Session: it.Session, Thread: it.Thread, Item: it.N, Node: it.Node}}
 }
 
 // idOf is the same for an item whenever it is told, and another one for each other item.
 func idOf(it client.Item) string {
-	sum := sha256.Sum256(fmt.Appendf(nil, "%s/%s %d %d", it.Session, it.Thread, it.Life, it.N))
+	return noteID(fmt.Sprintf("%s/%s %d %d", it.Session, it.Thread, it.Life, it.N))
+}
+
+func noteID(of string) string {
+	sum := sha256.Sum256([]byte(of))
 	return "msg_" + hex.EncodeToString(sum[:16])
 }
 

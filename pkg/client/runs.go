@@ -337,16 +337,22 @@ func (c *Client) Runs(ctx context.Context, session string) ([]RunInfo, error) {
 	now := time.Now()
 	out := make([]RunInfo, len(seen))
 	for i, s := range seen {
-		r := s.At(now)
-		out[i] = RunInfo{
-			Thread: events.Thread{Session: s.Session, Name: s.Thread}, ID: s.ID, Agent: s.Agent, State: r.Standing(now), Summary: s.Summary,
-			Begun: s.Begun, Touched: s.Touched, Expired: r.Standing(now) != s.Status,
-		}
-		if !r.Lease.IsZero() && out[i].Active() {
-			out[i].Left = r.Lease.Sub(now)
-		}
+		out[i] = runInfo(s, now)
 	}
 	return out, nil
+}
+
+// runInfo is a run that was seen now.
+func runInfo(s record.Seen, now time.Time) RunInfo {
+	r := s.At(now)
+	info := RunInfo{
+		Thread: events.Thread{Session: s.Session, Name: s.Thread}, ID: s.ID, Agent: s.Agent, State: r.Standing(now), Summary: s.Summary,
+		Begun: s.Begun, Touched: s.Touched, Expired: r.Standing(now) != s.Status,
+	}
+	if !r.Lease.IsZero() && info.Active() {
+		info.Left = r.Lease.Sub(now)
+	}
+	return info
 }
 
 // RunJSON is a run as programs read it. What is empty is left out.
@@ -366,4 +372,35 @@ func RunJSON(r RunInfo) any {
 		r.Thread.Session, r.Thread.Name, r.ID, r.Agent, string(r.State), r.Expired, r.Summary, stamp(r.Begun),
 		stamp(r.Touched), r.Left.Milliseconds(),
 	}
+}
+
+// RunEnds gives runs of a session, or of all when it is "", as they end, by a sign or since a lease is over, to whoever has a name; "": to
+// this call alone, those that end from now on. take says in how long a run is to be given again; 0: it is done with. Where the last one
+// that had the name stopped, the next goes on.
+func (c *Client) RunEnds(ctx context.Context, session, name string, take func(RunInfo) (again time.Duration)) error {
+	if session != "" {
+		if err := events.CheckToken("session", session); err != nil {
+			return err
+		}
+	}
+	return natsio.Changes(ctx, c.records, name, events.RunKeys(session), func(ch natsio.Change) time.Duration {
+		run, err := record.DecodeRun(ch.Value)
+		if !ch.Exists() || err != nil { // removed, or unreadable: fsck says so
+			return 0
+		}
+		seen := record.Seen{Run: run, Ago: ch.Age}
+		seen.Session, _, _ = events.ParseRunKey(ch.Key)
+		info := runInfo(seen, time.Now())
+		ended := ch.Age
+		if info.Expired {
+			ended -= events.Millis(run.Lease)
+		}
+		switch {
+		case info.Active():
+			return info.Left // 0: it has no lease, and its next sign comes by itself
+		case ended > ch.Since:
+			return 0
+		}
+		return take(info)
+	})
 }

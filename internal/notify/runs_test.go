@@ -1,0 +1,147 @@
+package notify_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"spool/internal/must"
+	"spool/internal/notify"
+	"spool/pkg/artifacts"
+	"spool/pkg/client"
+)
+
+// run begins a run.
+func run(t *testing.T, cl *client.Client, session, id string) *client.Run {
+	t.Helper()
+	r := must.Get(cl.StartRun(t.Context(), thread(session), client.RunConfig{ID: id, Summary: "to " + id}))(t)
+	must.Do(t, r.Wait(t.Context()))
+	return r
+}
+
+// die begins a run whose program dies with it: it gives no other sign.
+func die(t *testing.T, cl *client.Client, session, id string, lease time.Duration) {
+	t.Helper()
+	ctx, cancel := context.WithCancel(t.Context())
+	r := must.Get(cl.StartRun(ctx, thread(session), client.RunConfig{ID: id, Lease: lease, Summary: "to " + id}))(t)
+	cancel()
+	must.Do(t, r.Wait(t.Context()))
+}
+
+// runsTold is what a target was told of runs.
+type runsTold struct {
+	sync.Mutex
+	said    map[string][]string // by the run's id
+	ids     map[string]bool
+	refuses map[string]int // how often it takes none of a run
+}
+
+func (w *runsTold) tell(_ context.Context, n notify.Note, _ []byte) error {
+	w.Lock()
+	defer w.Unlock()
+	if w.refuses[n.Data.Run] > 0 {
+		w.refuses[n.Data.Run]--
+		return errors.New("not now")
+	}
+	said := n.Type + " " + n.Data.State
+	if n.Data.Expired {
+		said += ", expired"
+	}
+	w.said[n.Data.Run] = append(w.said[n.Data.Run], said+", "+n.Data.Text)
+	w.ids[n.ID] = true
+	return nil
+}
+
+func (w *runsTold) of(run string) []string {
+	w.Lock()
+	defer w.Unlock()
+	return slices.Clone(w.said[run])
+}
+
+// await waits until a run was told of.
+func (w *runsTold) await(t *testing.T, run, want string) {
+	t.Helper()
+	must.Until(t, run+" is told of", func() bool { return len(w.of(run)) > 0 })
+	if got := w.of(run); !slices.Equal(got, []string{want}) {
+		t.Errorf("of %s it was told %q, want %q", run, got, want)
+	}
+}
+
+func watchRuns(t *testing.T, cl *client.Client, name, session string) (w *runsTold, stop func()) {
+	w = &runsTold{said: map[string][]string{}, ids: map[string]bool{}, refuses: map[string]int{}}
+	return w, watch(t, cl, name, notify.Config{Session: session, Runs: true, Tell: w.tell})
+}
+
+func end(t *testing.T, cl *client.Client, session, id string, state artifacts.RunStatus) {
+	t.Helper()
+	must.Do(t, run(t, cl, session, id).End(t.Context(), state, "over: "+id))
+}
+
+// TestRuns: runs that end are told of, each once, also those that ended, or whose program died, while nobody watched; those that ended
+// before the first watch of a name, and those that go on, are not. A target that takes none of one holds up no other.
+func TestRuns(t *testing.T) {
+	cl := system(t)
+	before := run(t, cl, "s", "before")
+	must.Do(t, before.End(t.Context(), artifacts.RunCompleted, "done"))
+	must.Do(t, before.Wait(t.Context()))
+	run(t, cl, "s", "long")
+
+	first, stop := watchRuns(t, cl, "desk", "")
+	nameless, _ := watchRuns(t, cl, "", "other")
+	probes := 0
+	for _, w := range []*runsTold{first, nameless} { // what ends before they stand is not told
+		must.Until(t, "a watch stands", func() bool {
+			probes++
+			end(t, cl, "other", fmt.Sprint("probe", probes), artifacts.RunCompleted)
+			w.Lock()
+			defer w.Unlock()
+			return len(w.said) > 0
+		})
+	}
+	first.Lock()
+	first.refuses["refused"] = 2
+	first.Unlock()
+	die(t, cl, "s", "dies", time.Second)
+	end(t, cl, "s", "refused", artifacts.RunFailed)
+	end(t, cl, "s", "ends", artifacts.RunFailed)
+	first.await(t, "ends", "run.ended failed, over: ends")
+	first.await(t, "refused", "run.ended failed, over: refused")
+	first.await(t, "dies", "run.ended failed, expired, to dies")
+	stop()
+
+	die(t, cl, "s", "dies-alone", time.Second)
+	end(t, cl, "s", "meanwhile", artifacts.RunCompleted)
+	must.Until(t, "its lease is over", func() bool {
+		return slices.ContainsFunc(must.Get(cl.Runs(t.Context(), "s"))(t), func(r client.RunInfo) bool {
+			return r.ID == "dies-alone" && r.Expired
+		})
+	})
+	second, stop := watchRuns(t, cl, "desk", "")
+	second.await(t, "meanwhile", "run.ended completed, over: meanwhile")
+	second.await(t, "dies-alone", "run.ended failed, expired, to dies-alone")
+	stop()
+	third, _ := watchRuns(t, cl, "desk", "")
+	end(t, cl, "other", "last", artifacts.RunCancelled)
+	third.await(t, "last", "run.ended cancelled, over: last")
+	nameless.await(t, "last", "run.ended cancelled, over: last")
+
+	all := slices.Concat(slices.Collect(maps.Keys(first.said)), slices.Collect(maps.Keys(second.said)), slices.Collect(maps.Keys(third.said)))
+	slices.Sort(all)
+	if once := slices.Compact(slices.Clone(all)); len(once) != len(all) || slices.Contains(all, "before") || slices.Contains(all, "long") {
+		t.Errorf("told of %q", all)
+	}
+	if len(first.ids) != len(first.said) {
+		t.Errorf("%d ids for %d runs", len(first.ids), len(first.said))
+	}
+	for id := range nameless.said {
+		if id != "last" && !strings.HasPrefix(id, "probe") {
+			t.Errorf("the watch of another session is told of %s", id)
+		}
+	}
+}
