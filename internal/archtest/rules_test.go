@@ -161,7 +161,7 @@ var rules = []rule{
 	{test, []string{
 		"internal/memjs", "internal/sim/...", "internal/must", "internal/natstest", "internal/faulttest", "internal/archtest",
 		"internal/bench", "internal/sbom",
-		"e2e/...", "tools/...", "pkg/casstore/storetest",
+		"e2e/...", "tools/...", "pkg/casstore/storetest", "pkg/spooltest",
 	}, []string{any_}, []string{any_}},
 }
 
