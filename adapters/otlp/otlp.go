@@ -3,7 +3,7 @@
 //
 //	trace              a session; gen_ai.conversation.id is its name, on every span
 //	invoke_agent NAME  a turn: from what began it to its turn_end, with the tokens it took
-//	execute_tool NAME  from a tool_call to its tool_result, child of the turn
+//	execute_tool NAME  from a tool_call to its tool_result, child of the turn; the turns of a subagent are children of the call that began it
 //
 // The ids of traces and spans are hashes of what they are of, so that what is sent twice is one span. A turn is sent when
 // it ends, and is done when the collector has taken it: after a crash it is sent again. A turn that cannot be read, or
@@ -15,6 +15,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"iter"
 	"log/slog"
 	"strings"
 	"time"
@@ -36,6 +37,8 @@ type Config struct {
 	// Upload gives spans to a collector: the method UploadTraces of an otlptrace.Client is one. After an error they are given again.
 	Upload func(ctx context.Context, spans []*tracepb.ResourceSpans) error
 	Log    *slog.Logger // what failed and is tried again; nil: nowhere
+
+	callers map[string][]byte // by thread: the span of the call that began it; nil: none
 }
 
 const (
@@ -49,6 +52,7 @@ func Run(ctx context.Context, cl *client.Client, name string, cfg Config) error 
 	if cfg.Log == nil {
 		cfg.Log = slog.New(slog.DiscardHandler)
 	}
+	cfg.callers = map[string][]byte{}
 	for end, err := range cl.SubscribeDurable(ctx, name, cfg.filter(), client.Position{All: cfg.All}) {
 		if err != nil {
 			return err
@@ -125,25 +129,89 @@ func give(ctx context.Context, cl *client.Client, cfg Config, end client.Item) e
 		return err
 	}
 	t := turn{harness: info.Harness, model: info.Model, host: info.Host, content: cfg.Content}
+	if t.caller, err = cfg.caller(ctx, cl, id, head); err != nil {
+		return err
+	}
 	t.begin(readItem(end))
-	for posted, err := range cl.ItemsBack(ctx, id, head, end.N) {
+	for it, err := range items(cl.ItemsBack(ctx, id, head, end.N)) {
 		if err != nil {
-			return err
+			return fmt.Errorf("read %s: %w", id, err)
 		}
-		var it client.Item
-		if err := json.Unmarshal(posted.Data, &it); err != nil {
-			return fmt.Errorf("item %d of %s: %w", posted.N, id, err)
-		}
-		if it.Type() == events.TypeTurnEnd {
+		if it.kind == events.TypeTurnEnd {
 			break
 		}
-		if t.add(readItem(it)); t.full() {
+		if t.add(it); t.full() {
 			if err := cfg.upload(ctx, t.take()); err != nil {
 				return err
 			}
 		}
 	}
 	return cfg.upload(ctx, t.rest())
+}
+
+// mostCallers is how many threads are remembered with the calls that began them.
+const mostCallers = 10_000
+
+// caller is the span of the call that began a thread; nil where none did. It is a call of the session's main thread that gave a helper the
+// words with which the thread begins: Claude Code, among others, says no more in what it writes of both.
+func (cfg Config) caller(ctx context.Context, cl *client.Client, id events.Thread, head threads.Head) (span []byte, err error) {
+	if id.Name == events.MainThread {
+		return nil, nil
+	}
+	key := fmt.Sprint(id, head.Life)
+	if span, known := cfg.callers[key]; known {
+		return span, nil
+	}
+	task, at := "", uint64(0)
+	for it, err := range items(cl.ItemsFrom(ctx, id, head, 1)) {
+		if err != nil {
+			return nil, err
+		}
+		if it.kind == events.TypeMessage {
+			task, at = it.Text(), it.at
+			break
+		}
+	}
+	main := events.Thread{Session: id.Session, Name: events.MainThread}
+	top, err := cl.Thread(ctx, main)
+	if err != nil && !errors.Is(err, threads.ErrNoThread) {
+		return nil, err
+	}
+	if err == nil && task != "" {
+		for it, err := range items(cl.ItemsBack(ctx, main, top, top.N+1)) {
+			if err != nil {
+				return nil, err
+			}
+			if it.kind != events.TypeToolCall || it.meta.Tool.task() != task {
+				continue
+			}
+			if span = it.call(); it.at <= at { // else an earlier one may have said the same
+				break
+			}
+		}
+	}
+	if len(cfg.callers) >= mostCallers {
+		clear(cfg.callers)
+	}
+	cfg.callers[key] = span
+	return span, nil
+}
+
+// items reads items that were made again.
+func items(posted iter.Seq2[events.Posted, error]) iter.Seq2[item, error] {
+	return func(yield func(item, error) bool) {
+		for p, err := range posted {
+			var it client.Item
+			if err == nil {
+				if err = json.Unmarshal(p.Data, &it); err != nil {
+					err = fmt.Errorf("item %d: %w", p.N, err)
+				}
+			}
+			if !yield(readItem(it), err) || err != nil {
+				return
+			}
+		}
+	}
 }
 
 // partly begins what an exporter says of spans that the collector took, with a remark, or of which it refused some for good. Nothing but

@@ -288,3 +288,48 @@ func TestLongTurn(t *testing.T) {
 		t.Errorf("%d spans, want %d", len(names), calls+1)
 	}
 }
+
+// The turns of a subagent are in the call that began it: of two that say the same, the last one before it.
+func TestSubagent(t *testing.T) {
+	call := func(n int, at, prompt string) string {
+		return fmt.Sprintf(`{"type":"assistant","uuid":"t%d","sessionId":"s","timestamp":"2026-11-20T10:00:%sZ","message":{"id":"k%[1]d","role":"assistant",`+
+			`"content":[{"type":"tool_use","id":"task_%[1]d","name":"Task%[1]d","input":{"description":"look","prompt":%[3]q}}]}}`, n, at, prompt)
+	}
+	cl := storedLines(t, []string{lines[0], call(1, "01.000", "Find it."), call(2, "02.000", "Find it."), call(3, "03.000", "Count it."),
+		call(4, "09.000", "Find it."), lines[3], lines[4]})
+	for name, task := range map[string]string{"agent-1": "Find it.", "agent-2": "Count it.", "agent-3": "Nobody asked."} {
+		th := events.Thread{Session: "s", Name: name}
+		pub := cl.Publisher(client.PublisherConfig{Producer: name})
+		for i, line := range []string{
+			fmt.Sprintf(`{"type":"user","uuid":"%s-1","isSidechain":true,"agentId":"x","sessionId":"s","timestamp":"2026-11-20T10:00:04.000Z","message":{"role":"user","content":%q}}`, name, task),
+			fmt.Sprintf(`{"type":"assistant","uuid":"%s-2","isSidechain":true,"agentId":"x","sessionId":"s","timestamp":"2026-11-20T10:00:05.000Z","message":{"id":"m","role":"assistant","stop_reason":"end_turn","content":[{"type":"text","text":"there"}]}}`, name),
+		} {
+			must.Do(t, pub.Publish(t.Context(), client.Entry{Thread: th, Dialect: "claude", Seq: uint64(i + 1), Body: []byte(line)}))
+		}
+		must.Do(t, cl.Await(t.Context(), th, name, 0, 2))
+	}
+	upload, sink := collector(t)
+	ctx, cancel := context.WithTimeout(t.Context(), must.Patience)
+	defer cancel()
+	turns := 0
+	err := otlp.Run(ctx, cl, "name", otlp.Config{All: true, Upload: func(ctx context.Context, all []*tracepb.ResourceSpans) error {
+		if turns++; turns == 4 {
+			defer cancel()
+		}
+		return upload(context.WithoutCancel(ctx), all)
+	}})
+	if !errors.Is(err, context.Canceled) {
+		t.Fatalf("Run() = %v after %d turns", err, turns)
+	}
+	all := spans(sink)
+	for name, call := range map[string]string{"agent-1": "execute_tool Task2", "agent-2": "execute_tool Task3"} {
+		if got, want := named(t, all, "invoke_agent "+name).ParentSpanID(), named(t, all, call).SpanID(); got != want {
+			t.Errorf("the parent of %s is %s, want %s, which is %s", name, got, want, call)
+		}
+	}
+	for _, name := range []string{"agent-3", "claude"} {
+		if s := named(t, all, "invoke_agent "+name); !s.ParentSpanID().IsEmpty() {
+			t.Errorf("%s has a parent", name)
+		}
+	}
+}

@@ -22,6 +22,7 @@ import (
 type turn struct {
 	harness, model, host string // of its session
 	content              bool   // with what was said
+	caller               []byte // the span of the call that began its thread; nil: none did
 	end                  item
 	first                uint64            // the earliest time that is known
 	calls                []*tracepb.Span   // that were not given yet
@@ -41,13 +42,7 @@ type item struct {
 }
 
 type metadata struct {
-	Tool struct {
-		Name    string          `json:"name"`
-		Call    string          `json:"invocation_id"`
-		Input   json.RawMessage `json:"input"`
-		IsError bool            `json:"is_error"`
-		Output  string          `json:"output"`
-	} `json:"tool"`
+	Tool  tool `json:"tool"`
 	Stats struct {
 		Input    int64 `json:"input_tokens"`
 		Cached   int64 `json:"input_tokens_cached"`
@@ -55,6 +50,26 @@ type metadata struct {
 		Duration int64 `json:"duration_ms"`
 	} `json:"stats"` // of the end of a turn
 }
+
+type tool struct {
+	Name    string          `json:"name"`
+	Call    string          `json:"invocation_id"`
+	Input   json.RawMessage `json:"input"`
+	IsError bool            `json:"is_error"`
+	Output  string          `json:"output"`
+}
+
+// task is what a call tells a helper to do; "" where it begins none.
+func (t tool) task() string {
+	var input struct {
+		Prompt string `json:"prompt"`
+	}
+	_ = json.Unmarshal(t.Input, &input)
+	return input.Prompt
+}
+
+// call is the id of the span of a call.
+func (it item) call() []byte { return hash(8, "call", it.Session, it.Thread, it.N) }
 
 // result is what the result of a call says of it.
 type result struct {
@@ -133,7 +148,7 @@ const spanSize = 512
 func (t *turn) call(it item) {
 	tool := it.meta.Tool
 	name := cmp.Or(tool.Name, "tool")
-	s := t.span(hash(8, "call", it.Session, it.Thread, it.N), t.root(), "execute_tool "+short(name, mostContent), it.at, t.end.at)
+	s := t.span(it.call(), t.root(), "execute_tool "+short(name, mostContent), it.at, t.end.at)
 	s.Attributes = append(s.Attributes, text("gen_ai.operation.name", "execute_tool"), text("gen_ai.tool.name", name),
 		text("gen_ai.tool.call.id", tool.Call))
 	if t.content {
@@ -174,7 +189,7 @@ func (t *turn) take() []*tracepb.ResourceSpans {
 
 // rest is the turn itself, once it is read, and the calls that were not given yet.
 func (t *turn) rest() []*tracepb.ResourceSpans {
-	whole := t.span(t.root(), nil, "invoke_agent "+t.name(), t.first, t.end.at)
+	whole := t.span(t.root(), t.caller, "invoke_agent "+t.name(), t.first, t.end.at)
 	whole.Attributes = append(whole.Attributes, text("gen_ai.operation.name", "invoke_agent"), text("gen_ai.agent.name", t.name()),
 		number("gen_ai.usage.input_tokens", t.end.meta.Stats.Input), number("gen_ai.usage.cache_read.input_tokens", t.end.meta.Stats.Cached),
 		number("gen_ai.usage.output_tokens", t.end.meta.Stats.Output))
