@@ -301,15 +301,15 @@ func (st *state) add(uuid string) {
 // applied waits until a thread has an event, which is stored at that sequence, or has refused it.
 func (s *Store) applied(ctx context.Context, t events.Thread, seq uint64, last *events.Event) (head threads.Head, err error) {
 	var unknown error // why the last look saw nothing
-	err = natsio.Settle(ctx, s.events, t, seq, func() (enough bool, err error) {
+	err = natsio.Settle(ctx, s.events, t, natsio.UpTo(s.events, t, seq), func(done bool) (enough bool, err error) {
 		head, err = s.client.Thread(ctx, t)
 		if unknown = nil; record.Again(err) {
 			unknown, err = err, nil
 		}
 		if errors.Is(err, threads.ErrNoThread) && !errors.As(err, new(*client.Renamed)) {
-			return false, nil
+			return done, nil
 		}
-		return head.Applied > seq || head.Applied == seq && head.Duplicate(last.Producer, last.Epoch, last.Seq), err
+		return done || head.Applied > seq || head.Applied == seq && head.Duplicate(last.Producer, last.Epoch, last.Seq), err
 	})
 	if err != nil && ctx.Err() != nil {
 		err = fmt.Errorf("%w: %s has not taken in what was appended yet; is a persister running?", record.ErrBusy, t)

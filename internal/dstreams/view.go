@@ -100,9 +100,9 @@ func (h *Handler) takeHead(ctx context.Context, t events.Thread, v *view, r reco
 func (h *Handler) settle(ctx context.Context, t events.Thread, seq uint64) (v view, err error) {
 	ctx, cancel := context.WithTimeout(ctx, h.cfg.Patience)
 	defer cancel()
-	err = natsio.Settle(ctx, h.cfg.Events, t, seq, func() (enough bool, err error) {
+	err = natsio.Settle(ctx, h.cfg.Events, t, natsio.UpTo(h.cfg.Events, t, seq), func(done bool) (enough bool, err error) {
 		v, err = h.look(ctx, t)
-		return v.head.Applied >= seq, err
+		return done || v.head.Applied >= seq, err
 	})
 	if err != nil && errors.Is(ctx.Err(), context.DeadlineExceeded) {
 		err = fmt.Errorf("%w: %s has not taken in what was appended yet; is a persister running?", record.ErrBusy, t)

@@ -116,11 +116,15 @@ func (es Events) NewestEvent(ctx context.Context, t events.Thread) (Newest, erro
 	return n, nil
 }
 
-// Acked reports whether a persister is done with an event of a partition: it is applied, or among the dead letters.
-func (es Events) Acked(ctx context.Context, partition int, seq uint64) (bool, error) {
-	cons, err := es.c.js.Consumer(ctx, events.EventsStream, events.PartitionConsumer(partition))
-	if err != nil {
-		return false, fmt.Errorf("partition %d: %w", partition, WrapErr(err))
+// Done reports whether persisters are done with a message and all before it: they are applied, or among the dead letters; or purged, which
+// is done last, where there is none.
+func (es Events) Done(ctx context.Context, m Newest) (bool, error) {
+	if m.Seq == 0 {
+		return true, nil
 	}
-	return cons.CachedInfo().AckFloor.Stream >= seq, nil
+	cons, err := es.c.js.Consumer(ctx, events.EventsStream, events.PartitionConsumer(m.Partition))
+	if err != nil {
+		return false, fmt.Errorf("partition %d: %w", m.Partition, WrapErr(err))
+	}
+	return cons.CachedInfo().AckFloor.Stream >= m.Seq, nil
 }

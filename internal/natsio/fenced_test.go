@@ -41,15 +41,15 @@ func TestChain(t *testing.T) {
 		Body: events.Control{Op: events.OpEnd, End: &events.End{}}.Encode()}
 	last := must.Get(after(t, conn, first, entry(a, 2), end))(t)
 	newest, err := conn.Events().NewestEvent(ctx, a)
-	seq, partition := newest.Seq, newest.Partition
+	seq := newest.Seq
 	if newest.Last.Kind != events.KindControl || newest.Last.Producer != "p" || newest.Last.Seq != 3 {
 		t.Errorf("the newest event is %+v, want the end of the thread", newest.Last)
 	}
 	if err != nil || seq != last || last != first+3 {
 		t.Fatalf("newest = %d, %v, want %d after %d", seq, err, last, first)
 	}
-	if done, err := conn.Events().Acked(ctx, partition, seq); done || err != nil {
-		t.Fatalf("Acked = %v, %v without a persister", done, err)
+	if done, err := conn.Events().Done(ctx, newest); done || err != nil {
+		t.Fatalf("Done = %v, %v without a persister", done, err)
 	}
 }
 

@@ -3,6 +3,7 @@ package natsio
 import (
 	"context"
 	"errors"
+	"slices"
 	"sync"
 	"time"
 
@@ -12,41 +13,55 @@ import (
 	"spool/pkg/events"
 )
 
-// Settle calls look until that is enough, or until a persister is done with the event of a thread that EVENTS has at a sequence: it is
-// applied, or among the dead letters. Then it looks once more. The error is ctx's where that ended first.
-func Settle(ctx context.Context, es Events, t events.Thread, seq uint64, look func() (enough bool, err error)) error {
+// Settle calls look until that is enough. While nothing moves in the thread, it asks whether persisters have passed what is waited for, and
+// look is told: nothing more will come of it then. The error is look's, or ctx's where that ended first.
+func Settle(ctx context.Context, es Events, t events.Thread, passed Passed, look func(done bool) (enough bool, err error)) error {
 	w := Wait(es, t)
 	defer w.End()
 	asked, done := w.begun, false
 	for {
-		enough, err := look() // behind the question: an event is acked behind its commit
-		if err != nil || enough || done {
+		enough, err := look(done) // behind the question: an event is acked behind its commit
+		if err != nil || enough {
 			return err
 		}
 		moved, err := w.Next(ctx)
 		if err != nil {
 			return err
 		}
-		if moved || time.Since(asked) < max(askAfter, time.Since(w.begun)/4) {
-			continue
+		if !done && !moved && time.Since(asked) >= max(askAfter, time.Since(w.begun)/4) {
+			done = passed(ctx)
+			asked = time.Now()
 		}
-		if done, err = es.dealtWith(ctx, t, seq); err != nil && !record.Again(err) {
-			return err
-		}
-		asked = time.Now()
 	}
 }
 
 // askAfter is how long nothing moves before a partition's consumer is asked whether the event was refused.
 const askAfter = 50 * time.Millisecond
 
-// dealtWith reports whether a persister is done with an event of a thread.
-func (es Events) dealtWith(ctx context.Context, t events.Thread, seq uint64) (bool, error) {
-	newest, err := es.NewestEvent(ctx, t)
-	if err != nil || newest.Seq < seq { // trimmed: it was applied
-		return err == nil, err
+// Passed tells whether persisters are done with something that was published. An error counts as no.
+type Passed func(context.Context) bool
+
+// UpTo tells it of what EVENTS has of a thread up to a sequence; 0: of what it had when it was asked first.
+func UpTo(es Events, t events.Thread, seq uint64) Passed {
+	var newest Newest
+	known := false
+	return func(ctx context.Context) bool {
+		var err error
+		if !known {
+			newest, err = es.NewestEvent(ctx, t)
+			known = err == nil
+			if seq > newest.Seq { // trimmed: it was applied
+				newest.Seq = 0
+			} else if seq > 0 {
+				newest.Seq = seq
+			}
+		}
+		if !known {
+			return false
+		}
+		done, err := es.Done(ctx, newest)
+		return err == nil && done
 	}
-	return es.Acked(ctx, newest.Partition, seq)
 }
 
 // Waiting is somebody who waits for what becomes of a thread.
@@ -57,10 +72,13 @@ type Waiting struct {
 	moved chan struct{}
 }
 
-// Wait begins to wait for a thread: before the first look at it, so that nothing is missed. End ends it.
+// Wait begins to wait for a thread: before the first look at it, so that nothing is missed. End ends it. Whoever waits for EveryThread is
+// told of no moves.
 func Wait(es Events, t events.Thread) *Waiting {
 	w := &Waiting{of: &es.c.moves, key: events.HeadKey(t), begun: time.Now(), moved: make(chan struct{}, 1)}
-	w.of.add(es.c, w)
+	if t.Name != events.EveryThread {
+		w.of.add(es.c, w)
+	}
 	return w
 }
 
@@ -73,7 +91,7 @@ func (w *Waiting) Next(ctx context.Context) (moved bool, err error) {
 	const most = 250 * time.Millisecond
 	waited := time.Since(w.begun)
 	pause := min(max(waited/8, time.Millisecond), max(most, waited/20)) // late by an eighth at most
-	if w.of.stands() {
+	if w.of.tells(w) {
 		pause = max(pause, most)
 	}
 	timer := time.NewTimer(pause)
@@ -132,12 +150,11 @@ func (m *moves) remove(w *Waiting) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	left := m.waiting[w.key]
-	for i, other := range left {
-		if other == w {
-			left = append(left[:i:i], left[i+1:]...)
-			break
-		}
+	i := slices.Index(left, w)
+	if i < 0 {
+		return
 	}
+	left = append(left[:i:i], left[i+1:]...)
 	if m.waiting[w.key] = left; len(left) == 0 {
 		delete(m.waiting, w.key)
 	}
@@ -167,10 +184,11 @@ func (m *moves) close() {
 	m.stop()
 }
 
-func (m *moves) stands() bool {
+// tells reports whether the watch stands, and who waits hears of it.
+func (m *moves) tells(w *Waiting) bool {
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	return m.told
+	return m.told && m.waiting[w.key] != nil
 }
 
 // stand notes whether the watch tells of every move from now on. Those who wait look: they may have missed one.

@@ -35,7 +35,7 @@ func settle(ctx context.Context, t *testing.T, conn *natsio.Conn, name string, n
 		seq := must.Get(after(t, conn, 0, e))(t)
 		s.threads = append(s.threads, th)
 		go func() {
-			s.errs <- natsio.Settle(ctx, conn.Events(), th, seq, func() (bool, error) {
+			s.errs <- natsio.Settle(ctx, conn.Events(), th, natsio.UpTo(conn.Events(), th, seq), func(bool) (bool, error) {
 				s.looks.Add(1)
 				rs, err := conn.Records().Records(ctx, events.HeadKey(th))
 				if record.Again(err) {
@@ -77,6 +77,25 @@ func TestSettle(t *testing.T) {
 	if looks := s.looks.Load(); looks > 20*20 { // who polls for a second, late by an eighth at most, looks some fifty times
 		t.Errorf("20 looked %d times in a second", looks)
 	}
+	if waiting, _ := natsio.Watched(conn); waiting != 0 {
+		t.Errorf("%d wait when all are done", waiting)
+	}
+}
+
+// TestSettleOfEveryThread: who waits for a session is told of no moves, and looks often, also where others have a watch.
+func TestSettleOfEveryThread(t *testing.T) {
+	conn := natstest.Conn(t)
+	s := settle(t.Context(), t, conn, "s", 2)
+	s.watched()
+	every, looks, begun := events.Thread{Session: "other", Name: events.EveryThread}, 0, time.Now()
+	must.Do(t, natsio.Settle(t.Context(), conn.Events(), every, func(context.Context) bool { return false }, func(bool) (bool, error) {
+		looks++
+		return looks == 10, nil
+	}))
+	if took := time.Since(begun); took > 2*time.Second { // with pauses of the watch it is 2.25 s
+		t.Errorf("10 looks took %v", took)
+	}
+	s.move()
 	if waiting, _ := natsio.Watched(conn); waiting != 0 {
 		t.Errorf("%d wait when all are done", waiting)
 	}
@@ -161,8 +180,9 @@ func TestSettleEnds(t *testing.T) {
 	conn := natstest.Conn(t)
 	th := events.Thread{Session: "s", Name: "main"}
 	broken := errors.New("broken")
-	err := natsio.Settle(t.Context(), conn.Events(), th, 1, func() (bool, error) { return false, broken })
+	passed := natsio.UpTo(conn.Events(), th, 1)
+	err := natsio.Settle(t.Context(), conn.Events(), th, passed, func(bool) (bool, error) { return false, broken })
 	must.Is(t, err, broken, "Settle with a look that fails")
 	// EVENTS holds no event of the thread at or behind the sequence: it was applied, and trimmed.
-	must.Do(t, natsio.Settle(t.Context(), conn.Events(), th, 1, func() (bool, error) { return false, nil }))
+	must.Do(t, natsio.Settle(t.Context(), conn.Events(), th, passed, func(done bool) (bool, error) { return done, nil }))
 }

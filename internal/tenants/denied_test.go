@@ -69,7 +69,10 @@ func requests(c *natsio.Conn) map[string]func(context.Context) error {
 		"Ensure":  func(ctx context.Context) error { return c.Ensure(ctx, natsio.Limits{}) },
 		"Verify":  c.Verify,
 		"Backlog": func(ctx context.Context) error { _, err := c.Events().Backlog(ctx); return err },
-		"Acked":   func(ctx context.Context) error { _, err := c.Events().Acked(ctx, 1, 1); return err },
+		"Done": func(ctx context.Context) error {
+			_, err := c.Events().Done(ctx, natsio.Newest{Seq: 1, Partition: 1})
+			return err
+		},
 		"Past": func(ctx context.Context) error {
 			_, err := c.Events().Past(ctx, th, "p", 1, 1, 9, 0)
 			return err

@@ -99,7 +99,7 @@ func (c *Client) Unapplied(ctx context.Context, t events.Thread, head threads.He
 	case err != nil:
 		return nil, err
 	}
-	switch done, err := c.events.Acked(ctx, newest.Partition, newest.Seq); {
+	switch done, err := c.events.Done(ctx, newest); {
 	case done, errors.Is(err, record.ErrDenied):
 		return nil, nil
 	case err != nil && !errors.Is(err, record.ErrNotFound): // no persister was ever there
@@ -159,43 +159,39 @@ func (c *Client) reaching(
 
 // awaiting is reaching for any look at a thread, or with EveryThread at a session.
 func (c *Client) awaiting(ctx context.Context, t events.Thread, look func() error, enough func(natsio.Newest, error) bool) error {
-	begun := time.Now()
 	short, cancel := context.WithTimeout(ctx, mostAwaited)
 	defer cancel()
-	waits := c.Flush(short) // what this client has on its disk was published before, too
-	newest, unknown := c.events.NewestEvent(ctx, t)
-	known := unknown == nil
-	done := known && newest.Seq == 0
-	for wait := 2 * time.Millisecond; ; wait = later(wait, begun) {
-		err := look() // behind the question: an event is acked behind its commit
-		if waits == nil && (done || known && enough(newest, err)) || errors.Is(unknown, record.ErrDenied) {
+	var newest natsio.Newest
+	err := c.Flush(short) // what this client has on its disk was published before, too
+	if err == nil {
+		err = retry.Do(short, nil, func() (err error) {
+			newest, err = c.events.NewestEvent(short, t)
 			return err
-		}
-		if time.Since(begun) >= mostAwaited {
-			return errors.Join(err, fmt.Errorf("%s: %w", t, ErrBehind))
-		}
-		select {
-		case <-ctx.Done():
-			return ctx.Err()
-		case <-time.After(wait):
-		}
-		if known {
-			done, unknown = c.events.Acked(ctx, newest.Partition, newest.Seq)
-			continue
-		}
-		newest, unknown = c.events.NewestEvent(ctx, t)
-		known = unknown == nil
-		done = known && newest.Seq == 0
+		})
 	}
-}
-
-// often is how long whoever waits for a persister pauses before the next look, once the first have found nothing.
-const often = 250 * time.Millisecond
-
-// later is the pause behind a pause: twice as long, up to a quarter of a second, and behind long waiting up to a
-// twentieth of it. Where no persister runs, everybody waits, and nobody is to keep the server busy with it.
-func later(wait time.Duration, begun time.Time) time.Duration {
-	return min(2*wait, max(often, time.Since(begun)/20))
+	found := look() // behind the question: an event is acked behind its commit
+	passed := func(ctx context.Context) bool {
+		done, err := c.events.Done(ctx, newest)
+		return done || errors.Is(err, record.ErrDenied)
+	}
+	switch {
+	case errors.Is(err, record.ErrDenied), err == nil && enough(newest, found):
+		return found
+	case err == nil && passed(short):
+		return look()
+	case err == nil:
+		err = natsio.Settle(short, c.events, t, passed, func(done bool) (bool, error) {
+			found = look()
+			return done || enough(newest, found), nil
+		})
+	}
+	switch {
+	case err == nil:
+		return found
+	case ctx.Err() != nil:
+		return ctx.Err()
+	}
+	return errors.Join(found, fmt.Errorf("%s: %w", t, ErrBehind))
 }
 
 func (c *Client) await(ctx context.Context, w waited) error {
@@ -248,10 +244,8 @@ func (c *Client) removal(ctx context.Context, w waited) error {
 	if err != nil {
 		return nil //nolint:nilerr // the caller asks again
 	}
-	if newest.Seq != 0 { // else its events are purged, which is done last
-		if done, err := c.events.Acked(ctx, newest.Partition, newest.Seq); err != nil || !done {
-			return nil //nolint:nilerr // the caller asks again
-		}
+	if done, err := c.events.Done(ctx, newest); err != nil || !done {
+		return nil //nolint:nilerr // the caller asks again
 	}
 	if err := c.refusal(ctx, w); errors.Is(err, ErrRefused) {
 		return err

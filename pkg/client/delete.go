@@ -223,9 +223,11 @@ func (c *Client) finished(ctx context.Context, session string, how Deletion) (Re
 	if d == nil || d.State == record.Done && (!how.Erase || !d.Erase || d.Erased) {
 		return Receipt{Session: session}, fmt.Errorf("%w: %s", ErrSessionNotFound, session)
 	}
-	for wait := 2 * time.Millisecond; d.State != record.Done; wait = min(2*wait, 250*time.Millisecond) {
-		if err := pause(ctx, wait, session); err != nil {
-			return Receipt{Session: session}, err
+	waits := natsio.Wait(c.events, events.Thread{Session: session, Name: events.EveryThread})
+	defer waits.End()
+	for d.State != record.Done {
+		if _, err := waits.Next(ctx); err != nil {
+			return Receipt{Session: session}, notDeletedYet(session, err)
 		}
 		if d, err = c.deleted(ctx, session); err != nil {
 			return Receipt{Session: session}, err
@@ -265,48 +267,29 @@ func (c *Client) deleted(ctx context.Context, session string) (*record.Deleted, 
 // awaitDeletion returns when the first event of a producer, which SPOOL_EVENTS has taken, has deleted the session of a thread, or was
 // refused; refusal is why, unless something in it is live. Of a deletion that another one came behind before it was seen, the
 // other one is given: it stands where this one was noted.
-func (c *Client) awaitDeletion(ctx context.Context, t events.Thread, producer string, refusal error) (*record.Deleted, error) {
-	event, passed, begun := &events.Event{Producer: producer, Seq: 1}, c.passed(t), time.Now()
-	for wait := 2 * time.Millisecond; ; wait = later(wait, begun) {
-		dealt := wait >= often && passed(ctx) // before the look: then what it finds is final
-		d, err := c.deleted(ctx, t.Session)
+func (c *Client) awaitDeletion(
+	ctx context.Context, t events.Thread, producer string, refusal error,
+) (d *record.Deleted, err error) {
+	event := &events.Event{Producer: producer, Seq: 1}
+	every := events.Thread{Session: t.Session, Name: events.EveryThread} // no head tells when its streams are purged
+	err = natsio.Settle(ctx, c.events, every, natsio.UpTo(c.events, t, 0), func(done bool) (bool, error) {
+		d, err = c.deleted(ctx, t.Session)
 		if err != nil || d.Is(event) && d.State == record.Done {
-			return d, err
+			return true, err
 		}
 		refused, err := c.noted(ctx, t, producer)
-		if err == nil && !refused && dealt {
+		if err == nil && !refused && done {
 			refused = c.refusal(ctx, waited{thread: t, producer: producer, seq: 1}) != nil
 		}
-		switch {
-		case err != nil:
-			return nil, err
-		case refused:
-			return nil, cmp.Or(c.Deletable(ctx, t.Session), fmt.Errorf("delete session %s: %w", t.Session, refusal))
-		case dealt && d != nil && d.State == record.Done:
-			return d, nil
+		if err == nil && refused {
+			err = cmp.Or(c.Deletable(ctx, t.Session), fmt.Errorf("delete session %s: %w", t.Session, refusal))
 		}
-		if err := pause(ctx, wait, t.Session); err != nil {
-			return nil, err
-		}
+		return done && d != nil && d.State == record.Done, err
+	})
+	if err != nil && errors.Is(err, ctx.Err()) {
+		err = notDeletedYet(t.Session, err)
 	}
-}
-
-// passed tells whether persisters are done with what a thread's partition had when it was asked first. An error counts as no.
-func (c *Client) passed(t events.Thread) func(context.Context) bool {
-	var newest natsio.Newest
-	asked := false
-	return func(ctx context.Context) bool {
-		if !asked {
-			var err error
-			newest, err = c.events.NewestEvent(ctx, t)
-			asked = err == nil
-		}
-		if !asked || newest.Seq == 0 { // 0: its events are purged, which is done last
-			return asked
-		}
-		done, err := c.events.Acked(ctx, newest.Partition, newest.Seq)
-		return err == nil && done
-	}
+	return d, err
 }
 
 // noted reports whether a thread, or what is known under its name if there is none, has the first event of a producer.
@@ -329,13 +312,8 @@ func (c *Client) noted(ctx context.Context, t events.Thread, producer string) (b
 	return err == nil && head.Duplicate(producer, 0, 1), err
 }
 
-func pause(ctx context.Context, wait time.Duration, session string) error {
-	select {
-	case <-ctx.Done():
-		return fmt.Errorf("session %s is not deleted yet; is a persister running? %w", session, ctx.Err())
-	case <-time.After(wait):
-		return nil
-	}
+func notDeletedYet(session string, err error) error {
+	return fmt.Errorf("session %s is not deleted yet; is a persister running? %w", session, err)
 }
 
 // EraseStreams writes over what the streams hold of a session that was deleted with Erase, and tells what it was. It may be

@@ -245,13 +245,11 @@ func (c *Client) beginWith(ctx context.Context, e *events.Event) error {
 	case !errors.Is(err, threads.ErrNoThread) || errors.Is(err, ErrBehind):
 		return err
 	}
-	if newest.Seq != 0 { // who may not ask what became of that does not know that there is no thread
-		switch done, err := c.events.Acked(ctx, newest.Partition, newest.Seq); {
-		case err != nil:
-			return err
-		case !done:
-			return fmt.Errorf("%s: %w", e.Thread, ErrBehind)
-		}
+	switch done, err := c.events.Done(ctx, newest); { // who may not ask what became of that does not know that there is no thread
+	case err != nil:
+		return err
+	case !done:
+		return fmt.Errorf("%s: %w", e.Thread, ErrBehind)
 	}
 	ch := natsio.Chain{Last: newest.Seq, Events: []*events.Event{e}}
 	c.events.PublishChains(ctx, []*natsio.Chain{&ch})

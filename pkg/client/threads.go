@@ -6,7 +6,6 @@ import (
 	"errors"
 	"fmt"
 	"iter"
-	"time"
 
 	"spool/internal/apply"
 	"spool/internal/natsio"
@@ -177,36 +176,34 @@ func (c *Client) quiet(ctx context.Context, t events.Thread, force bool) error {
 // awaitLeaving returns when a thread has left its name, by the first event of a producer, which SPOOL_EVENTS has taken; ErrRefused if
 // it has not, and ErrRemoved when its session was deleted behind.
 func (c *Client) awaitLeaving(ctx context.Context, t events.Thread, producer string) error {
-	passed, begun := c.passed(t), time.Now()
-	for wait := 2 * time.Millisecond; ; wait = later(wait, begun) {
-		dealt := wait >= often && passed(ctx) // before the look: then what it finds is final
+	err := natsio.Settle(ctx, c.events, t, natsio.UpTo(c.events, t, 0), func(done bool) (bool, error) {
 		rs, err := c.records.Records(ctx, events.LeftKey(t), events.HeadKey(t))
 		if err != nil {
-			return err
+			return false, err
 		}
 		if rs[0].Exists() {
 			left, err := record.DecodeLeft(rs[0].Value)
 			if err != nil {
-				return err
+				return false, err
 			}
 			if head, err := threads.DecodeHead(left.Head); err != nil || head.Duplicate(producer, 0, 1) {
-				return err
+				return true, err
 			}
 		}
 		if rs[1].Exists() {
 			if head, err := c.head(ctx, rs[1].Value); err == nil && head.Duplicate(producer, 0, 1) {
-				return fmt.Errorf("%s: %w", t, ErrRefused)
+				return false, fmt.Errorf("%s: %w", t, ErrRefused)
 			}
 		}
-		if dealt { // a name that no thread has notes nothing of what it refuses
-			return cmp.Or(c.refusal(ctx, waited{thread: t, producer: producer, seq: 1}), fmt.Errorf("%w: %s", ErrRemoved, t))
+		if done { // a name that no thread has notes nothing of what it refuses
+			return false, cmp.Or(c.refusal(ctx, waited{thread: t, producer: producer, seq: 1}), fmt.Errorf("%w: %s", ErrRemoved, t))
 		}
-		select {
-		case <-ctx.Done():
-			return fmt.Errorf("%s has not left its name yet; is a persister running? %w", t, ctx.Err())
-		case <-time.After(wait):
-		}
+		return false, nil
+	})
+	if err != nil && errors.Is(err, ctx.Err()) {
+		err = fmt.Errorf("%s has not left its name yet; is a persister running? %w", t, err)
 	}
+	return err
 }
 
 // HeadFilter chooses active threads; empty fields choose everything.
