@@ -31,7 +31,8 @@ func run(args []string) error {
 	fs.IntVar(&cfg.BatchEvents, "batch-events", 0, "events in a commit at most (default 1000)")
 	fs.IntVar(&cfg.BatchBytes, "batch-bytes", 0, "bytes in a commit at most (default 4 MiB)")
 	fs.Int64Var(&cfg.QueueBytes, "queue-bytes", 0, "bytes taken from the stream and not acked yet (default 64 MiB)")
-	fs.Int64Var(&cfg.MaxEntry, "max-entry", 0, "bytes of an entry after its long strings are cut and its images moved out; a larger one is a dead letter (default 64 MiB)")
+	fs.Int64Var(&cfg.MaxEntry, "max-entry", 0,
+		"bytes of an entry after its long strings are cut and its images moved out; a larger one is a dead letter (default 64 MiB)")
 	fs.IntVar(&cfg.HeadBytes, "head-bytes", 0, "bytes of heads kept in memory, of threads with their sessions (default 128 MiB)")
 	fs.IntVar(&cfg.OutputBytes, "output-bytes", 0, "bytes of open tool outputs kept in memory (default 32 MiB)")
 	fs.DurationVar(&cfg.OutputLease, "output-lease", 0, "a tool output that is silent for so long is closed as aborted (default 10m)")

@@ -21,7 +21,8 @@ type blobPutCmd struct {
 }
 
 func (c *blobPutCmd) Help() string {
-	return "The refs of a step name a blob; publish the step next, since gc takes what nothing refers to. It has at most 8 MiB. spool cat REF writes it."
+	return "The refs of a step name a blob; publish the step next, since gc takes what nothing refers to. It has at most 8 MiB. " +
+		"spool cat REF writes it."
 }
 
 func (c *blobPutCmd) Run(a *app) error {

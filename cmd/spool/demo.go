@@ -117,12 +117,15 @@ func (c *demoCmd) print(a *app, out demo.Outcome) error {
 	if err := t.Flush(); err != nil || c.Keep {
 		return err
 	}
-	_, err := fmt.Fprintf(a.out, "\nLook further: spool demo --keep, or start your own:\n  spool up &\n  spool import ~/.claude/projects ~/.codex/sessions\n  spool session ls --all; spool tail --all; spool thread show SESSION; spool export SESSION\n")
+	_, err := fmt.Fprintf(a.out, "\nLook further: spool demo --keep, or start your own:\n  spool up &\n"+
+		"  spool import ~/.claude/projects ~/.codex/sessions\n"+
+		"  spool session ls --all; spool tail --all; spool thread show SESSION; spool export SESSION\n")
 	return err
 }
 
 // keep waits for the user to have seen enough.
 func (c *demoCmd) keep(a *app, up *service.Up) {
-	fmt.Fprintf(a.err, "\nIt goes on running: NATS %s, HTTP %s\n  export NATS_URL=%s\n  spool session ls --all; spool tail --all; spool thread ls\nCtrl-C ends it and removes its data.\n", up.NATS, up.HTTP, up.NATS)
+	fmt.Fprintf(a.err, "\nIt goes on running: NATS %s, HTTP %s\n  export NATS_URL=%s\n"+
+		"  spool session ls --all; spool tail --all; spool thread ls\nCtrl-C ends it and removes its data.\n", up.NATS, up.HTTP, up.NATS)
 	<-a.ctx.Done()
 }

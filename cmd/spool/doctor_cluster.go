@@ -78,7 +78,8 @@ func refused(daemons []natsadmin.Daemon) finding {
 	}
 	if items+letters > 0 {
 		f.OK = false
-		f.Detail = text.Sprintf("the store refused %d items and %d dead letters for good since the persisters began: their logs say which, and why", items, letters)
+		f.Detail = text.Sprintf("the store refused %d items and %d dead letters for good since the persisters began: their logs say which, "+
+			"and why", items, letters)
 		f.Do = "compare SPOOL_ITEMS, SPOOL_DEAD and max_payload with docs/operations.md; then start the persisters again. " +
 			"readers have the items whole from their threads; spool fsck --events names events without a dead letter"
 	}

@@ -186,7 +186,8 @@ func (c *importCmd) wait(a *app, cl *client.Client, res transcript.Result) error
 			head, _ := cl.Thread(a.ctx, f.ID())
 			if head.Applied == applied && !said {
 				said = true
-				fmt.Fprintf(a.err, "everything is stored, but %s has not moved for %v: is a persister running? Start one with: spool up, or persister. Waiting; Ctrl-C loses nothing.\n", f.ID(), stalled)
+				fmt.Fprintf(a.err, "everything is stored, but %s has not moved for %v: is a persister running? Start one with: spool up, "+
+					"or persister. Waiting; Ctrl-C loses nothing.\n", f.ID(), stalled)
 			}
 			applied = head.Applied
 		}

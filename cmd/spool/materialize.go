@@ -24,9 +24,10 @@ type sessionMaterializeCmd struct {
 }
 
 func (c *sessionMaterializeCmd) Help() string {
-	return "Writes the files of a session of Claude Code, Codex, GitHub Copilot CLI, Gemini CLI, Qwen Code, oh-my-pi or pi where the program finds them, byte for byte as they were imported, but those of " +
-		"oh-my-pi as spool session export writes them; and those of the sessions that it does not open without. A file that is there is left alone if it is the same, goes on if it is a beginning, and " +
-		"is kept and named otherwise; then nothing is written. Databases of the program are never written."
+	return "Writes the files of a session of Claude Code, Codex, GitHub Copilot CLI, Gemini CLI, Qwen Code, oh-my-pi or pi where the program finds them, " +
+		"byte for byte as they were imported, but those of oh-my-pi as spool session export writes them; " +
+		"and those of the sessions that it does not open without. A file that is there is left alone if it is the same, " +
+		"goes on if it is a beginning, and is kept and named otherwise; then nothing is written. Databases of the program are never written."
 }
 
 func (c *sessionMaterializeCmd) Run(a *app) error {
@@ -90,7 +91,8 @@ func (a *app) materializing(name, cwd string) (*materializing, error) {
 	}
 	if cwd != "" {
 		if m.Harness.Dialect == "omp" {
-			return nil, service.UsageError{Err: fmt.Errorf("--cwd: the directory of a session of %s is in its file; change it with: spool session move %s DIR",
+			return nil, service.UsageError{Err: fmt.Errorf("--cwd: the directory of a session of %s is in its file; change it with: "+
+				"spool session move %s DIR",
 				m.Harness.Title, m.row.ID)}
 		}
 		if m.Cwd, err = filepath.Abs(cwd); err != nil {

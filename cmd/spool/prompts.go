@@ -178,8 +178,8 @@ func (c *promptsAskCmd) Run(a *app) error {
 	p.ID = cmp.Or(p.ID, ulid.Make().String())
 	r, err := cl.Ask(a.ctx, t, p)
 	if err != nil && a.ctx.Err() != nil {
-		return fmt.Errorf("interrupted; where the question was stored it still waits: spool prompts ls %s lists it, and asking again with --id %s "+
-			"waits on", t.Session, shellQuote(p.ID))
+		return fmt.Errorf("interrupted; where the question was stored it still waits: spool prompts ls %s lists it, "+
+			"and asking again with --id %s waits on", t.Session, shellQuote(p.ID))
 	}
 	if err != nil {
 		return err

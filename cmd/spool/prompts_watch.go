@@ -26,9 +26,9 @@ type promptsWatchCmd struct {
 }
 
 func (c *promptsWatchCmd) Help() string {
-	return "Tells what needs a person until it is interrupted: on standard output, or to a command or an address, which is told again, for a " +
-		"day, until it takes it, or the prompt is answered. One is told at a time; one that is not taken lets those behind it go first; what is " +
-		"told twice has the same webhook-id."
+	return "Tells what needs a person until it is interrupted: on standard output, or to a command or an address, which is told again, " +
+		"for a day, until it takes it, or the prompt is answered. One is told at a time; one that is not taken lets those behind it go first; " +
+		"what is told twice has the same webhook-id."
 }
 
 func (c *promptsWatchCmd) Run(a *app) error {

@@ -21,8 +21,8 @@ type readCmd struct {
 }
 
 func (c *readCmd) Help() string {
-	return "The address of an agent's output that is JSON can go on into it: agent://0-Review/findings/0, or agent://0-Review?q=findings[0]. " +
-		"A thread's log has its items as they were before any cut, one JSON object a line."
+	return "The address of an agent's output that is JSON can go on into it: agent://0-Review/findings/0, " +
+		"or agent://0-Review?q=findings[0]. A thread's log has its items as they were before any cut, one JSON object a line."
 }
 
 func (c *readCmd) Run(a *app) error {
@@ -84,5 +84,6 @@ func withoutArtifacts(a *app, cl *client.Client, session string, err error) erro
 	if e != nil || len(all) > 0 {
 		return err
 	}
-	return fmt.Errorf("%w\n%s has no artifacts: spool exec keeps an output of more than 50 KB as one, and any with --keep; spool artifact put adds one", err, session)
+	return fmt.Errorf("%w\n%s has no artifacts: spool exec keeps an output of more than 50 KB as one, and any with --keep; "+
+		"spool artifact put adds one", err, session)
 }

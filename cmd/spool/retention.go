@@ -18,8 +18,8 @@ type retentionCmd struct {
 }
 
 func (c *retentionCmd) Help() string {
-	return "Policies are the tables [[retention]] of the configuration file. gc, and spool up, apply them before each cycle, but only report " +
-		"those that they see for the first time. A session in which somebody works, or that waits for a person, is never removed."
+	return "Policies are the tables [[retention]] of the configuration file. gc, and spool up, apply them before each cycle, " +
+		"but only report those that they see for the first time. A session in which somebody works, or that waits for a person, is never removed."
 }
 
 var errNoPolicies = errors.New(`no policies: the configuration file has no table [[retention]]; see docs/operations.md, "Deletion and retention"`)

@@ -23,7 +23,9 @@ type scrubCmd struct {
 }
 
 func (c *scrubCmd) Help() string {
-	return "Every byte that is stored is read and compared with its digest, every record and every message with what should be there. A pass that is stopped goes on where it was. What is found stands, in doctor, check and metrics, and stops gc, until a later pass or a clean fsck does not find it. Exits with 1 when something is found."
+	return "Every byte that is stored is read and compared with its digest, every record and every message with what should be there. " +
+		"A pass that is stopped goes on where it was. What is found stands, in doctor, check and metrics, and stops gc, " +
+		"until a later pass or a clean fsck does not find it. Exits with 1 when something is found."
 }
 
 func (c *scrubCmd) Run(a *app) error {
@@ -85,7 +87,8 @@ func damage(a *app, conn *natsio.Conn) []finding {
 		out = append(out, finding{Name: "damage", Detail: one.Detail, Do: one.Do})
 	}
 	if len(out) == 0 {
-		out = []finding{{Name: "damage", OK: true, Detail: "no stream went back, none has lost anything that its server knows of, and every head resolved when it was last looked at"}}
+		out = []finding{{Name: "damage", OK: true,
+			Detail: "no stream went back, none has lost anything that its server knows of, and every head resolved when it was last looked at"}}
 	}
 	return out
 }

@@ -33,8 +33,9 @@ type searchCmd struct {
 }
 
 func (c *searchCmd) Help() string {
-	return "Prompts, answers, thinking, tool calls and what tools printed, newest first, each with its passage; spool show ITEM shows one whole. " +
-		"The index is a local file beside the prompt history, and catches up with what is stored before it answers."
+	return "Prompts, answers, thinking, tool calls and what tools printed, newest first, each with its passage; " +
+		"spool show ITEM shows one whole. The index is a local file beside the prompt history, and catches up with what is " +
+		"stored before it answers."
 }
 
 func (c *searchCmd) Run(a *app) error {

@@ -21,8 +21,9 @@ type sessionExportCmd struct {
 }
 
 func (c *sessionExportCmd) Help() string {
-	return "Writes the session's file, its blobs, its artifacts and the threads of its subagents, so that oh-my-pi opens them, and spool import gives the same nodes again. " +
-		"A file that is there is replaced only if its thread has all of its lines, or by --force. What an export wrote when the session was one of another directory is taken away, unless it has more. " +
+	return "Writes the session's file, its blobs, its artifacts and the threads of its subagents, so that oh-my-pi opens them, " +
+		"and spool import gives the same nodes again. A file that is there is replaced only if its thread has all of its lines, or by --force. " +
+		"What an export wrote when the session was one of another directory is taken away, unless it has more. " +
 		"What is missing or corrupt is named on standard error; the exit code is then 1."
 }
 

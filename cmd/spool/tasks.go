@@ -32,8 +32,8 @@ type tasksCleanupCmd struct {
 }
 
 func (c *tasksCleanupCmd) Help() string {
-	return "A log is removed when every task in it has ended, by its events and not by what they mention. Logs are a project's, and no session's: deleting " +
-		"a session keeps them."
+	return "A log is removed when every task in it has ended, by its events and not by what they mention. Logs are a project's, " +
+		"and no session's: deleting a session keeps them."
 }
 
 // taskFolder is where a project's task logs are (SPEC A10).

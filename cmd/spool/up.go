@@ -73,8 +73,8 @@ func (c *upCmd) config(a *app) (service.UpConfig, error) {
 		return service.UpConfig{}, err
 	}
 	if c.Data != "" && a.nats.Given() {
-		return service.UpConfig{}, service.UsageError{Err: errors.New("--data names a directory of this machine, and --nats, --context, NATS_URL or NATS_CONTEXT " +
-			"a NATS system elsewhere: give one of them (env -u NATS_URL spool up --data " + c.Data + ")")}
+		return service.UpConfig{}, service.UsageError{Err: errors.New("--data names a directory of this machine, and --nats, --context, " +
+			"NATS_URL or NATS_CONTEXT a NATS system elsewhere: give one of them (env -u NATS_URL spool up --data " + c.Data + ")")}
 	}
 	if c.Data == "" && !a.nats.Given() {
 		if c.Data, err = service.DataDir(); err != nil {
@@ -110,7 +110,8 @@ func (c *upCmd) config(a *app) (service.UpConfig, error) {
 	}
 	return service.UpConfig{
 		ScrubEvery: c.ScrubEvery, ScrubRate: rate,
-		Webhooks: c.Webhooks, GC: collect, History: prompts, NATS: a.nats, Data: c.Data, Listen: c.Listen, HTTP: c.HTTP, API: api, Sync: sync, Guard: guard, Log: a.log,
+		Webhooks: c.Webhooks, GC: collect, History: prompts, NATS: a.nats, Data: c.Data, Listen: c.Listen, HTTP: c.HTTP, API: api, Sync: sync,
+		Guard: guard, Log: a.log,
 		Limits: natsio.Limits{EventsBytes: int64(c.EventsBytes), ItemsBytes: int64(c.ItemsBytes), ItemsAge: c.ItemsAge},
 		Persist: service.PersisterConfig{Secrets: secrets, Config: persist.Config{
 			Lane: -1, Artifacts: large, Cuts: cuts, Limits: c.With(c.Limits.Limits()),
@@ -123,7 +124,8 @@ func (c *upCmd) guard(a *app) (g service.Guard, err error) {
 	g = service.Guard{TLS: embedded.TLS{Cert: c.NATSCert, Key: c.NATSKey, CA: c.ClientCA}, KeyFile: c.KeyFile, Cipher: c.Cipher}
 	switch outside := a.nats.Given(); {
 	case outside && (c.Auth != "" || c.KeyFile != "" || g.TLS != embedded.TLS{}):
-		return g, service.UsageError{Err: errors.New("--auth, --tls-… and --key-file are for the embedded server: the NATS system that is named has its own")}
+		return g, service.UsageError{Err: errors.New("--auth, --tls-… and --key-file are for the embedded server: " +
+			"the NATS system that is named has its own")}
 	case c.Auth == "" && c.Tenant != "":
 		return g, service.UsageError{Err: errors.New("--tenant needs --auth DIR")}
 	case c.Auth == "":
@@ -171,5 +173,6 @@ func (c *upCmd) hello(a *app, up *service.Up) {
 	if up.Server != nil && c.KeyFile != "" {
 		fmt.Fprintf(a.err, "  disk  encrypted (%s); the prompt history is not kept\n", c.Cipher)
 	}
-	fmt.Fprintf(a.err, "Publish with: spool import PATH, spool publish --session S --dialect D\nFollow with:  spool tail\nStop with:    Ctrl-C or kill %d\n", os.Getpid())
+	fmt.Fprintf(a.err, "Publish with: spool import PATH, spool publish --session S --dialect D\nFollow with:  spool tail\n"+
+		"Stop with:    Ctrl-C or kill %d\n", os.Getpid())
 }

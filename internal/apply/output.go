@@ -131,7 +131,8 @@ func (o *Output) due(t events.Thread, p *events.Chunk) (bool, error) {
 func (o *Output) elsewhere(t events.Thread, p *events.Chunk) error {
 	switch {
 	case !o.Open && o.Removed:
-		return fmt.Errorf("%w %s has ended, was closed as aborted after its lease, or went with its thread: begin another one, with an id of its own",
+		return fmt.Errorf("%w %s has ended, was closed as aborted after its lease, or went with its thread: begin another one, "+
+			"with an id of its own",
 			ErrOutput, p.Output)
 	case !o.Open:
 		return fmt.Errorf("%w %s is not open: publish its start first", ErrOutput, p.Output)

@@ -78,10 +78,12 @@ func (r *GCReport) Write(w io.Writer) error {
 		fmt.Fprintf(t, "mark %d nodes in %d packs\t%.2f s\t%.2f million nodes a second, %.2f MiB of memory for a million\n",
 			m.Nodes, m.Packs, m.Seconds, m.PerSecond/1e6, m.PerMillion)
 	}
-	fmt.Fprintf(t, "repack %d packs into %d\t%.0f MB/s\tpacks: %.1f MB, then %.1f MB; their directory: %.1f MB, then %.1f MB\n", r.RepackPacks, r.RepackInto,
+	fmt.Fprintf(t, "repack %d packs into %d\t%.0f MB/s\tpacks: %.1f MB, then %.1f MB; their directory: %.1f MB, then %.1f MB\n",
+		r.RepackPacks, r.RepackInto,
 		r.RepackPerSecond, mb(r.RepackBytesBefore), mb(r.RepackBytesAfter), mb(r.DiskBefore), mb(r.DiskAfter))
 	if r.LatencyP99 > 0 {
-		fmt.Fprintf(t, "publish to item, %.0f entries/s\tp50 %.1f ms, p99 %.1f ms\twith gc every second (%d cycles): p50 %.1f ms, p99 %.1f ms: %.2f of it\n",
+		fmt.Fprintf(t, "publish to item, %.0f entries/s\tp50 %.1f ms, p99 %.1f ms\twith gc every second (%d cycles): p50 %.1f ms, "+
+			"p99 %.1f ms: %.2f of it\n",
 			r.LatencyRate, r.LatencyP50, r.LatencyP99, r.CyclesBeside, r.LatencyP50GC, r.LatencyP99GC, r.LatencyP99Over)
 	}
 	return t.Flush()

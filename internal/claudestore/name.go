@@ -201,8 +201,8 @@ func (s *Store) find(ctx context.Context, k Key) (t events.Thread, ok bool, err 
 // tries is how often something is decided anew when others write at the same time.
 const tries = 16
 
-// claim is the thread of a key, which has it from then on: nobody else is given its name. first: it had none before, and what is in the thread
-// came by a file.
+// claim is the thread of a key, which has it from then on: nobody else is given its name. first: it had none before, and what is in the
+// thread came by a file.
 func (s *Store) claim(ctx context.Context, k Key) (t events.Thread, first bool, err error) {
 	for range tries {
 		n, _, err := s.session(ctx, k)

@@ -32,7 +32,7 @@ func (s *Store) thread(ctx context.Context, k Key) (t events.Thread, head thread
 	return t, head, err
 }
 
-// Load writes the entries of a key, a line each, as they were appended. The error wraps ErrNone where there is none: nothing is written then.
+// Load writes the entries of a key, a line each, as they were appended. The error wraps ErrNone: there is none, and nothing is written.
 func (s *Store) Load(ctx context.Context, k Key, w io.Writer) error {
 	_, head, err := s.thread(ctx, k)
 	if err != nil {

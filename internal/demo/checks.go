@@ -103,7 +103,8 @@ func (d *Demo) checkRules(ctx context.Context) error {
 	d.check("item budget", fmt.Sprintf("%d oversized items cut; the largest of all has %d of %d bytes", cut, largest,
 		truncate.ItemBudget), append(problems, need(cut, "item over the budget"))...)
 	st := d.p.Stats()
-	d.check("entry rules", fmt.Sprintf("%d entries cut at 500,000 characters, %d images moved to blobs, all restored in the export", st.Truncated, st.Externalized),
+	d.check("entry rules", fmt.Sprintf("%d entries cut at 500,000 characters, %d images moved to blobs, all restored in the export",
+		st.Truncated, st.Externalized),
 		need(int(st.Truncated), "entry over 500,000 characters"), need(int(st.Externalized), "image"))
 	return nil
 }

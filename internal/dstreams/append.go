@@ -232,7 +232,8 @@ func (h *Handler) opened(ctx context.Context, t events.Thread, s *state) error {
 	}
 	err := h.exists(t, v)
 	if err == nil && !v.recorded() {
-		err = refuse(http.StatusMethodNotAllowed, fmt.Sprintf("%s is a thread of %s entries: it is read here, and written by its agent", t, v.head.Dialect),
+		err = refuse(http.StatusMethodNotAllowed, fmt.Sprintf("%s is a thread of %s entries: it is read here, and written by its agent", t,
+			v.head.Dialect),
 			"Allow", "GET, HEAD, OPTIONS")
 	}
 	if err != nil {

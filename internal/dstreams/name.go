@@ -50,8 +50,9 @@ func threadOf(name string) (events.Thread, error) {
 	case name == "":
 		return t, refuse(http.StatusNotFound, "a stream has a name: use …/stream/NAME")
 	case len(name) > maxName:
-		return t, refuse(http.StatusBadRequest, fmt.Sprintf("stream name of %d bytes: at most %d; or session/thread, each of at most %d of A-Z a-z 0-9 _ -",
-			len(name), maxName, events.MaxToken))
+		return t, refuse(http.StatusBadRequest,
+			fmt.Sprintf("stream name of %d bytes: at most %d; or session/thread, each of at most %d of A-Z a-z 0-9 _ -",
+				len(name), maxName, events.MaxToken))
 	}
 	text := base64.RawURLEncoding.EncodeToString([]byte(name))
 	if len(text) <= first {

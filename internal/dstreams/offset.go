@@ -29,7 +29,8 @@ func parseOffset(s string) (o offset, err error) {
 	if s == fromStart {
 		return o, nil
 	}
-	bad := refuse(http.StatusBadRequest, fmt.Sprintf("offset %.50q: use one that this stream gave in Stream-Next-Offset, %s or %s", s, fromStart, fromNow))
+	bad := refuse(http.StatusBadRequest, fmt.Sprintf("offset %.50q: use one that this stream gave in Stream-Next-Offset, %s or %s", s,
+		fromStart, fromNow))
 	if len(s) != 33 || s[16] != '_' {
 		return o, bad
 	}

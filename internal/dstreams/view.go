@@ -154,7 +154,8 @@ func (h *Handler) exists(t events.Thread, v *view) error {
 	case v.Gone && v.Forks > 0:
 		return goneStream(t)
 	case v.lost():
-		return refuse(http.StatusNotFound, fmt.Sprintf("stream %s lost its thread %s, which was removed or renamed: make it anew with PUT", nameOf(t), t))
+		return refuse(http.StatusNotFound, fmt.Sprintf("stream %s lost its thread %s, which was removed or renamed: make it anew with PUT",
+			nameOf(t), t))
 	}
 	return noStream(t)
 }

@@ -187,7 +187,9 @@ func (cfg Config) address() (host string, port int, err error) {
 		return "", 0, fmt.Errorf("listen address %q: %w", cfg.Listen, err)
 	}
 	if !loopback(host) && cfg.Auth == "" {
-		return "", 0, fmt.Errorf("listen address %q is not loopback, and the embedded server lets everybody in: use 127.0.0.1, or make credentials with spool auth init and give them with --auth, or run your own NATS with authentication and name it with --nats URL", cfg.Listen)
+		return "", 0, fmt.Errorf("listen address %q is not loopback, and the embedded server lets everybody in: use 127.0.0.1, "+
+			"or make credentials with spool auth init and give them with --auth, or run your own NATS with authentication and name it with "+
+			"--nats URL", cfg.Listen)
 	}
 	if port, err = strconv.Atoi(text); err != nil || port < 0 || port > 65535 {
 		return "", 0, fmt.Errorf("listen address %q: the port is a number up to 65535", cfg.Listen)

@@ -272,7 +272,8 @@ func (w *writer) body(n uint64) []byte {
 // words is text that compresses about as well as what agents write.
 var words = func() string {
 	var b strings.Builder
-	some := strings.Fields("the agent reads a file and writes two tests before it asks whether all of them pass on every machine that runs them")
+	some := strings.Fields("the agent reads a file and writes two tests before it asks whether all of them pass on every " +
+		"machine that runs them")
 	for r := rand.New(rand.NewPCG(7, 7)); b.Len() < 64<<10; {
 		b.WriteString(some[r.IntN(len(some))])
 		b.WriteString(strconv.Itoa(r.IntN(1000)))

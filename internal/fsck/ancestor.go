@@ -37,15 +37,18 @@ func (f *fixer) ancestor(h *head) (at casstore.Located, why string) {
 		}
 	}
 	if len(found) == 1 && c.contested(h) {
-		return at, fmt.Sprintf("none of the %d states before the head that it names is good, and threads that begin alike have lost theirs, too, so that it cannot be told whose the last good state is: restore the pack %s from a backup",
+		return at, fmt.Sprintf("none of the %d states before the head that it names is good, and threads that begin alike have lost theirs, "+
+			"too, so that it cannot be told whose the last good state is: restore the pack %s from a backup",
 			len(h.Recent)-1, h.Recent[0].Pack)
 	}
 	if t, ok := f.claimed(h); len(found) == 1 && ok {
-		return at, fmt.Sprintf("none of the %d states before the head that it names is good, and %s, which has lost its head, may have had the last good one: once that has its head again, repair once more",
+		return at, fmt.Sprintf("none of the %d states before the head that it names is good, and %s, which has lost its head, "+
+			"may have had the last good one: once that has its head again, repair once more",
 			len(h.Recent)-1, t)
 	}
 	if len(found) != 1 {
-		return at, fmt.Sprintf("none of the %d states before the head that it names is good, and %d others could be where it was: restore the pack %s from a backup",
+		return at, fmt.Sprintf("none of the %d states before the head that it names is good, and %d others could be where it was: "+
+			"restore the pack %s from a backup",
 			len(h.Recent)-1, len(found), h.Recent[0].Pack)
 	}
 	return casstore.Located{Ref: found[0], Pack: c.packs[c.states[found[0]].pack].id}, ""

@@ -186,7 +186,8 @@ func (f *fixer) putBack(ctx context.Context, h *head) (done Repair, err error) {
 		return done, err
 	}
 	if acc.Applied < h.Entries {
-		done.Detail = fmt.Sprintf("%s has not got all that it holds now: what it had before cannot be put in front of that; publish it again, as a producer of another name", events.EventsStream)
+		done.Detail = fmt.Sprintf("%s has not got all that it holds now: what it had before cannot be put in front of that; publish it again, "+
+			"as a producer of another name", events.EventsStream)
 		return done, nil
 	}
 	it := f.c.items[h.id]
@@ -204,7 +205,8 @@ func (f *fixer) putBack(ctx context.Context, h *head) (done Repair, err error) {
 	if !known {
 		it = nil
 		if whole, err := f.whole(ctx, stored); err != nil || !whole {
-			done.Detail = fmt.Sprintf("no state of what it had is known, and %s may not have all its events: publish again what is missing, as a producer of another name", events.EventsStream)
+			done.Detail = fmt.Sprintf("no state of what it had is known, and %s may not have all its events: publish again what is missing, "+
+				"as a producer of another name", events.EventsStream)
 			return done, err
 		}
 	}

@@ -147,7 +147,8 @@ func (f *fixer) fill(ctx context.Context, gaps []gap) (done []Repair, err error)
 					g.what(f.c), g.newest)
 			}
 		} else {
-			r.Detail = fmt.Sprintf("something is lost %s: %s. Restore the packs from a backup; with --cut the thread goes back before it", g.what(f.c), whys[i])
+			r.Detail = fmt.Sprintf("something is lost %s: %s. Restore the packs from a backup; with --cut the thread goes back before it",
+				g.what(f.c), whys[i])
 		}
 		done = append(done, r)
 	}

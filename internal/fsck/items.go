@@ -153,7 +153,8 @@ func (c *checker) compareItems(ctx context.Context, h *head, it *held) error {
 	case err != nil:
 		return err
 	case wrong == itemsAhead:
-		return note(Inconsistent, "%s holds its items up to %d, it counts %d, and has not seen events that were applied: it is older than they are", events.ItemsStream, it.last, h.N)
+		return note(Inconsistent, "%s holds its items up to %d, it counts %d, and has not seen events that were applied: "+
+			"it is older than they are", events.ItemsStream, it.last, h.N)
 	case wrong == itemsGap:
 		return note(Missing, "%s holds its items up to %d, but for %d of them, the first %d; who reads the thread is given them from its nodes",
 			events.ItemsStream, it.through, len(it.missing), it.gap())

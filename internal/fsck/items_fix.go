@@ -179,7 +179,8 @@ func (f *fixer) recover(ctx context.Context, t events.Thread) (Repair, error) {
 	done.Detail = fmt.Sprintf("it is where its item %d was made, after entry %d", it.last, step.Entry.Index)
 	switch {
 	case len(stored) > 0 && now.Applied == 0:
-		done.Detail += fmt.Sprintf("; which events of %s it has cannot be told: publish what came behind it again, as a producer of another name", events.EventsStream)
+		done.Detail += fmt.Sprintf("; which events of %s it has cannot be told: publish what came behind it again, "+
+			"as a producer of another name", events.EventsStream)
 	case now.Applied == 0:
 		done.Detail += "; what its producers publish again it will take for new"
 	case len(rest) > 0:
@@ -334,7 +335,8 @@ func (f *fixer) replayAll(ctx context.Context, stored []replayed, done Repair) (
 		return done, err
 	}
 	if !whole {
-		done.Detail = fmt.Sprintf("no state of it is known, and %s may not have all its events: restore it from a backup, or publish it again", events.EventsStream)
+		done.Detail = fmt.Sprintf("no state of it is known, and %s may not have all its events: restore it from a backup, or publish it again",
+			events.EventsStream)
 		return done, nil
 	}
 	var all []*events.Event
@@ -382,7 +384,8 @@ func (f *fixer) pin(ctx context.Context, e replayed, again *events.Event) (why s
 			return "", err
 		}
 		if op.Fork.Node = node; node == "" {
-			return by + ", which went on since, and where it was then cannot be told: repair again if that has come back meanwhile, else fork it again", nil
+			return by + ", which went on since, and where it was then cannot be told: repair again if that has come back meanwhile, " +
+				"else fork it again", nil
 		}
 	}
 	again.Body = op.Encode()

@@ -289,7 +289,8 @@ func (f *fixer) adopt(ctx context.Context, ref casstore.Ref) error {
 	if err := f.putHead(ctx, t, &now, &info); err != nil {
 		return err
 	}
-	f.told(events.HeadKey(t), ref.String(), "its name is lost: it has entries up to %d in a session of its own, and what its producers publish again it will take for new",
+	f.told(events.HeadKey(t), ref.String(),
+		"its name is lost: it has entries up to %d in a session of its own, and what its producers publish again it will take for new",
 		step.Entry.Index)
 	return nil
 }

@@ -114,7 +114,8 @@ func (f *fixer) mendHead(ctx context.Context, r record.Record, put func([]byte, 
 	it := f.c.items[t]
 	known := it != nil && f.c.states[it.node] != nil && f.c.states[it.node].wrong == nil
 	if !known && !whole {
-		f.told(r.Key, "", "no state of the thread is known, and %s may not have all its events: restore it from a backup, or spool session rm %s --force",
+		f.told(r.Key, "", "no state of the thread is known, and %s may not have all its events: restore it from a backup, "+
+			"or spool session rm %s --force",
 			events.EventsStream, t.Session)
 		return nil
 	}

@@ -125,7 +125,8 @@ func (c *Collector) brake(ctx context.Context, p *Plan, w *world, m *marker) err
 		p.brake(BrakeWorld, "%s; run spool fsck --repair", factsLost(w.facts, facts))
 	}
 	if w.stored < stored {
-		p.brake(BrakeWorld, "%s has %d keys of packs and blobs, and had %d when gc last looked, and gc alone removes them; run spool fsck --repair",
+		p.brake(BrakeWorld, "%s has %d keys of packs and blobs, and had %d when gc last looked, and gc alone removes them; "+
+			"run spool fsck --repair",
 			events.RecordsStream, w.stored, stored)
 	}
 	lost := 0

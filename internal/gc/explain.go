@@ -157,7 +157,8 @@ func (x *explainer) away(ctx context.Context, id casstore.PackID, e *Explanation
 	case err != nil:
 		return err
 	default:
-		e.State, e.Why = "returned", "it was collected, and a server that was killed brought its record back without the bytes; no thread needs it, and the next cycle condemns it"
+		e.State, e.Why = "returned", "it was collected, and a server that was killed brought its record back without the bytes; "+
+			"no thread needs it, and the next cycle condemns it"
 	}
 	return nil
 }
@@ -204,7 +205,8 @@ func (x *explainer) chain(ctx context.Context, e *Explanation) error {
 	if stays, err := x.stays(ctx, at.Pack); err != nil || !stays {
 		return err
 	}
-	e.Why = "nothing reaches it. Its pack stays for its other nodes: this one goes when less than half of the pack is live, or it is merged with its neighbours"
+	e.Why = "nothing reaches it. Its pack stays for its other nodes: this one goes when less than half of the pack is live, " +
+		"or it is merged with its neighbours"
 	if h, err := x.m.open(ctx, at.Pack); err != nil {
 		return err
 	} else if i, ok := h.Find(at.Ref); ok && x.w.packs[at.Pack].IsBuried(i) {
@@ -215,7 +217,8 @@ func (x *explainer) chain(ctx context.Context, e *Explanation) error {
 
 // condemned says when the bytes of a tombstone go.
 func condemned(age time.Duration) string {
-	return fmt.Sprintf("it was condemned %v ago; its bytes go with the first cycle after the quarantine that gc has then, and spool gc undelete takes it back until then", age.Round(time.Second))
+	return fmt.Sprintf("it was condemned %v ago; its bytes go with the first cycle after the quarantine that gc has then, "+
+		"and spool gc undelete takes it back until then", age.Round(time.Second))
 }
 
 // stays reports whether a root reaches something of a pack.

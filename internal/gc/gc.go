@@ -285,7 +285,8 @@ func (c *Collector) confirm(ctx context.Context, w *world, err error) error {
 	case e != nil:
 		return errors.Join(err, e)
 	}
-	return fmt.Errorf("%w: the reading of the records up to sequence %d was not whole: %s refers to %s (%s), and that is pack %s now, by a record at sequence %d",
+	return fmt.Errorf("%w: the reading of the records up to sequence %d was not whole: %s refers to %s (%s), and that is pack %s now, "+
+		"by a record at sequence %d",
 		record.ErrBusy, w.at, no.where, no.to, w.known(no.to.Pack), now.ID, now.Record.Seq)
 }
 

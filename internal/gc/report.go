@@ -147,7 +147,8 @@ func (r Report) Write(t *text.Table) error {
 		row(s.Stream, s.Messages, note)
 	}
 	k := r.Kept
-	row("kept", k.Root, text.Sprintf("packs and blobs that threads reach; %d young; %d tombstones in quarantine, %s; %d bodies in the inbox claimed, %d waiting; %d objects that no record names, %s",
+	row("kept", k.Root, text.Sprintf("packs and blobs that threads reach; %d young; %d tombstones in quarantine, %s; "+
+		"%d bodies in the inbox claimed, %d waiting; %d objects that no record names, %s",
 		k.Young, k.Quarantine, text.Bytes(k.QuarantineBytes), k.Claimed, k.Waiting, k.Unnamed, text.Bytes(k.UnnamedBytes)))
 	for _, u := range r.Unreadable {
 		row("unreadable", 1, u)
@@ -160,7 +161,8 @@ func (r Report) Write(t *text.Table) error {
 	row("forget", p.Forget, "old tombstones, moved records, and that outputs have ended")
 	if r.Applied {
 		d := r.Done
-		row("done", d.Condemned, text.Sprintf("condemned, %d spared, %d buried in; %d packs repacked into %d, %d groups skipped; %d objects reclaimed, %s; %d records forgotten",
+		row("done", d.Condemned, text.Sprintf("condemned, %d spared, %d buried in; %d packs repacked into %d, %d groups skipped; "+
+			"%d objects reclaimed, %s; %d records forgotten",
 			d.Spared, d.Buried, d.Repacked, d.Made, d.Skipped, d.Reclaimed, text.Bytes(d.Bytes), d.Forgotten))
 	} else if r.Refused != "" {
 		row("done", 0, "nothing was deleted")

@@ -123,7 +123,8 @@ func (w *world) readBehind(ctx context.Context, rs Records, from, fence uint64) 
 			return err
 		}
 		if newest := fence + uint64(events.Lanes) - 1; w.at < newest {
-			return fmt.Errorf("%w: the records end at sequence %d, and the fences that were moved before are at %d: who answers is behind", record.ErrBusy, w.at, newest)
+			return fmt.Errorf("%w: the records end at sequence %d, and the fences that were moved before are at %d: who answers is behind",
+				record.ErrBusy, w.at, newest)
 		}
 		if quiet, err := rs.Quiet(ctx, w.at); err != nil || quiet {
 			return err

@@ -183,7 +183,8 @@ func (w *writer) retireIn(table string, session int64, f Former) error {
 func (w *writer) mend(at []any, before, text string) error {
 	var id int64
 	var next sql.NullString
-	found, err := w.get("SELECT id, text FROM prompts WHERE session = ? AND thread = ? AND life = ? AND n > ? ORDER BY n LIMIT 1", at, &id, &next)
+	found, err := w.get("SELECT id, text FROM prompts WHERE session = ? AND thread = ? AND life = ? AND n > ? ORDER BY n LIMIT 1", at, &id,
+		&next)
 	switch {
 	case err != nil || !found || text == before:
 		return err

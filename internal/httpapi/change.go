@@ -99,7 +99,8 @@ func fromOne(name string, n *int64) (int64, error) {
 func (a *api) forkPath(ctx context.Context, to events.Thread, f events.Fork) error {
 	point := f.Item != 0 || f.Index != 0 || f.Node != "" || f.Role != "" || f.Whole
 	if point || f.Thread != events.MainThread || to.Name != events.MainThread || to.Session == f.Session {
-		return fmt.Errorf("%w: path: it leads to an entry, or else to the leaf, of the main thread of a session, and becomes the main thread of another one",
+		return fmt.Errorf("%w: path: it leads to an entry, or else to the leaf, of the main thread of a session, "+
+			"and becomes the main thread of another one",
 			ErrRequest)
 	}
 	return a.cfg.Client.ForkSession(ctx, f.Session, to.Session, client.SessionFork{Path: true, Leaf: f.Entry})

@@ -37,7 +37,8 @@ var claudeRoutes = []route{
 	{
 		method: "POST", path: claudeSession, need: access.Write, in: storing,
 		about: "Append entries, one a line, that the transcript does not have by their uuids; answered when they are applied.",
-		takes: []body{{typeNDJSON, "entry"}}, gives: object("claude_appended"), also: []int{409, 413, 415, 503}, paced: true, do: (*api).claudeAppend,
+		takes: []body{{typeNDJSON, "entry"}}, gives: object("claude_appended"), also: []int{409, 413, 415, 503}, paced: true,
+		do: (*api).claudeAppend,
 	},
 	{
 		method: "PUT", path: claudeSession, need: access.Write, in: storing,
@@ -56,8 +57,10 @@ var claudeRoutes = []route{
 		gives: []body{{typeNDJSON, "entry"}}, do: (*api).claudeLoad,
 	},
 	{
-		method: "POST", path: claudeSub, need: access.Write, in: storing, about: "Append entries to the transcript of a subpath, as to a session's.",
-		takes: []body{{typeNDJSON, "entry"}}, gives: object("claude_appended"), also: []int{409, 413, 415, 503}, paced: true, do: (*api).claudeAppend,
+		method: "POST", path: claudeSub, need: access.Write, in: storing,
+		about: "Append entries to the transcript of a subpath, as to a session's.",
+		takes: []body{{typeNDJSON, "entry"}}, gives: object("claude_appended"), also: []int{409, 413, 415, 503}, paced: true,
+		do: (*api).claudeAppend,
 	},
 	{
 		method: "DELETE", path: claudeSub, need: access.Admin, in: storing, about: "Delete the transcript of a subpath, and nothing else.",
@@ -71,7 +74,8 @@ func unescaped(name string) string { return strings.TrimPrefix(name, "=") }
 
 // keyOf is the key that a path names, which the token is for.
 func keyOf(r *http.Request) (claudestore.Key, error) {
-	k := claudestore.Key{Project: unescaped(r.PathValue("project")), Session: unescaped(r.PathValue("key")), Subpath: unescaped(r.PathValue("subpath"))}
+	k := claudestore.Key{Project: unescaped(r.PathValue("project")), Session: unescaped(r.PathValue("key")),
+		Subpath: unescaped(r.PathValue("subpath"))}
 	if strings.HasSuffix(r.URL.EscapedPath(), "/") {
 		return k, fmt.Errorf("%w: the subpath is empty", claudestore.ErrKey)
 	}

@@ -17,7 +17,8 @@ import (
 var removals = []route{
 	{
 		method: "DELETE", path: sessionPath, need: access.Admin, in: storing,
-		about: "Delete a session with all that belongs to it; 409 with session_active while a run or an output is live, 409 also while another session goes on from it without having it. What nobody else has is collected by the next gc cycle.",
+		about: "Delete a session with all that belongs to it; 409 with session_active while a run or an output is live, " +
+			"409 also while another session goes on from it without having it. What nobody else has is collected by the next gc cycle.",
 		query: []param{{name: "force", kind: "boolean", about: "although a run or an output is live, or another session needs it"},
 			{name: "by", kind: "string", about: "who does it, for the receipt"}},
 		gives: object("receipt"), also: []int{409, 503}, do: (*api).deleteSession,

@@ -229,7 +229,8 @@ func identity(r *http.Request, cfg *ingest.Config) (named bool, err error) {
 		}
 	}
 	if cfg.Start, err = strconv.ParseUint(seq, 10, 63); err != nil || cfg.Start == 0 {
-		return false, fmt.Errorf("%w: %s %q: want the sequence of the first line, a whole number from 1, above those that %s has used", ingest.ErrEntry, headerSeq, seq, headerProducer)
+		return false, fmt.Errorf("%w: %s %q: want the sequence of the first line, a whole number from 1, above those that %s has used",
+			ingest.ErrEntry, headerSeq, seq, headerProducer)
 	}
 	return true, nil
 }

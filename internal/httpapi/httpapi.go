@@ -373,7 +373,8 @@ func verdict(err error) (status, after int) {
 		return http.StatusConflict, 0
 	case is(errForbidden, record.ErrDenied):
 		return http.StatusForbidden, 0
-	case is(ErrRequest, claudestore.ErrKey, claudestore.ErrEntry, ingest.ErrEntry, artifacts.ErrURL, artifacts.ErrRecord, events.ErrToken, events.ErrControl,
+	case is(ErrRequest, claudestore.ErrKey, claudestore.ErrEntry, ingest.ErrEntry, artifacts.ErrURL, artifacts.ErrRecord, events.ErrToken,
+		events.ErrControl,
 		threads.ErrNoPoint, client.ErrFilter):
 		return http.StatusBadRequest, 0
 	case is(claudestore.ErrSummary):
@@ -388,7 +389,8 @@ func verdict(err error) (status, after int) {
 	case is(casstore.ErrGone):
 		return http.StatusGone, 0
 	case is(artifacts.ErrNotFound, artifacts.ErrUnavailable, threads.ErrNoThread, threads.ErrNoStep, client.ErrNoPrompt, client.ErrNoRun,
-		sessions.ErrNotFound, sessions.ErrNoSession, client.ErrSessionNotFound, record.ErrNotFound, casstore.ErrNotFound, claudestore.ErrNone, errNothing):
+		sessions.ErrNotFound, sessions.ErrNoSession, client.ErrSessionNotFound, record.ErrNotFound, casstore.ErrNotFound, claudestore.ErrNone,
+		errNothing):
 		return http.StatusNotFound, 0
 	case is(artifacts.ErrPastEnd):
 		return http.StatusRequestedRangeNotSatisfiable, 0

@@ -219,7 +219,7 @@ func (a *api) ofStream(next http.Handler) http.Handler {
 	})
 }
 
-// ofSubscriptions lets in who may read and write all sessions, since a subscription is to streams of any; a worker shows the token of its wake.
+// ofSubscriptions lets in who may read and write all sessions, since a subscription is to streams of any; a worker shows its wake's token.
 func (a *api) ofSubscriptions(next http.Handler) http.Handler {
 	all := http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		if grant := access.From(r.Context()); !grant.Everything() {

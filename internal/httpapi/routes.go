@@ -198,7 +198,8 @@ var served = []route{
 		method: "GET", path: "/v1/live", need: access.Read, in: following, about: "Follow the items of a session or of all.",
 		query: []param{
 			pSession, {name: "thread", kind: "string", about: "of threads of this name"},
-			{name: "type", kind: "string", about: "metadata.type, or message; what looks like a misspelt one of Spool's own is refused while no item has it"},
+			{name: "type", kind: "string", about: "metadata.type, or message; what looks like a misspelt one of Spool's own is " +
+				"refused while no item has it"},
 			{name: "detail", kind: "string", about: "with type: a tool's name; ok or error"},
 			{name: "since", kind: "string", about: "a time, a duration, or all"},
 			pNotUser,

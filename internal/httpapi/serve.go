@@ -186,7 +186,8 @@ func Listen(addr string, cfg Config) (*Listener, error) {
 		return nil, fmt.Errorf("%w: %q: %w", ErrListen, addr, err)
 	}
 	if !cfg.Tokens.Required() && !loopback(host) {
-		return nil, fmt.Errorf("%w: %q is reached from other machines and there is no token: use 127.0.0.1, or give a token file", ErrListen, addr)
+		return nil, fmt.Errorf("%w: %q is reached from other machines and there is no token: use 127.0.0.1, or give a token file", ErrListen,
+			addr)
 	}
 	l := &Listener{tokens: cfg.Tokens, log: cfg.Log}
 	if l.cert, err = reload.OpenCertificate(cfg.Cert, cfg.Key); err != nil {

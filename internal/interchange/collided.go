@@ -84,7 +84,8 @@ func Collided(ctx context.Context, conn *natsio.Conn, res *transcript.Result) er
 			}
 			f.Err = fmt.Errorf("%s: %s refused a line of it: %s (dead letter %d)", f.File, f.ID(), d.Reason, d.At)
 			if collides {
-				f.Err = fmt.Errorf("%s: another import wrote something else to %s at the same time, and the thread is neither: import it again (dead letter %d)",
+				f.Err = fmt.Errorf("%s: another import wrote something else to %s at the same time, and the thread is neither: "+
+					"import it again (dead letter %d)",
 					f.File, f.ID(), d.At)
 				break
 			}

@@ -101,8 +101,8 @@ func (f *feed) unpin() {
 	}
 }
 
-// keepPin keeps the pin that we have while the caller is busy and asks for nothing, until ctx ends. Each time it asks for one message of one
-// byte: the server learns that we live, and has none so small.
+// keepPin keeps the pin that we have while the caller is busy and asks for nothing, until ctx ends. Each time it asks for one message of
+// one byte: the server learns that we live, and has none so small.
 func (f *feed) keepPin(ctx context.Context) {
 	beat := time.NewTicker(pinnedTTL / 4)
 	defer beat.Stop()

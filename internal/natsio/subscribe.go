@@ -102,7 +102,8 @@ var errEnough = errors.New("enough")
 // then. ready, if not nil, is called before the first.
 func (its Items) newestOfEach(ctx context.Context, filters []string, ready func(), f func(StoredItem) bool) (last uint64, err error) {
 	cons, err := its.c.js.OrderedConsumer(ctx, events.ItemsStream, jetstream.OrderedConsumerConfig{
-		FilterSubjects: filters, DeliverPolicy: jetstream.DeliverLastPerSubjectPolicy, InactiveThreshold: 5 * time.Minute, // of a reader that pauses
+		FilterSubjects: filters, DeliverPolicy: jetstream.DeliverLastPerSubjectPolicy,
+		InactiveThreshold: 5 * time.Minute, // of a reader that pauses
 	})
 	if err != nil {
 		return 0, WrapErr(err)

@@ -188,7 +188,8 @@ func (c *Conn) checkGone(ctx context.Context) error {
 	if err != nil || len(gone) == 0 || len(used) == 0 {
 		return err
 	}
-	return fmt.Errorf("%w: %s: deleted, or lost by the server, and %s in use: what was in there is lost, and nothing is made in the place of it; see \"A stream that is gone\" in docs/operations.md",
+	return fmt.Errorf("%w: %s: deleted, or lost by the server, and %s in use: what was in there is lost, "+
+		"and nothing is made in the place of it; see \"A stream that is gone\" in docs/operations.md",
 		ErrGone, strings.Join(gone, ", "), strings.Join(used, ", "))
 }
 
@@ -240,7 +241,8 @@ func (c *Conn) fit(ctx context.Context, l Limits) (Limits, error) {
 	}
 	info, err := c.js.AccountInfo(ctx)
 	if errors.Is(err, jetstream.ErrJetStreamNotEnabled) || errors.Is(err, jetstream.ErrJetStreamNotEnabledForAccount) {
-		return l, fmt.Errorf("%w: the server has no JetStream for this account: start it with -js, or give the account limits: %v", record.ErrRefused, err)
+		return l, fmt.Errorf("%w: the server has no JetStream for this account: start it with -js, or give the account limits: %v",
+			record.ErrRefused, err)
 	}
 	if err != nil {
 		return l, fmt.Errorf("ask for the account's limits: %w", WrapErr(err))

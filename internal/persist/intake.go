@@ -214,7 +214,8 @@ const maxBlobs = 5000
 // fits holds an entry against the limits: a text of that many bytes after the size rules, and what they moved out of it.
 func (p *Persister) fits(s *staged, text int64, blobs int) error {
 	if text > p.cfg.MaxEntry {
-		return fmt.Errorf("entry of %d bytes, and %d after its long strings were cut: at most %d can be stored (persister -max-entry)", s.event.RawSize(), text, p.cfg.MaxEntry)
+		return fmt.Errorf("entry of %d bytes, and %d after its long strings were cut: at most %d can be stored (persister -max-entry)",
+			s.event.RawSize(), text, p.cfg.MaxEntry)
 	}
 	if blobs > maxBlobs {
 		return fmt.Errorf("entry with %d images: at most %d can be moved out of one", blobs, maxBlobs)

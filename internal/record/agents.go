@@ -45,8 +45,8 @@ const (
 	entryBytes = 16
 )
 
-var errAgents = fmt.Errorf("%w: agents of this session that start others have ids of %d bytes, which is the most: use one that has children, "+
-	"the root, or another session", artifacts.ErrRecord, MaxParents)
+var errAgents = fmt.Errorf("%w: agents of this session that start others have ids of %d bytes, which is the most: "+
+	"use one that has children, the root, or another session", artifacts.ErrRecord, MaxParents)
 
 func (c *Counter) raiseAgent(parent string, n artifacts.Seq) {
 	if len(parent) > MaxParent || len(n) > maxDigits {

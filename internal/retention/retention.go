@@ -83,7 +83,8 @@ func Brake(due, all int, share float64) error {
 	if due <= few || float64(due) <= share*float64(all) {
 		return nil
 	}
-	return fmt.Errorf("%w: %d of %d sessions would go, more than %.0f %%; look at spool retention report, and to go on raise the share: spool retention apply --share, --retention-share of the daemons", ErrBrake, due, all, 100*share)
+	return fmt.Errorf("%w: %d of %d sessions would go, more than %.0f %%; look at spool retention report, and to go on raise the share: "+
+		"spool retention apply --share, --retention-share of the daemons", ErrBrake, due, all, 100*share)
 }
 
 // MaxSkew is how far the clock of whoever applies policies may be from the store's.

@@ -203,7 +203,8 @@ func identify(text string) string {
 
 // moduleDirs says where the module cache has the modules that the commands are built from, by path@version.
 func moduleDirs() (map[string]string, error) {
-	cmd := exec.Command("go", "list", "-deps", "-f", "{{with .Module}}{{with .Replace}}{{.Path}}@{{.Version}} {{.Dir}}{{else}}{{.Path}}@{{.Version}} {{.Dir}}{{end}}{{end}}", module+"/cmd/...")
+	cmd := exec.Command("go", "list", "-deps", "-f",
+		"{{with .Module}}{{with .Replace}}{{.Path}}@{{.Version}} {{.Dir}}{{else}}{{.Path}}@{{.Version}} {{.Dir}}{{end}}{{end}}", module+"/cmd/...")
 	cmd.Stderr = os.Stderr
 	out, err := cmd.Output()
 	if err != nil {

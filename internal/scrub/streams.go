@@ -140,7 +140,8 @@ func (s *scrubber) holes(ctx context.Context, name string, holes []hole) error {
 	for _, h := range gone {
 		n += h.to - h.from + 1
 	}
-	return s.find(ctx, 0, Finding{Missing, name, fmt.Sprintf("%d messages are not there, the first of them %d, and no session was ever deleted", n, gone[0].from)})
+	return s.find(ctx, 0, Finding{Missing, name,
+		fmt.Sprintf("%d messages are not there, the first of them %d, and no session was ever deleted", n, gone[0].from)})
 }
 
 // Gap is items that are missing between others of a thread.

@@ -297,7 +297,8 @@ func deal(ctx context.Context, r Rewind, states []record.StreamState, replay Rep
 		if lost {
 			return "what was acked and not applied before is lost, and has to be published again; " + fsck, nil
 		}
-		return fmt.Sprintf("what was published as its events %d to %d is lost where no thread has it: publish it again, under the same producers and sequences", r.Now+1, r.Was.Last), nil
+		return fmt.Sprintf("what was published as its events %d to %d is lost where no thread has it: publish it again, "+
+			"under the same producers and sequences", r.Now+1, r.Was.Last), nil
 	case events.DeadStream:
 		return "those dead letters are lost", nil
 	case events.GCStream:

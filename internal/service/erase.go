@@ -390,13 +390,16 @@ func (ev *evidence) look(
 // remains says where bytes can be that no name leads to, and that nobody can write over.
 func remains(r *client.Receipt) []string {
 	list := []string{
-		"KV_spool: earlier revisions of the session's records, among them its title and the beginning of its first prompt, until the server rewrites their blocks",
-		"OBJ_spool_inbox, and packs that were repacked before: what went through them was dropped then, and is in their blocks until the server rewrites those",
+		"KV_spool: earlier revisions of the session's records, among them its title and the beginning of its first prompt, " +
+			"until the server rewrites their blocks",
+		"OBJ_spool_inbox, and packs that were repacked before: what went through them was dropped then, " +
+			"and is in their blocks until the server rewrites those",
 		fmt.Sprintf("the record %s: the session's name, when it was deleted and by whom", events.DeletedKey(r.Session)),
 		"outside of Spool: backups, exports, what subscribers have read, prompt histories and indexes of items on other machines",
 	}
 	if n := r.Collected.Unnamed; n > 0 {
-		list = append([]string{fmt.Sprintf("%s in %d objects that no record names, and that are not of the session: cycles of gc take them in a day",
+		list = append([]string{fmt.Sprintf("%s in %d objects that no record names, and that are not of the session: "+
+			"cycles of gc take them in a day",
 			text.Bytes(r.Collected.UnnamedBytes), n)}, list...)
 	}
 	if r.Collected.Refused != "" {

@@ -219,7 +219,8 @@ type Publishing struct {
 // Config is what the flags say.
 func (p Publishing) Config() (ingest.Config, error) {
 	if !p.Envelopes && (p.Session == "" || p.Dialect == "") {
-		return ingest.Config{}, UsageError{Err: fmt.Errorf("say where the entries go and what they are: --session S, and --dialect with one of %s",
+		return ingest.Config{}, UsageError{Err: fmt.Errorf("say where the entries go and what they are: --session S, "+
+			"and --dialect with one of %s",
 			strings.Join(dialect.Names(), ", "))}
 	}
 	host, _ := os.Hostname()

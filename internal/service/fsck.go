@@ -56,7 +56,8 @@ func filesGone(ctx context.Context, files []artifacts.Record) (gone []fsck.Findi
 		f := fsck.Finding{Record: events.ArtifactKey(r.Session, string(r.ID))}
 		switch err := artifactstore.CheckFile(ctx, r); {
 		case errors.Is(err, fs.ErrNotExist):
-			f.Kind, f.Detail = "gone", fmt.Sprintf("the file %q of this machine is not there: put it back, or remove the artifact with: spool artifact rm %s",
+			f.Kind, f.Detail = "gone", fmt.Sprintf("the file %q of this machine is not there: put it back, or remove the artifact with: "+
+				"spool artifact rm %s",
 				artifactstore.FilePath(r), r.ID)
 		case errors.Is(err, artifacts.ErrChanged):
 			f.Kind, f.Detail = "changed", err.Error()

@@ -37,7 +37,8 @@ func (n *NATS) Given() bool { return n.Server != "" || n.Context != "" }
 func (n *NATS) Dial(ctx context.Context, name string, log *slog.Logger) (*natsio.Conn, error) {
 	for url := range strings.SplitSeq(n.Server, ",") {
 		if scheme, _, _ := strings.Cut(strings.TrimSpace(url), "://"); scheme == "http" || scheme == "https" {
-			return nil, UsageError{Err: fmt.Errorf("%s is an address of HTTP, and no NATS server: NATS has a port of its own, as in nats://127.0.0.1:4222", url)}
+			return nil, UsageError{Err: fmt.Errorf("%s is an address of HTTP, and no NATS server: NATS has a port of its own, "+
+				"as in nats://127.0.0.1:4222", url)}
 		}
 	}
 	return natsio.Dial(ctx, natsio.Config{

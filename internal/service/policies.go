@@ -58,7 +58,8 @@ func policyOf(table map[string]any) (p retention.Policy, err error) {
 		case key == "keep-last" && isNumber:
 			p.KeepLast = int(n)
 		default:
-			err = fmt.Errorf("%s = %v: the keys are name, session, cwd, harness, title (text with *), max-age (a duration as \"720h\"), max-bytes and keep-last (numbers)", key, v)
+			err = fmt.Errorf("%s = %v: the keys are name, session, cwd, harness, title (text with *), max-age (a duration as \"720h\"), "+
+				"max-bytes and keep-last (numbers)", key, v)
 		}
 		if err != nil {
 			return p, fmt.Errorf("%s: %w", key, err)

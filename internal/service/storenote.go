@@ -26,7 +26,8 @@ func knownStores(dir string) (map[string]string, error) {
 	}
 	known := map[string]string{}
 	if err := json.Unmarshal(b, &known); err != nil {
-		return nil, fmt.Errorf("%s does not say which store is in its directory: %w; if you know that it is the right one, remove that file", path, err)
+		return nil, fmt.Errorf("%s does not say which store is in its directory: %w; if you know that it is the right one, remove that file",
+			path, err)
 	}
 	return known, nil
 }

@@ -98,7 +98,8 @@ func (t *Tenant) Add(u User) error {
 		return fmt.Errorf("%w: role %q: use one of %s", ErrTenants, u.Role, roleNames())
 	}
 	if (u.Role == Agent) != (len(u.Sessions) > 0) {
-		return fmt.Errorf("%w: an agent has a list of sessions, and nobody else: a NATS permission is for whole names; for all that begin alike use an HTTP token", ErrTenants)
+		return fmt.Errorf("%w: an agent has a list of sessions, and nobody else: a NATS permission is for whole names; "+
+			"for all that begin alike use an HTTP token", ErrTenants)
 	}
 	for _, s := range u.Sessions {
 		if err := events.CheckToken("session", s); err != nil {

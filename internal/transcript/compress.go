@@ -53,7 +53,8 @@ func (b *bomb) source() io.Reader { return &counting{b.in, func(n int) { b.taken
 func (b *bomb) Read(p []byte) (int, error) {
 	n, err := b.out.Read(p)
 	if b.made += int64(n); b.made > bombBytes && b.made > bombRatio*b.taken {
-		return 0, fmt.Errorf("%w: %d bytes of it stand for more than %d; if that is right, uncompress it and import what comes out", ErrBomb, b.taken, b.made)
+		return 0, fmt.Errorf("%w: %d bytes of it stand for more than %d; if that is right, uncompress it and import what comes out", ErrBomb,
+			b.taken, b.made)
 	}
 	return n, err
 }

@@ -36,8 +36,8 @@ func (s Source) Modified() time.Time {
 }
 
 // Find lists the transcripts that names in a file system stand for: files as they are, directories with everything below that
-// is called *.jsonl, *.jsonl.zst or *.jsonl.gz, wherever the harness keeps it, and what lies beside it. The list is sorted, and each file is in it once.
-// What cannot be read is reported, and the rest is listed. Names may be the operating system's, absolute ones too, if fsys
+// is called *.jsonl, *.jsonl.zst or *.jsonl.gz, wherever the harness keeps it, and what lies beside it. The list is sorted, and each file
+// is in it once. What cannot be read is reported, and the rest is listed. Names may be the operating system's, absolute ones too, if fsys
 // takes them.
 func Find(fsys fs.FS, roots ...string) ([]Source, error) {
 	var errs []error

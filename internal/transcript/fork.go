@@ -143,7 +143,8 @@ func (im *Importer) fork(ctx context.Context, f *file, c *claim) error {
 		return nil
 	}
 	if have.parted && !c.started {
-		f.warn(fmt.Sprintf("it is imported whole: %s has branches, and too many lines, or others between those that it shares with it", fork.From))
+		f.warn(fmt.Sprintf("it is imported whole: %s has branches, and too many lines, or others between those that it shares with it",
+			fork.From))
 		return nil
 	}
 	if !c.started {

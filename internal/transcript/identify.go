@@ -80,7 +80,9 @@ func Identify(s Source, force string) (Identity, error) {
 	case l.first == nil && begun:
 		return Identity{}, ErrEmpty
 	case l.dialect == "":
-		return Identity{}, fmt.Errorf("%w: %s: no line of its first %d is one of Claude Code (sessionId, or uuid and parentUuid), Codex (timestamp, type and payload), GitHub Copilot CLI (a session.start), Gemini CLI (sessionId and projectHash), Qwen Code (sessionId and message.parts), opencode (its export: info and messages) or oh-my-pi (a session header); if you know what it is, name it with --dialect %s",
+		return Identity{}, fmt.Errorf("%w: %s: no line of its first %d is one of Claude Code (sessionId, or uuid and parentUuid), "+
+			"Codex (timestamp, type and payload), GitHub Copilot CLI (a session.start), Gemini CLI (sessionId and projectHash), Qwen Code (sessionId and message.parts), "+
+			"opencode (its export: info and messages) or oh-my-pi (a session header); if you know what it is, name it with --dialect %s",
 			ErrNotTranscript, s.Path, l.seen, strings.Join(dialect.Names(), "|"))
 	}
 	id := l.identity()

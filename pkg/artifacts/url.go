@@ -35,7 +35,8 @@ func parseURL(raw string) (URL, error) {
 	}
 	rest, authority := strings.CutPrefix(rest, "//")
 	if !ok || !authority || scheme != schemeArtifact && scheme != schemeAgent {
-		return URL{}, refuse(ErrURL, "Invalid URL: %s; use artifact://<number>, agent://<id>, blob:sha256:<hash> or <session>/threads/<thread>/logs/thread.log", raw)
+		return URL{}, refuse(ErrURL, "Invalid URL: %s; use artifact://<number>, agent://<id>, blob:sha256:<hash> or "+
+			"<session>/threads/<thread>/logs/thread.log", raw)
 	}
 	rest, query, _ := strings.Cut(rest, "?")
 	host, path, hasPath := strings.Cut(rest, "/")

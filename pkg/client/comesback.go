@@ -71,7 +71,8 @@ func (c *Client) nodeOf(ctx context.Context, t events.Thread, h Had) (string, er
 		return "", err
 	}
 	if stored.N != h.N || stored.Life != h.Life {
-		return "", fmt.Errorf("%w: which thread it was that had the name %s before cannot be told: SPOOL_ITEMS has its item %d no more", threads.ErrNoPoint, t, h.N)
+		return "", fmt.Errorf("%w: which thread it was that had the name %s before cannot be told: SPOOL_ITEMS has its item %d no more",
+			threads.ErrNoPoint, t, h.N)
 	}
 	was, err := parseItem(stored.Data)
 	return was.Node, err

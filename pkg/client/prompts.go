@@ -355,7 +355,8 @@ func (c *Client) Answer(ctx context.Context, t events.Thread, a events.Answer) (
 		return p.Resolution, answered(p)
 	}
 	if p.Dialect != "item" {
-		return events.Resolution{}, fmt.Errorf("%w to answer here: %q in %s was asked by a transcript; answer it where the agent runs", ErrNoPrompt, a.Prompt, t)
+		return events.Resolution{}, fmt.Errorf("%w to answer here: %q in %s was asked by a transcript; answer it where the agent runs",
+			ErrNoPrompt, a.Prompt, t)
 	}
 	if _, err := p.Settle(a, time.Now().UnixMilli()); err != nil {
 		return events.Resolution{}, err

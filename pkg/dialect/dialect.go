@@ -3,9 +3,9 @@
 //
 //	raw entry + Memory ──Read──▶ Step (role, time, place, …) + Items, Memory
 //
-// Each dialect has its own package with its mapping table: omp, claude, codex, copilot, gemini with qwen (transcripts), opencode (a document), item and step (Spool's own
-// contracts), raw (anything; also part, what stands between entries, and tagged, what has an id before it). Read is pure,
-// so items are never stored: they are read again from the entry, with the memory that stood before it when Memory.Used
+// Each dialect has its own package with its mapping table: omp, claude, codex, copilot, gemini with qwen (transcripts), opencode (a document),
+// item and step (Spool's own contracts), raw (anything; also part, what stands between entries, and tagged, what has an id before it). Read is
+// pure, so items are never stored: they are read again from the entry, with the memory that stood before it when Memory.Used
 // said that it mattered.
 package dialect
 

@@ -165,7 +165,8 @@ func refs(raw []byte) (list []string, err error) {
 		s := parts.Text(value)
 		switch {
 		case !isRef(s):
-			err = fmt.Errorf("%w: refs[%d] is %.80q; use blob:sha256:<64 hex>, node:sha256:<64 hex> or node:sha256:<64 hex>@<32 hex of its pack>", ErrStep, len(list), s)
+			err = fmt.Errorf("%w: refs[%d] is %.80q; use blob:sha256:<64 hex>, node:sha256:<64 hex> or node:sha256:<64 hex>@<32 hex of its pack>",
+				ErrStep, len(list), s)
 		case len(list) == maxRefs:
 			err = fmt.Errorf("%w: more than %d refs", ErrStep, maxRefs)
 		}
