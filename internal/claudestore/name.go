@@ -115,14 +115,14 @@ type named struct {
 }
 
 // session finds what a key's session is called, or would be.
-func (s *Store) session(ctx context.Context, k Key) (n named, info sessions.Info, err error) {
+func (s *Store) session(ctx context.Context, k Key) (n named, err error) {
 	plain, apart := k.names()
 	main := func(session string) string {
 		return events.ClaudeKey(events.Thread{Session: session, Name: events.MainThread})
 	}
 	rs, err := s.records.Records(ctx, main(plain), events.SessionKey(plain), main(apart), events.SessionKey(apart))
 	if err != nil {
-		return n, info, err
+		return n, err
 	}
 	is := func(r record.Record) (record.Claude, bool, error) {
 		if !r.Exists() {
@@ -132,28 +132,29 @@ func (s *Store) session(ctx context.Context, k Key) (n named, info sessions.Info
 		return c, c.Project == k.Project && c.Session == k.Session, err
 	}
 	if plain != apart {
+		var info sessions.Info
 		c, ours, err := is(rs[0])
 		if err != nil {
-			return n, info, err
+			return n, err
 		}
 		if rs[1].Exists() {
 			if info, err = sessions.DecodeInfo(rs[1].Value); err != nil {
-				return n, info, err
+				return n, err
 			}
 		}
 		free := !rs[0].Exists() && !rs[1].Exists() && !rs[2].Exists() && !rs[3].Exists()
 		switch {
 		case ours:
-			return named{plain, rs[0], c, true}, info, nil
+			return named{plain, rs[0], c, true}, nil
 		case !rs[0].Exists() && rs[1].Exists() && k.imported(info), free:
-			return named{plain, rs[0], c, !free}, info, nil
+			return named{plain, rs[0], c, !free}, nil
 		}
 	}
 	c, _, err := is(rs[2])
-	if info = (sessions.Info{}); err == nil && rs[3].Exists() {
-		info, err = sessions.DecodeInfo(rs[3].Value)
+	if err == nil && rs[3].Exists() { // whose session cannot be read is nobody's
+		_, err = sessions.DecodeInfo(rs[3].Value)
 	}
-	return named{apart, rs[2], c, rs[2].Exists() || rs[3].Exists()}, info, err
+	return named{apart, rs[2], c, rs[2].Exists() || rs[3].Exists()}, err
 }
 
 // sub finds what a subpath's thread is called, or would be: as an import would call it, unless another subpath has that name.
@@ -185,7 +186,7 @@ func (s *Store) sub(ctx context.Context, session string, k Key) (n named, err er
 
 // find is the thread of a key; false where it has none.
 func (s *Store) find(ctx context.Context, k Key) (t events.Thread, ok bool, err error) {
-	n, _, err := s.session(ctx, k)
+	n, err := s.session(ctx, k)
 	if err != nil || !n.held {
 		return t, false, err
 	}
@@ -205,7 +206,7 @@ const tries = 16
 // thread came by a file.
 func (s *Store) claim(ctx context.Context, k Key) (t events.Thread, first bool, err error) {
 	for range tries {
-		n, _, err := s.session(ctx, k)
+		n, err := s.session(ctx, k)
 		if err != nil {
 			return t, false, err
 		}

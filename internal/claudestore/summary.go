@@ -20,7 +20,7 @@ func (s *Store) Summary(ctx context.Context, k Key) (value []byte, tag string, e
 	if err := k.Validate(); err != nil {
 		return nil, "", err
 	}
-	n, _, err := s.session(ctx, k)
+	n, err := s.session(ctx, k)
 	if err == nil && n.is.Summary == nil {
 		err = ErrNone
 	}
@@ -35,7 +35,7 @@ func (s *Store) SetSummary(ctx context.Context, k Key, value []byte, tag string)
 	if _, _, err := s.thread(ctx, k); err != nil {
 		return "", err
 	}
-	n, _, err := s.session(ctx, k)
+	n, err := s.session(ctx, k)
 	if err != nil {
 		return "", err
 	}

@@ -16,12 +16,10 @@ import (
 	"spool/pkg/threads"
 )
 
-// Writer changes what is stored. Commit and Fence are those of a persister; ThreadEvents are the events of a thread that are
-// still there, in order.
+// Writer changes what is stored. Commit and Fence are those of a persister.
 type Writer interface {
 	Fence(ctx context.Context, lane int) (record.Fence, error)
 	Commit(ctx context.Context, f record.Fence, puts []record.Put) (first uint64, err error)
-	ThreadEvents(ctx context.Context, t events.Thread) ([]record.StoredEvent, error)
 	PublishEvents(ctx context.Context, evs []*events.Event) error
 	PublishItems(ctx context.Context, items []events.Posted) error
 	DropItems(ctx context.Context, t events.Thread, above int64) (n int, err error)

@@ -45,14 +45,14 @@ func (s *sender) send(ctx context.Context, c *Conn, msgs []*nats.Msg) error {
 		if batched {
 			_, err = c.batch(ctx, msgs[:part])
 		} else {
-			_, err = c.streams.publish(ctx, msgs[:part], c.timeout)
+			err = c.streams.publish(ctx, msgs[:part], c.timeout)
 		}
 		switch {
 		case err == nil:
 			s.took(n, batched, began, msgs[:part])
 		case batched && errors.Is(err, record.ErrBusy):
 			// A batch that the server gave up is not stored, and it does not say over which message: one by one it does.
-			_, err = c.streams.publish(ctx, unbatched(msgs[:part]), c.timeout)
+			err = c.streams.publish(ctx, unbatched(msgs[:part]), c.timeout)
 		}
 		if err != nil {
 			return err

@@ -83,21 +83,20 @@ func (s *streams) receive(m *nats.Msg) {
 	close(b.done)
 }
 
-// publish stores the messages in order. When it fails a prefix may be stored: stored says how many, unless the error is
-// record.ErrUnknown.
-func (s *streams) publish(ctx context.Context, msgs []*nats.Msg, timeout time.Duration) (stored int, err error) {
+// publish stores the messages in order. When it fails a prefix may be stored.
+func (s *streams) publish(ctx context.Context, msgs []*nats.Msg, timeout time.Duration) error {
 	size := int64(0)
 	for _, m := range msgs {
 		size += int64(len(m.Data)) + 256
 	}
 	size = min(size, window)
 	if err := s.bytes.Acquire(ctx, size); err != nil {
-		return 0, err
+		return err
 	}
 	defer s.bytes.Release(size)
 	ctx, done, err := s.denied.watch(ctx, func(subject string) bool { return goesTo(msgs, subject) })
 	if err != nil {
-		return 0, err
+		return err
 	}
 	defer done()
 
@@ -112,29 +111,29 @@ func (s *streams) publish(ctx context.Context, msgs []*nats.Msg, timeout time.Du
 		s.mu.Unlock()
 	}()
 	if err := s.send(id, msgs); err != nil {
-		return 0, err
+		return err
 	}
 	timer := time.NewTimer(timeout)
 	defer timer.Stop()
 	select {
 	case <-b.done:
 	case <-ctx.Done():
-		return 0, outcome(ctx, ctx.Err())
+		return outcome(ctx, ctx.Err())
 	case <-timer.C:
-		return 0, fmt.Errorf("%w: no answer within %v", record.ErrUnknown, timeout)
+		return fmt.Errorf("%w: no answer within %v", record.ErrUnknown, timeout)
 	}
 	a, err := parseAck(b.answer)
 	switch {
 	case err != nil && len(msgs) > 1 && record.Temporary(err):
-		return 0, fmt.Errorf("%w: %w", record.ErrUnknown, err) // the end was refused, perhaps by a server that has seen no more
+		return fmt.Errorf("%w: %w", record.ErrUnknown, err) // the end was refused, perhaps by a server that has seen no more
 	case err != nil:
-		return 0, err
+		return err
 	case a.Count >= len(msgs):
-		return len(msgs), nil
+		return nil
 	case b.refusal != nil:
-		return a.Count, b.refusal
+		return b.refusal
 	}
-	return a.Count, fmt.Errorf("%w: the server stored %d of %d messages", record.ErrBusy, a.Count, len(msgs))
+	return fmt.Errorf("%w: the server stored %d of %d messages", record.ErrBusy, a.Count, len(msgs))
 }
 
 func (s *streams) send(id string, msgs []*nats.Msg) error {

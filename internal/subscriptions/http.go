@@ -301,7 +301,7 @@ func (s *Service) claim(r *http.Request, id string) (int, any, error) {
 		if _, err := s.tails(ctx, sub, sub.names()); err != nil {
 			return false, err
 		}
-		if _, ok := sub.pending(); !ok {
+		if !sub.pending() {
 			return false, no(http.StatusConflict, "NO_PENDING_WORK", "all is acked")
 		}
 		if sub.Wake == nil || sub.over(now) {
@@ -320,14 +320,14 @@ func (s *Service) claim(r *http.Request, id string) (int, any, error) {
 }
 
 // held changes a subscription for who has its wake.
-func (s *Service) held(r *http.Request, id string, f func(*subscription, work) error) (*subscription, error) {
+func (s *Service) held(r *http.Request, id string, f func(*subscription, work) error) error {
 	scheme, token, _ := strings.Cut(r.Header.Get("Authorization"), " ")
 	if !strings.EqualFold(scheme, "Bearer") {
 		token = ""
 	}
 	var w work
 	if err := read(r, &w); err != nil {
-		return nil, err
+		return err
 	}
 	ctx := r.Context()
 	sub, err := s.change(ctx, id, func(sub *subscription) (bool, error) {
@@ -342,12 +342,12 @@ func (s *Service) held(r *http.Request, id string, f func(*subscription, work) e
 	if err == nil {
 		s.tell(ctx, sub)
 	}
-	return sub, err
+	return err
 }
 
 func (s *Service) ack(r *http.Request, id string) (int, any, error) {
 	next := false
-	_, err := s.held(r, id, func(sub *subscription, w work) (err error) {
+	err := s.held(r, id, func(sub *subscription, w work) (err error) {
 		if err := sub.take(w.Acks); err != nil {
 			return err
 		}
@@ -365,7 +365,7 @@ func (s *Service) ack(r *http.Request, id string) (int, any, error) {
 }
 
 func (s *Service) release(r *http.Request, id string) (int, any, error) {
-	_, err := s.held(r, id, func(sub *subscription, _ work) error {
+	err := s.held(r, id, func(sub *subscription, _ work) error {
 		if sub.Config.Type != byPull {
 			return bad("subscription %.200q has a webhook: it is not released", id)
 		}

@@ -282,14 +282,14 @@ func (s *subscription) link(name string, explicit bool, acked string, stream str
 // names are those of the streams, in order.
 func (s *subscription) names() []string { return slices.Sorted(maps.Keys(s.Links)) }
 
-// pending is a stream that has more than is acked; the links have their tails.
-func (s *subscription) pending() (name string, ok bool) {
-	for _, name := range s.names() {
-		if s.Links[name].pending() {
-			return name, true
+// pending reports whether a stream has more than is acked; the links have their tails.
+func (s *subscription) pending() bool {
+	for _, l := range s.Links {
+		if l.pending() {
+			return true
 		}
 	}
-	return "", false
+	return false
 }
 
 func (l *link) pending() bool {

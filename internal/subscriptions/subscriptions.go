@@ -233,7 +233,7 @@ func (s *Service) advance(ctx context.Context, sub *subscription, m moved) (chan
 		return false, err
 	}
 	changed = changed || other
-	if _, ok := sub.pending(); !ok || now.UnixMilli() < sub.Next {
+	if !sub.pending() || now.UnixMilli() < sub.Next {
 		return changed, nil
 	}
 	if _, err := s.tails(ctx, sub, others); err != nil { // what is told is told of all

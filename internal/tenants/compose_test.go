@@ -29,7 +29,7 @@ var update = flag.Bool("update", false, "write the accounts into the compose fil
 func TestComposeAccounts(t *testing.T) {
 	const begin, end = "      accounts {\n", "\n      }\n"
 	var want strings.Builder
-	for line := range strings.Lines(tenants.ComposeAccounts()) {
+	for line := range strings.Lines(composeAccounts()) {
 		want.WriteString("      " + line)
 	}
 	for _, file := range []string{"../../compose.yaml", "../../compose.cluster.yaml"} {
@@ -49,6 +49,22 @@ func TestComposeAccounts(t *testing.T) {
 		}
 		must.Do(t, os.WriteFile(file, []byte(text[:from]+want.String()+text[to:]), 0o644))
 	}
+}
+
+// composeAccounts are the accounts of compose.yaml and compose.cluster.yaml, as those files have to write them: one tenant, whose name
+// and users are all called after what they are, with passwords from the environment.
+func composeAccounts() string {
+	d := tenants.Directory{Tenants: []tenants.Tenant{{Name: "spool", Users: []tenants.User{
+		{Name: "spool", Role: tenants.Admin, Password: "@SPOOL_NATS_PASSWORD@"},
+		{Name: "agents", Role: tenants.Agent, Password: "@SPOOL_AGENT_PASSWORD@", Sessions: []string{"*"}},
+		{Name: "readers", Role: tenants.Reader, Password: "@SPOOL_READER_PASSWORD@"},
+	}}}}
+	_, text, _ := strings.Cut(string(d.Conf()), "\n") // without the line that says who wrote it
+	text = strings.ReplaceAll(text, "$", "$$")        // compose replaces what begins with one
+	for _, name := range []string{"SPOOL_NATS_PASSWORD", "SPOOL_AGENT_PASSWORD", "SPOOL_READER_PASSWORD"} {
+		text = strings.ReplaceAll(text, "@"+name+"@", "${"+name+":?set "+name+", see the top of compose.yaml}")
+	}
+	return text
 }
 
 // composed is the server's configuration in a compose file, as compose gives it to the server; every password is the name of its

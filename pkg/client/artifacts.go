@@ -56,7 +56,7 @@ func (c *Client) standing(ctx context.Context, session, run string) error {
 	if err != nil || run == "" {
 		return err
 	}
-	if _, err = c.awaitRun(ctx, session, run); errors.Is(err, record.ErrDenied) {
+	if err = c.awaitRun(ctx, session, run); errors.Is(err, record.ErrDenied) {
 		return nil
 	}
 	return err

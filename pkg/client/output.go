@@ -286,7 +286,7 @@ var errOwn = errors.New("it is of this attempt")
 // that cfg says, and none is on its way.
 func (c *Client) MayBegin(ctx context.Context, t events.Thread, cfg OutputConfig) error {
 	if cfg.Run != "" {
-		if _, err := c.awaitRun(ctx, t.Session, cfg.Run); errors.Is(err, ErrNoRun) && !errors.Is(err, ErrBehind) {
+		if err := c.awaitRun(ctx, t.Session, cfg.Run); errors.Is(err, ErrNoRun) && !errors.Is(err, ErrBehind) {
 			return err
 		}
 	}

@@ -225,18 +225,17 @@ func (c *Client) run(ctx context.Context, session, id string) (record.Run, error
 	return record.DecodeRun(rs[0].Value)
 }
 
-// awaitRun is run, once persisters are done with all that was published to the session before.
-func (c *Client) awaitRun(ctx context.Context, session, id string) (r record.Run, err error) {
+// awaitRun returns when there is a run. ErrNoRun: persisters are done with all that was published to the session before, and there is none.
+func (c *Client) awaitRun(ctx context.Context, session, id string) error {
 	look := func() error {
-		r, err = c.run(ctx, session, id)
+		_, err := c.run(ctx, session, id)
 		return err
 	}
 	if err := look(); !errors.Is(err, ErrNoRun) {
-		return r, err
+		return err
 	}
 	every := events.Thread{Session: session, Name: events.EveryThread}
-	err = c.awaiting(ctx, every, look, func(_ natsio.Newest, err error) bool { return !errors.Is(err, ErrNoRun) })
-	return r, err
+	return c.awaiting(ctx, every, look, func(_ natsio.Newest, err error) bool { return !errors.Is(err, ErrNoRun) })
 }
 
 func endedAs(r record.Run) error { return fmt.Errorf("%w: %s is %s", ErrRunEnded, r.ID, r.Status) }
