@@ -176,6 +176,26 @@ func Get(raw []byte, path ...string) []byte {
 	return raw
 }
 
+// Field is where the value of a member goes.
+type Field struct {
+	Key string
+	To  *[]byte
+}
+
+// Fields gives each field the raw text of its member, as Get does, and leaves it as it is where there is none. Of several that go to
+// one place the last counts.
+func Fields(raw []byte, fields []Field) {
+	_ = Object(raw, func(key, value []byte) bool {
+		for _, f := range fields {
+			if string(key) == f.Key {
+				*f.To = value
+				break
+			}
+		}
+		return true
+	})
+}
+
 // separator reads what follows a value: a comma (more, index of the next token) or the closing bracket (index after it).
 // The index is -1 for anything else.
 func separator(raw []byte, i int, end byte) (more bool, next int) {

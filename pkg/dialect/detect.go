@@ -36,34 +36,11 @@ func detectLine(line []byte) string {
 		return "omp"
 	}
 	var typ, uuid, parent, session, payload, leaf, project, provenance, message, info, messages, data []byte
-	_ = jsonscan.Object(line, func(key, value []byte) bool {
-		switch string(key) {
-		case "type":
-			typ = value
-		case "uuid":
-			uuid = value
-		case "parentUuid":
-			parent = value
-		case "sessionId":
-			session = value
-		case "payload":
-			payload = value
-		case "projectHash":
-			project = value
-		case "provenance":
-			provenance = value
-		case "message":
-			message = value
-		case "data":
-			data = value
-		case "info":
-			info = value
-		case "messages":
-			messages = value
-		case "leafUuid", "messageId":
-			leaf = value
-		}
-		return true
+	jsonscan.Fields(line, []jsonscan.Field{
+		{Key: "type", To: &typ}, {Key: "uuid", To: &uuid}, {Key: "parentUuid", To: &parent},
+		{Key: "sessionId", To: &session}, {Key: "payload", To: &payload}, {Key: "projectHash", To: &project},
+		{Key: "provenance", To: &provenance}, {Key: "message", To: &message}, {Key: "info", To: &info},
+		{Key: "messages", To: &messages}, {Key: "data", To: &data}, {Key: "leafUuid", To: &leaf}, {Key: "messageId", To: &leaf},
 	})
 	switch {
 	case parts.Empty(typ) && !parts.Empty(session) && !parts.Empty(project):

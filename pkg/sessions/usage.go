@@ -22,18 +22,9 @@ func (t *Tree) Usage() Usage {
 			continue
 		}
 		var role, tool, usage, details []byte
-		_ = jsonscan.Object(jsonscan.Get(e.Raw, "message"), func(key, value []byte) bool {
-			switch string(key) {
-			case "role":
-				role = value
-			case "toolName":
-				tool = value
-			case "usage":
-				usage = value
-			case "details":
-				details = value
-			}
-			return true
+		jsonscan.Fields(jsonscan.Get(e.Raw, "message"), []jsonscan.Field{
+			{Key: "role", To: &role}, {Key: "toolName", To: &tool}, {Key: "usage", To: &usage},
+			{Key: "details", To: &details},
 		})
 		switch {
 		case is(role, "assistant"):

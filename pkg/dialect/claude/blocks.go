@@ -20,29 +20,13 @@ type block struct {
 }
 
 func readBlock(raw []byte) (b block) {
-	_ = jsonscan.Object(raw, func(key, value []byte) bool {
-		switch string(key) {
-		case "type":
-			b.typ = value
-		case "text":
-			b.text = value
-		case "thinking":
-			b.thinking = value
-		case "id":
-			b.id = value
-		case "name":
-			b.name = value
-		case "input":
-			b.input = value
-		case "tool_use_id":
-			b.useID = value
-		case "content":
-			b.content = value
-		case "is_error":
-			b.isError = parts.True(value)
-		}
-		return true
+	var isError []byte
+	jsonscan.Fields(raw, []jsonscan.Field{
+		{Key: "type", To: &b.typ}, {Key: "text", To: &b.text}, {Key: "thinking", To: &b.thinking}, {Key: "id", To: &b.id},
+		{Key: "name", To: &b.name}, {Key: "input", To: &b.input}, {Key: "tool_use_id", To: &b.useID},
+		{Key: "content", To: &b.content}, {Key: "is_error", To: &isError},
 	})
+	b.isError = parts.True(isError)
 	return b
 }
 

@@ -190,20 +190,9 @@ type message struct {
 }
 
 func (r *reader) readMessage() (msg message) {
-	_ = jsonscan.Object(r.message, func(key, value []byte) bool {
-		switch string(key) {
-		case "id":
-			msg.id = value
-		case "model":
-			msg.model = value
-		case "content":
-			msg.content = value
-		case "stop_reason":
-			msg.stop = value
-		case "usage":
-			msg.usage = value
-		}
-		return true
+	jsonscan.Fields(r.message, []jsonscan.Field{
+		{Key: "id", To: &msg.id}, {Key: "model", To: &msg.model}, {Key: "content", To: &msg.content},
+		{Key: "stop_reason", To: &msg.stop}, {Key: "usage", To: &msg.usage},
 	})
 	return msg
 }

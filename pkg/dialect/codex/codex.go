@@ -40,16 +40,8 @@ func (d Dialect) Read(raw []byte, m *entry.Memory) (entry.Entry, error) {
 	m.Begin()
 	r := reader{m: m, mapping: d.Version()}
 	var typ, timestamp []byte
-	_ = jsonscan.Object(raw, func(key, value []byte) bool {
-		switch string(key) {
-		case "type":
-			typ = value
-		case "timestamp":
-			timestamp = value
-		case "payload":
-			r.raw = value
-		}
-		return true
+	jsonscan.Fields(raw, []jsonscan.Field{
+		{Key: "type", To: &typ}, {Key: "timestamp", To: &timestamp}, {Key: "payload", To: &r.raw},
 	})
 	r.Type, r.Known = types.Of(typ)
 	r.Role = entry.RoleSystem

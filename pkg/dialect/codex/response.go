@@ -25,34 +25,11 @@ type payload struct {
 }
 
 func (r *reader) readPayload() (p payload) {
-	_ = jsonscan.Object(r.raw, func(key, value []byte) bool {
-		switch string(key) {
-		case "type":
-			p.typ = value
-		case "role":
-			p.role = value
-		case "content":
-			p.content = value
-		case "summary":
-			p.summary = value
-		case "name":
-			p.name = value
-		case "arguments":
-			p.arguments = value
-		case "input":
-			p.input = value
-		case "call_id":
-			p.callID = value
-		case "id":
-			p.id = value
-		case "action":
-			p.action = value
-		case "output":
-			p.output = value
-		case "tools":
-			p.tools = value
-		}
-		return true
+	jsonscan.Fields(r.raw, []jsonscan.Field{
+		{Key: "type", To: &p.typ}, {Key: "role", To: &p.role}, {Key: "content", To: &p.content},
+		{Key: "summary", To: &p.summary}, {Key: "name", To: &p.name}, {Key: "arguments", To: &p.arguments},
+		{Key: "input", To: &p.input}, {Key: "call_id", To: &p.callID}, {Key: "id", To: &p.id},
+		{Key: "action", To: &p.action}, {Key: "output", To: &p.output}, {Key: "tools", To: &p.tools},
 	})
 	return p
 }

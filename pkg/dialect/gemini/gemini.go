@@ -33,34 +33,11 @@ type line struct {
 func (Dialect) Read(raw []byte, m *entry.Memory) (entry.Entry, error) {
 	r := begin(m)
 	var l line
-	_ = jsonscan.Object(raw, func(key, value []byte) bool {
-		switch string(key) {
-		case "id":
-			l.id = value
-		case "type":
-			l.typ = value
-		case "timestamp":
-			l.timestamp = value
-		case "content":
-			l.content = value
-		case "thoughts":
-			l.thoughts = value
-		case "toolCalls":
-			l.calls = value
-		case "tokens":
-			l.tokens = value
-		case "model":
-			l.model = value
-		case "sessionId":
-			l.session = value
-		case "summary":
-			l.summary = value
-		case "$set":
-			l.set = value
-		case "$rewindTo":
-			l.rewound = value
-		}
-		return true
+	jsonscan.Fields(raw, []jsonscan.Field{
+		{Key: "id", To: &l.id}, {Key: "type", To: &l.typ}, {Key: "timestamp", To: &l.timestamp},
+		{Key: "content", To: &l.content}, {Key: "thoughts", To: &l.thoughts}, {Key: "toolCalls", To: &l.calls},
+		{Key: "tokens", To: &l.tokens}, {Key: "model", To: &l.model}, {Key: "sessionId", To: &l.session},
+		{Key: "summary", To: &l.summary}, {Key: "$set", To: &l.set}, {Key: "$rewindTo", To: &l.rewound},
 	})
 	r.Time, r.ID = parts.Time(l.timestamp), parts.ID(l.id)
 	switch {

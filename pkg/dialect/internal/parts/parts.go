@@ -196,15 +196,7 @@ func (j *Joiner) Part(part []byte) {
 		return
 	}
 	var typ, text []byte
-	_ = jsonscan.Object(part, func(key, value []byte) bool {
-		switch string(key) {
-		case "type":
-			typ = value
-		case "text":
-			text = value
-		}
-		return true
-	})
+	jsonscan.Fields(part, []jsonscan.Field{{Key: "type", To: &typ}, {Key: "text", To: &text}})
 	switch {
 	case Body(text) != nil:
 		j.Add(text)
