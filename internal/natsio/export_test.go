@@ -25,7 +25,7 @@ func PagedKeys(ctx context.Context, recs Records, filter string, meanwhile func(
 func Watched(c *Conn) (waiting int, stands bool) {
 	c.moves.mu.Lock()
 	defer c.moves.mu.Unlock()
-	return len(c.moves.waiting), c.moves.told
+	return len(c.moves.waiting), c.moves.stands
 }
 
 // ChangesWithin is Changes where a reader that gives no sign for so long is taken for dead.

@@ -18,7 +18,7 @@ import (
 func Settle(ctx context.Context, es Events, t events.Thread, passed Passed, look func(done bool) (enough bool, err error)) error {
 	w := Wait(es, t)
 	defer w.End()
-	asked, done := w.begun, false
+	asked, done := time.Now(), false
 	for {
 		enough, err := look(done) // behind the question: an event is acked behind its commit
 		if err != nil || enough {
@@ -28,7 +28,8 @@ func Settle(ctx context.Context, es Events, t events.Thread, passed Passed, look
 		if err != nil {
 			return err
 		}
-		if !done && !moved && time.Since(asked) >= max(askAfter, time.Since(w.begun)/4) {
+		since, letter, _ := w.of.told(w)
+		if !done && (letter || !moved && time.Since(asked) >= max(askAfter, time.Since(since)/4)) {
 			done = passed(ctx)
 			asked = time.Now()
 		}
@@ -68,8 +69,10 @@ func UpTo(es Events, t events.Thread, seq uint64) Passed {
 type Waiting struct {
 	of    *moves
 	key   string
-	begun time.Time
 	moved chan struct{}
+
+	begun  time.Time // or when the thread had its newest dead letter since, which comes right before the ack
+	letter bool      // it had one
 }
 
 // Wait begins to wait for a thread: before the first look at it, so that nothing is missed. End ends it. Whoever waits for EveryThread is
@@ -89,9 +92,10 @@ func (w *Waiting) End() { w.of.remove(w) }
 // behind long waiting up to a twentieth of it. Where no persister runs, everybody waits, and nobody is to keep the server busy with it.
 func (w *Waiting) Next(ctx context.Context) (moved bool, err error) {
 	const most = 250 * time.Millisecond
-	waited := time.Since(w.begun)
+	begun, letter, watched := w.of.told(w)
+	waited := time.Since(begun)
 	pause := min(max(waited/8, time.Millisecond), max(most, waited/20)) // late by an eighth at most
-	if w.of.tells(w) {
+	if watched && !letter {
 		pause = max(pause, most)
 	}
 	timer := time.NewTimer(pause)
@@ -106,17 +110,18 @@ func (w *Waiting) Next(ctx context.Context) (moved bool, err error) {
 	}
 }
 
-// moves wakes those who wait for threads. As soon as two wait over a connection, one consumer tells it of all heads that are written; who
-// is alone looks again and again, so that a fleet of processes that wait for a thread each costs the server no consumer each. It is a
+// moves wakes those who wait for threads. As soon as two wait over a connection, a consumer tells it of all heads that are written, and
+// another one of dead letters; who is alone looks again and again, so that a fleet of processes that wait for a thread each costs the server no consumer each. It is a
 // hint: a watch that is late or broken costs a pause.
 type moves struct {
 	mu      sync.Mutex
 	waiting map[string][]*Waiting // by the key of the head
 	n       int
-	end     context.CancelFunc // of the watch; nil: there is none
-	idle    *time.Timer        // ends the watch when nobody needed it for a while
-	told    bool               // the watch stands
-	closed  bool               // there will be none
+	end     context.CancelFunc   // of the watch; nil: there is none
+	idle    *time.Timer          // ends the watch when nobody needed it for a while
+	stands  bool                 // the watch of heads does
+	letters map[string]time.Time // when threads had their newest dead letters; some are forgotten
+	closed  bool                 // there will be none
 }
 
 // watchFrom is how many waiters are worth a watch, and watchFor how long it stays when there are fewer: who waited comes again.
@@ -132,6 +137,7 @@ func (m *moves) add(c *Conn, w *Waiting) {
 		m.waiting = map[string][]*Waiting{}
 	}
 	m.waiting[w.key] = append(m.waiting[w.key], w)
+	w.letter = time.Since(m.letters[w.key]) < time.Second // it may be that of what was published just now
 	if m.n++; m.n < watchFrom {
 		return
 	}
@@ -142,7 +148,13 @@ func (m *moves) add(c *Conn, w *Waiting) {
 	if m.end == nil && !m.closed && c.scope == "" { // an ingest user may not
 		ctx, end := context.WithCancel(context.Background())
 		m.end = end
-		go m.watch(ctx, c)
+		go m.watch(ctx, c, events.RecordsStream, events.RecordSubject(events.HeadKeys("")), m.stand, func(subject string) {
+			m.wake(RecordKey(subject), false)
+		})
+		go m.watch(ctx, c, events.DeadStream, events.DeadFilter(events.Thread{}), func(context.Context, bool) {}, func(subject string) {
+			t, _ := events.ParseDead(subject)
+			m.wake(events.HeadKey(t), true)
+		})
 	}
 }
 
@@ -169,7 +181,7 @@ func (m *moves) stop() {
 	defer m.mu.Unlock()
 	if m.end != nil && (m.closed || m.n < watchFrom) {
 		m.end()
-		m.end, m.told = nil, false
+		m.end, m.stands = nil, false
 	}
 }
 
@@ -184,29 +196,38 @@ func (m *moves) close() {
 	m.stop()
 }
 
-// tells reports whether the watch stands, and who waits hears of it.
-func (m *moves) tells(w *Waiting) bool {
+// told says since when somebody waits, whether it was told of a dead letter, and whether a watch tells it of moves.
+func (m *moves) told(w *Waiting) (since time.Time, letter, watched bool) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	return m.told && m.waiting[w.key] != nil
+	return w.begun, w.letter, m.stands && m.waiting[w.key] != nil
 }
 
 // stand notes whether the watch tells of every move from now on. Those who wait look: they may have missed one.
-func (m *moves) stand(ctx context.Context, told bool) {
+func (m *moves) stand(ctx context.Context, stands bool) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	if ctx.Err() != nil { // another one may have begun
 		return
 	}
-	m.told = told
+	m.stands = stands
 	for key := range m.waiting {
-		m.wake(key)
+		m.wake(key, false)
 	}
 }
 
 // wake is under the lock.
-func (m *moves) wake(key string) {
+func (m *moves) wake(key string, letter bool) {
+	if letter {
+		if m.letters == nil || len(m.letters) > 1000 {
+			m.letters = map[string]time.Time{}
+		}
+		m.letters[key] = time.Now()
+	}
 	for _, w := range m.waiting[key] {
+		if letter {
+			w.begun, w.letter = m.letters[key], true
+		}
 		select {
 		case w.moved <- struct{}{}:
 		default: // it is to look already
@@ -214,26 +235,25 @@ func (m *moves) wake(key string) {
 	}
 }
 
-// watch tells of heads until ctx ends.
-func (m *moves) watch(ctx context.Context, c *Conn) {
+// watch tells of what comes to a stream until ctx ends, and stand of whether it does.
+func (m *moves) watch(ctx context.Context, c *Conn, stream, filter string, stand func(context.Context, bool), tell func(subject string)) {
 	cfg := jetstream.OrderedConsumerConfig{
-		FilterSubjects: []string{events.RecordSubject(events.HeadKeys(""))}, DeliverPolicy: jetstream.DeliverNewPolicy, HeadersOnly: true,
-		InactiveThreshold: time.Minute,
+		FilterSubjects: []string{filter}, DeliverPolicy: jetstream.DeliverNewPolicy, HeadersOnly: true, InactiveThreshold: time.Minute,
 	}
 	for pause := time.Second; ; pause = min(2*pause, time.Minute) {
-		for head, err := range c.Streams().messages(ctx, events.RecordsStream, cfg, func() { m.stand(ctx, true) }) {
+		for msg, err := range c.Streams().messages(ctx, stream, cfg, func() { stand(ctx, true) }) {
 			if err != nil {
-				if c.log.Debug("watch heads", "error", err); errors.Is(err, record.ErrDenied) {
+				if c.log.Debug("watch what becomes of threads", "stream", stream, "error", err); errors.Is(err, record.ErrDenied) {
 					pause = time.Minute
 				}
 				break
 			}
 			m.mu.Lock()
-			m.wake(RecordKey(head.Subject()))
+			tell(msg.Subject())
 			m.mu.Unlock()
 			pause = time.Second
 		}
-		m.stand(ctx, false)
+		stand(ctx, false)
 		select {
 		case <-ctx.Done():
 			return

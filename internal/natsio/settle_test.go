@@ -101,6 +101,39 @@ func TestSettleOfEveryThread(t *testing.T) {
 	}
 }
 
+// TestSettleOfALetter: who waits for an event that becomes a dead letter is told at once, also where a watch tells of moves.
+func TestSettleOfALetter(t *testing.T) {
+	conn := natstest.Conn(t)
+	others := settle(t.Context(), t, conn, "s", 2)
+	others.watched()
+	least := time.Hour
+	for i := 0; i < 5 && least > 100*time.Millisecond; i++ { // a slow machine is late now and then
+		th := events.Thread{Session: fmt.Sprint("refused", i), Name: "main"}
+		var acked atomic.Bool
+		looks, done := make(chan struct{}, 1000), make(chan error, 1)
+		passed := func(context.Context) bool { return acked.Load() }
+		go func() {
+			done <- natsio.Settle(t.Context(), conn.Events(), th, passed, func(done bool) (bool, error) {
+				looks <- struct{}{}
+				return done, nil
+			})
+		}()
+		for range 3 { // the pauses are as long as they get
+			must.Receive(t, looks, "it looks")
+		}
+		letter := events.Dead{Thread: th, Kind: "entry", Seq: uint64(i + 1), Reason: "refused", Data: []byte("x")}
+		must.Do(t, conn.DeadLetters().Dead(t.Context(), []events.Dead{letter}))
+		acked.Store(true) // an event is acked behind its letter
+		begun := time.Now()
+		must.Do(t, must.Receive(t, done, "who waited returns"))
+		least = min(least, time.Since(begun))
+	}
+	if least > 100*time.Millisecond {
+		t.Errorf("a dead letter is told after %v, want at once", least)
+	}
+	others.move()
+}
+
 // TestSettleCancelled: who stops waiting is told why, and leaves nothing behind.
 func TestSettleCancelled(t *testing.T) {
 	conn := natstest.Conn(t)

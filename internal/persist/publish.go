@@ -79,9 +79,10 @@ const ackEvery = 250 * time.Millisecond
 
 // ack notes what is to be acknowledged, and does it when it is due.
 func (l *lane) ack(c *commit) {
-	alone := false // then who comes next is to find it done
+	now := false
 	for _, s := range c.events {
-		alone = alone || s.alone
+		// Who comes next is to find done what is tried alone; and whoever published what was refused learns it by the ack.
+		now = now || s.alone || s.verdict.Is == apply.Dead
 		if !s.last {
 			continue
 		}
@@ -93,7 +94,7 @@ func (l *lane) ack(c *commit) {
 			l.unacked[d.partition] = d
 		}
 	}
-	if alone || time.Since(l.acked) >= ackEvery {
+	if now || time.Since(l.acked) >= ackEvery {
 		l.ackAll()
 	}
 }

@@ -1,11 +1,14 @@
 package client_test
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"testing"
+	"time"
 
 	"spool/internal/must"
+	"spool/internal/natsio"
 	"spool/pkg/client"
 	"spool/pkg/events"
 )
@@ -52,5 +55,37 @@ func TestOneOfTwo(t *testing.T) {
 				t.Errorf("%d were done and %d refused, want one of each", done, refused)
 			}
 		})
+	}
+}
+
+// TestARefusalIsToldAtOnce: who waits for an event is told at once that it became a dead letter, also behind another one, and where others
+// wait and are told of moves.
+func TestARefusalIsToldAtOnce(t *testing.T) {
+	r := newRig(t)
+	ctx, cancel := context.WithCancel(t.Context())
+	defer cancel()
+	never := func(context.Context) bool { return false }
+	for _, name := range []string{"a", "b"} {
+		waits := events.Thread{Session: "waits", Name: name}
+		go func() {
+			_ = natsio.Settle(ctx, r.conn.Events(), waits, never, func(bool) (bool, error) { return false, nil })
+		}()
+	}
+	main, least := thread("s"), time.Hour
+	for i := 0; i < 8 && (i < 4 || least > 150*time.Millisecond); i++ { // a slow machine is late now and then
+		e := &events.Event{Kind: events.KindEntry, Dialect: "raw", Thread: main, Producer: "p", Seq: 1, Body: fmt.Append(nil, i)}
+		last := must.Get(r.conn.Events().NewestEvent(t.Context(), main))(t).Seq
+		begun := time.Now()
+		chain := natsio.Chain{Last: last, Events: []*events.Event{e}}
+		r.conn.Events().PublishChains(t.Context(), []*natsio.Chain{&chain})
+		must.Do(t, chain.Err)
+		passed := natsio.UpTo(r.conn.Events(), main, last+1)
+		must.Do(t, natsio.Settle(limited(t), r.conn.Events(), main, passed, func(done bool) (bool, error) { return done, nil }))
+		if i >= 2 { // the first one is applied, and nothing was acked right before the second
+			least = min(least, time.Since(begun))
+		}
+	}
+	if least > 150*time.Millisecond {
+		t.Errorf("a refusal is told after %v, want at once", least)
 	}
 }
