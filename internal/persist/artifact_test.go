@@ -73,7 +73,8 @@ func TestForkIntoAnotherSession(t *testing.T) {
 			must.Get(r.PutArtifact(ctx, of, strings.NewReader("reviewed")))(t)
 			fork(r, t, to)
 
-			header := must.Get(r.Source().ForkHeader(ctx, r.head(to), "copy"))(t)
+			header, _, err := r.Source().ForkHeader(ctx, r.head(to), "copy")
+			must.Do(t, err)
 			if h, err := sessions.ParseHeader(header); err != nil || h.ID != "copy" || h.ParentSession != "s0" {
 				t.Errorf("header of the fork = %s, %v, want its own with parentSession s0", header, err)
 			}
@@ -106,7 +107,8 @@ func TestForkIntoASessionWithoutMain(t *testing.T) {
 	for _, name := range []string{"try", events.MainThread} {
 		must.Do(t, r.Fork(ctx, events.Thread{Session: "copy", Name: name}, wholeOf("s0")))
 	}
-	header := must.Get(r.Source().ForkHeader(ctx, r.head(events.Thread{Session: "copy", Name: events.MainThread}), "copy"))(t)
+	header, _, err := r.Source().ForkHeader(ctx, r.head(events.Thread{Session: "copy", Name: events.MainThread}), "copy")
+	must.Do(t, err)
 	if h, err := sessions.ParseHeader(header); err != nil || h.ID != "copy" || h.ParentSession != "s0" {
 		t.Errorf("header of the fork = %s, %v, want its own with parentSession s0", header, err)
 	}

@@ -223,43 +223,34 @@ func (s Source) Header(ctx context.Context, t events.Thread, head threads.Head, 
 	if err != nil {
 		return first, err
 	}
-	return s.HeaderOn(ctx, t, head, info, first)
+	var fork []byte
+	if info.Parent != "" { // only a session that has a parent is looked through
+		if fork, _, err = s.ForkHeader(ctx, head, t.Session); err != nil {
+			return first, err
+		}
+	}
+	return HeaderOn(t, info, first, fork)
 }
 
-// HeaderOn is Header for a caller that knows what FirstHeader gives.
-func (s Source) HeaderOn(
-	ctx context.Context, t events.Thread, head threads.Head, info sessions.Info, first sessions.Header,
-) (h sessions.Header, err error) {
+// HeaderOn is Header for a caller that knows what FirstHeader gives and, of a session that was forked, ForkHeader.
+func HeaderOn(t events.Thread, info sessions.Info, first sessions.Header, fork []byte) (h sessions.Header, err error) {
 	if h = first; h.ID == "" {
 		h = sessions.Header{Type: sessions.TypeHeader, Version: sessions.Version, ID: t.Session, Cwd: info.Cwd,
 			Title: info.Title, ParentSession: info.Parent}
 	}
-	main := t.Name == events.MainThread
-	if info.Parent != "" { // only a session that has a parent is looked through
-		fork, own, err := s.forkHeader(ctx, head, t.Session)
-		if err != nil {
+	if fork != nil {
+		if h, err = sessions.ParseHeader(fork); err != nil {
 			return h, err
 		}
-		if fork != nil && (main || own) {
-			if h, err = sessions.ParseHeader(fork); err != nil {
-				return h, err
-			}
-		}
 	}
-	if !main {
+	if t.Name != events.MainThread {
 		return h, nil
 	}
 	return info.Over(h), nil
 }
 
-// ForkHeader is the header that the state of a session's fork holds (SPEC S9); nil if there is none.
-func (s Source) ForkHeader(ctx context.Context, head threads.Head, session string) ([]byte, error) {
-	header, _, err := s.forkHeader(ctx, head, session)
-	return header, err
-}
-
-// forkHeader is ForkHeader, and says whether it is an OwnFork.
-func (s Source) forkHeader(ctx context.Context, head threads.Head, session string) (header []byte, own bool, err error) {
+// ForkHeader is the header that the state of a session's fork holds (SPEC S9), and whether its harness forked it; nil if there is none.
+func (s Source) ForkHeader(ctx context.Context, head threads.Head, session string) (header []byte, own bool, err error) {
 	step, err := s.Reader.Find(ctx, head, func(st threads.State) bool {
 		return st.Role == threads.RoleFork && st.Entry.ID == session && st.Entry.Type == sessions.TypeHeader
 	})
@@ -273,24 +264,30 @@ func (s Source) forkHeader(ctx context.Context, head threads.Head, session strin
 // OwnHeader is the header of a session's file if its harness forked it, as it says it before anything was said of the session in Spool; nil
 // if its harness forked none of that name in this thread.
 func (s Source) OwnHeader(ctx context.Context, head threads.Head, session string) ([]byte, error) {
-	header, own, err := s.forkHeader(ctx, head, session)
+	header, own, err := s.ForkHeader(ctx, head, session)
 	if !own {
 		return nil, err
 	}
 	return header, err
 }
 
-// ExportFork is Export of a session that its harness forked, as the file that it has of it: its own header in place of its source's.
-// ok is false, and nothing is written, for every other one.
-func (s Source) ExportFork(
-	ctx context.Context, head threads.Head, session string, form Form, w io.Writer,
-) (entries int, ok bool, err error) {
-	s.header, err = s.OwnHeader(ctx, head, session)
-	if s.header == nil {
-		return 0, false, err
+// HeaderOfEntries is a header of the version of which a thread's entries are: an export writes them as they were.
+func (s Source) HeaderOfEntries(ctx context.Context, head threads.Head, header []byte) ([]byte, error) {
+	first, ok, err := s.FirstHeader(ctx, head)
+	if err != nil || !ok || first.Version == sessions.Version {
+		return header, err
 	}
-	entries, err = s.Export(ctx, head, form, w)
-	return entries, true, err
+	h, err := sessions.ParseHeader(header)
+	h.Version = first.Version
+	return h.JSON(), err
+}
+
+// ExportUnder is Export with a header in place of those that the thread's entries begin with.
+func (s Source) ExportUnder(
+	ctx context.Context, head threads.Head, header []byte, form Form, w io.Writer,
+) (entries int, err error) {
+	s.header = header
+	return s.Export(ctx, head, form, w)
 }
 
 // Path reads the entries from the root to a state, as Session has them: the leaf is the last of them. A session of version 1

@@ -361,10 +361,6 @@ func (c *Client) exportHead(
 	out := &sessions.HeaderWriter{W: w}
 	if t.Name == events.MainThread {
 		out.Info = info
-	} else if ofFork, err := c.isOfFork(ctx, t, head, info); err != nil {
-		return 0, err
-	} else if ofFork {
-		out.ID = t.Session
 	}
 	entries, err = src.Export(ctx, head, form, out)
 	return entries, errors.Join(err, out.Flush())

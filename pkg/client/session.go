@@ -435,7 +435,7 @@ func (c *Client) begin(ctx context.Context, t events.Thread, now time.Time, ops 
 	if ops[0].Fork.Header == nil {
 		return c.unrefused(ctx, waited{thread: t, producer: p.Producer(), seq: 1})
 	}
-	header, err := c.Source().ForkHeader(ctx, head, t.Session)
+	header, _, err := c.Source().ForkHeader(ctx, head, t.Session)
 	if err == nil && string(header) != string(ops[0].Fork.Header) { // somebody took the name meanwhile
 		err = fmt.Errorf("fork: %w: %s", ErrThreadExists, t)
 	}

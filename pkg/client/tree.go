@@ -52,7 +52,11 @@ func (c *Client) tree(
 	if err != nil {
 		return nil, err
 	}
-	if s.Header, err = src.HeaderOn(ctx, t, head, info, s.Header); err != nil {
+	fork, _, err := c.forkHeader(ctx, t, head, info)
+	if err != nil {
+		return nil, err
+	}
+	if s.Header, err = rehydrate.HeaderOn(t, info, s.Header, fork); err != nil {
 		return nil, err
 	}
 	out := &Tree{Tree: s.Tree(), Head: head, OMP: s.OMP, places: make(map[string]rehydrate.Placed, len(s.Entries))}
@@ -71,54 +75,61 @@ func (c *Client) info(ctx context.Context, session string) (info sessions.Info, 
 	return sessions.DecodeInfo(rs[0].Value)
 }
 
-// exportFork writes a session that was forked as a file of the current version, under its own header (SPEC S9, S12): its leaf
-// is in the header if it is not the last entry, and all of it is in memory meanwhile. One that its harness forked is the file
-// that it has. forked is false, and nothing is written, for every other thread.
+// exportFork writes a thread of a session that was forked, under the session's own header (SPEC S9, S12): the main one as a file of the
+// current version, with its leaf in the header if it is not the last entry, and all of it is in memory meanwhile; one that its harness
+// forked as the file that it has, and every other as its entries are. forked is false, and nothing is written, for the threads of every
+// other session.
 func (c *Client) exportFork(ctx context.Context, t events.Thread, head threads.Head, form rehydrate.Form, w io.Writer,
 	warn func(rehydrate.Missing), info sessions.Info) (entries int, forked bool, err error) {
-	main := events.Thread{Session: t.Session, Name: events.MainThread}
-	if info.Parent == "" { // only a session that has a parent is looked through
-		return 0, false, nil
+	main := t.Name == events.MainThread
+	header, own, err := c.forkHeader(ctx, t, head, info)
+	if err != nil || header == nil {
+		return 0, false, err
+	}
+	if main && !own {
+		tree, err := c.tree(ctx, t, head, form, warn)
+		if err != nil {
+			return 0, true, err
+		}
+		_, err = tree.WriteTo(w)
+		return len(tree.Entries()), true, err
 	}
 	src := c.Source()
 	src.Warn = warn
 	out := &sessions.HeaderWriter{W: w}
-	if t == main {
+	if main {
 		out.Info = info
 	}
-	if entries, forked, err = src.ExportFork(ctx, head, t.Session, form, out); forked || err != nil {
-		return entries, forked, errors.Join(err, out.Flush())
+	if !own {
+		if header, err = src.HeaderOfEntries(ctx, head, header); err != nil {
+			return 0, true, err
+		}
 	}
-	if t != main {
-		return 0, false, nil
-	}
-	header, err := src.ForkHeader(ctx, head, t.Session)
-	if err != nil || header == nil {
-		return 0, false, err
-	}
-	tree, err := c.tree(ctx, t, head, form, warn)
-	if err != nil {
-		return 0, true, err
-	}
-	_, err = tree.WriteTo(w)
-	return len(tree.Entries()), true, err
+	entries, err = src.ExportUnder(ctx, head, header, form, out)
+	return entries, true, errors.Join(err, out.Flush())
 }
 
-// isOfFork reports whether a thread was forked from the main one of a session which was forked itself: it begins with the header of the
-// session that this one comes from.
-func (c *Client) isOfFork(ctx context.Context, t events.Thread, head threads.Head, info sessions.Info) (bool, error) {
-	if info.Parent == "" || head.Dialect != "omp" {
-		return false, nil
+// forkHeader is the header of a thread's session if that was forked, nil if it was not: the thread holds it itself, or was forked where its
+// session's main thread did not yet have it. own: the session's harness forked it.
+func (c *Client) forkHeader(ctx context.Context, t events.Thread, head threads.Head, info sessions.Info) (
+	header []byte, own bool, err error,
+) {
+	if info.Parent == "" { // only a session that has a parent is looked through
+		return nil, false, nil
+	}
+	src := c.Source()
+	header, own, err = src.ForkHeader(ctx, head, t.Session)
+	if err != nil || header != nil || t.Name == events.MainThread || head.Dialect != "omp" {
+		return header, own, err
 	}
 	main, err := c.Thread(ctx, events.Thread{Session: t.Session, Name: events.MainThread})
-	if err == nil && main.Start.Ref == head.Start.Ref {
-		return true, nil
+	if errors.Is(err, threads.ErrNoThread) || err == nil && main.Start.Ref != head.Start.Ref {
+		return nil, false, nil
 	}
-	if err != nil && !errors.Is(err, threads.ErrNoThread) {
-		return false, err
+	if err == nil {
+		header, _, err = src.ForkHeader(ctx, main, t.Session)
 	}
-	own, err := c.Source().ForkHeader(ctx, head, t.Session)
-	return own != nil, err
+	return header, false, err
 }
 
 // ErrNoContext: the thread holds no session of omp entries. Of entries of the dialect step StepContext makes one.

@@ -2,7 +2,6 @@ package sessions
 
 import (
 	"bytes"
-	"cmp"
 	"io"
 	"strings"
 
@@ -132,7 +131,6 @@ func (t *Tree) storedLeaf(header []byte) (Leaf, bool) {
 type HeaderWriter struct {
 	W    io.Writer
 	Info Info
-	ID   string // that the header is to have; empty: its own
 
 	line []byte // the beginning of a line that may be the header
 	past bool   // the header is written, or there is none
@@ -143,7 +141,7 @@ const maxHeader = 1 << 20
 
 func (w *HeaderWriter) Write(b []byte) (int, error) {
 	n := len(b)
-	w.past = w.past || !w.Info.Named && !w.Info.Moved && w.ID == ""
+	w.past = w.past || !w.Info.Named && !w.Info.Moved
 	for !w.past && len(b) > 0 {
 		end := bytes.IndexByte(b, '\n') + 1
 		whole := end > 0
@@ -175,9 +173,7 @@ func (w *HeaderWriter) Flush() error {
 		w.past = err != nil || h.Type != TypeTitleSlot
 		switch {
 		case err == nil && w.past:
-			is := w.Info.Over(h)
-			is.ID = cmp.Or(w.ID, h.ID)
-			line = bytes.Replace(line, raw, editHeader(raw, h, is, nil), 1)
+			line = bytes.Replace(line, raw, editHeader(raw, h, w.Info.Over(h), nil), 1)
 		case err == nil && w.Info.Named:
 			line = bytes.Replace(line, raw, slotOf(raw, w.Info), 1)
 		}
