@@ -287,6 +287,7 @@ func TestErrorsSayWhatToDo(t *testing.T) {
 		{[]string{"read", "h1"}, "<session>/threads/<thread>/logs/thread.log", service.ExitFailure},
 		{[]string{"artifact", "put", "s", dir}, "is a directory", service.ExitFailure},
 		{[]string{"artifact", "put", "s", file, "--number", "7"}, "spool artifact number s", service.ExitFailure},
+		{[]string{"artifact", "agent", "s", "Look", "--parent", "7-Nobody"}, "no such agent: 7-Nobody", service.ExitFailure},
 		{[]string{"export", "node:sha256:3dd71e5bc0af"}, "spool thread show --json", service.ExitUsage},
 		{[]string{"session", "ls", "--limit=-3"}, "--limit -3", service.ExitUsage},
 		{[]string{"session", "ls", "--nats", "http://127.0.0.1:1"}, "NATS has a port of its own", service.ExitUsage},

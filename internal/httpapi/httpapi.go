@@ -388,9 +388,9 @@ func verdict(err error) (status, after int) {
 		return http.StatusServiceUnavailable, 1
 	case is(casstore.ErrGone):
 		return http.StatusGone, 0
-	case is(artifacts.ErrNotFound, artifacts.ErrUnavailable, threads.ErrNoThread, threads.ErrNoStep, client.ErrNoPrompt, client.ErrNoRun,
-		sessions.ErrNotFound, sessions.ErrNoSession, client.ErrSessionNotFound, record.ErrNotFound, casstore.ErrNotFound, claudestore.ErrNone,
-		errNothing):
+	case is(artifacts.ErrNotFound, artifacts.ErrNoAgent, artifacts.ErrUnavailable, threads.ErrNoThread, threads.ErrNoStep, client.ErrNoPrompt,
+		client.ErrNoRun, sessions.ErrNotFound, sessions.ErrNoSession, client.ErrSessionNotFound, record.ErrNotFound, casstore.ErrNotFound,
+		claudestore.ErrNone, errNothing):
 		return http.StatusNotFound, 0
 	case is(artifacts.ErrPastEnd):
 		return http.StatusRequestedRangeNotSatisfiable, 0

@@ -250,7 +250,7 @@ func furnish(t *testing.T, ctx context.Context, cl *client.Client) map[string][]
 		"POST " + sessionPath + "/name":             post("/v1/sessions/spare/name", `{"title":"Spare","auto":true}`),
 		"POST " + sessionPath + "/move":             post("/v1/sessions/spare/move", `{"cwd":"/w"}`),
 		"POST " + sessionPath + "/artifacts/number": post("/v1/sessions/items/artifacts/number", `{"tool":"make"}`),
-		"POST " + sessionPath + "/agents":           post("/v1/sessions/items/agents", `{"parent":"0-Plan","name":"Review"}`),
+		"POST " + sessionPath + "/agents":           post("/v1/sessions/items/agents", `{"name":"Review"}`),
 		"GET " + threadPath:                         {{path: main}, {path: "/v1/sessions/s/threads/ended"}},
 		"GET " + threadPath + "/items": append(both(main+"/items?from=1&limit=2"),
 			example{path: main + "/items?last=2"}, example{path: main + "/items?before=3&limit=1"}),

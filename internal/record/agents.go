@@ -2,6 +2,8 @@ package record
 
 import (
 	"fmt"
+	"iter"
+	"slices"
 	"strings"
 
 	"spool/pkg/artifacts"
@@ -10,17 +12,44 @@ import (
 // SeeAgent makes the indices of agents go on above that of one which comes with its id from elsewhere (SPEC A9):
 // <parent>.<index>-<requested>, whose parents count as well.
 func (c *Counter) SeeAgent(id string) {
-	for at := 0; at <= len(id); {
-		parent := strings.TrimSuffix(id[:at], ".")
-		digits := id[at : at+len(id[at:])-len(strings.TrimLeft(id[at:], "0123456789"))]
-		if digits != "" && strings.HasPrefix(id[at+len(digits):], "-") {
-			c.raiseAgent(parent, artifacts.Seq(strings.TrimLeft(digits[:len(digits)-1], "0")+digits[len(digits)-1:]))
+	for parent, n := range indices(id) {
+		if n != "" {
+			c.raiseAgent(parent, n)
 		}
-		next := strings.IndexByte(id[at:], '.')
-		if next < 0 {
-			return
+	}
+}
+
+// gave reports whether the indices that an id has were given, or are those of agents that came with theirs; names are not kept. The root
+// is there from the beginning, and who has children is known by them.
+func (c *Counter) gave(id string) bool {
+	if id == "" || slices.ContainsFunc(c.Agents, func(a Agents) bool { return a.Parent == id && a.Last != "" }) {
+		return true
+	}
+	for parent, n := range indices(id) {
+		given := func(a Agents) bool { return a.Parent == parent && a.Last != "" && n.Compare(a.Last) <= 0 }
+		if n == "" || !slices.ContainsFunc(c.Agents, given) {
+			return false
 		}
-		at += next + 1
+	}
+	return true
+}
+
+// indices iterates over the agents that an id is made of, from the root on: the id of the one that started it, and its index, "" if it has
+// none.
+func indices(id string) iter.Seq2[string, artifacts.Seq] {
+	return func(yield func(string, artifacts.Seq) bool) {
+		for at := 0; at <= len(id); {
+			parent, n := strings.TrimSuffix(id[:at], "."), artifacts.Seq("")
+			digits := id[at : at+len(id[at:])-len(strings.TrimLeft(id[at:], "0123456789"))]
+			if digits != "" && strings.HasPrefix(id[at+len(digits):], "-") {
+				n = artifacts.Seq(strings.TrimLeft(digits[:len(digits)-1], "0") + digits[len(digits)-1:])
+			}
+			next := strings.IndexByte(id[at:], '.')
+			if !yield(parent, n) || next < 0 {
+				return
+			}
+			at += next + 1
+		}
 	}
 }
 

@@ -12,10 +12,19 @@ import (
 
 func TestSeeAgent(t *testing.T) {
 	var c Counter
-	for _, id := range []string{"3-Review", "0-Plan.1-Sub", "0-Plan.007-Sub.2-Deep", "plain", "12x", "", "1-a.b"} {
+	for _, id := range []string{"3-Review", "0-Plan.1-Sub", "0-Plan.007-Sub.2-Deep", "plain", "12x", "", "1-a.b", "a+b.4-x"} {
 		c.SeeAgent(id)
 	}
-	for parent, want := range map[string]string{"": "4-x", "0-Plan": "0-Plan.8-x", "0-Plan.007-Sub": "0-Plan.007-Sub.3-x", "1-a": "1-a.0-x"} {
+	for _, parent := range []string{"4-Next", "0-Plan.8-Sub", "0-Plan.7-Sub.3-x", "1-a.b", "plain", "12x", "-1-x"} {
+		before := string(c.Encode())
+		if id, err := c.TakeAgent(parent, "x"); !errors.Is(err, artifacts.ErrNoAgent) {
+			t.Errorf("TakeAgent(%q), which nobody gave = %s, %v", parent, id, err)
+		}
+		must.Same(t, string(c.Encode()), before, "the counter that refused = %q, want %q")
+	}
+	for parent, want := range map[string]string{
+		"": "4-x", "0-Plan": "0-Plan.8-x", "0-Plan.007-Sub": "0-Plan.007-Sub.3-x", "2-Other": "2-Other.0-x", "1-a": "1-a.0-x", "a+b": "a+b.5-x",
+	} {
 		must.Same(t, must.Get(c.TakeAgent(parent, "x"))(t), want, "TakeAgent(%q) = %s, want %s", parent)
 	}
 }

@@ -50,9 +50,13 @@ func (c *Counter) Keep(n artifacts.Seq) {
 // Took reports whether a number was given out.
 func (c *Counter) Took(n artifacts.Seq) bool { return n.Compare(c.Artifacts) <= 0 }
 
-// TakeAgent gives out the id of the next agent that a parent starts: <parent>.<index>-<requested>. A full counter refuses a parent that it
-// does not hold.
+// TakeAgent gives out the id of the next agent that a parent starts: <parent>.<index>-<requested>. artifacts.ErrNoAgent: the parent's own
+// index was given to nobody. A full counter refuses a parent that it does not hold.
 func (c *Counter) TakeAgent(parent, requested string) (string, error) {
+	if !c.gave(parent) {
+		return "", fmt.Errorf("%w: %s: the parent is one whose id was taken in this session, or that works in it under such an id, as 0-Plan",
+			artifacts.ErrNoAgent, parent)
+	}
 	a := c.children(parent)
 	if a == nil {
 		return "", errAgents

@@ -77,6 +77,8 @@ type Record struct {
 var (
 	// ErrRecord is wrapped by everything that is no proper record.
 	ErrRecord = errors.New("bad artifact record")
+	// ErrNoAgent: no agent of the session was given this id, and it starts none.
+	ErrNoAgent = errors.New("no such agent")
 	// ErrLater: a later version wrote the record; it is an ErrRecord.
 	ErrLater = errors.New("a later version")
 	// ErrTaken: another artifact has this id. Records are created once and never moved to another session (SPEC A3).

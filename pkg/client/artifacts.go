@@ -9,6 +9,7 @@ import (
 	"strings"
 
 	"spool/internal/artifactstore"
+	"spool/internal/natsio"
 	"spool/internal/project"
 	"spool/internal/record"
 	"spool/internal/rehydrate"
@@ -93,9 +94,18 @@ func (c *Client) ArtifactNumber(ctx context.Context, session, tool string) (n ar
 
 // AgentID takes the id of the next agent that parent ("" = the root) starts in a session. The agent's output is put with
 // Writer artifacts.FromAgent and this id as Agent, and is found as agent://<id> (SPEC A9).
-// ErrSessionNotFound: there is no such session.
-func (c *Client) AgentID(ctx context.Context, session, parent, requested string) (string, error) {
-	return c.artifactStore().TakeAgent(ctx, session, parent, requested)
+// ErrSessionNotFound: there is no such session. ErrNoAgent: the parent's id was given to no agent of it.
+func (c *Client) AgentID(ctx context.Context, session, parent, requested string) (id string, err error) {
+	take := func() error {
+		id, err = c.artifactStore().TakeAgent(ctx, session, parent, requested)
+		return err
+	}
+	if err := take(); !errors.Is(err, ErrNoAgent) {
+		return id, err
+	}
+	every := events.Thread{Session: session, Name: events.EveryThread} // it may have begun to work just now
+	err = c.awaiting(ctx, every, take, func(_ natsio.Newest, err error) bool { return !errors.Is(err, ErrNoAgent) })
+	return id, err
 }
 
 // Artifacts lists the artifacts of a session, or of all when session is "". Where the records of some cannot be read, it lists the

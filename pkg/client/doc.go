@@ -43,6 +43,7 @@
 //	ErrNoPrompt       no prompt of that id in the thread
 //	ErrPromptTaken    another question has the prompt's id                             ask under another id
 //	ErrAnswered       the prompt was settled before: the error says how
+//	ErrNoAgent        no agent of that id in the session, which could start another one
 //	ErrNoRun          no run of that id in the session
 //	ErrRunEnded       the run has ended, perhaps by another hand
 //	ErrOutputTaken    the output's id is another's, or of an earlier attempt              send it under another id

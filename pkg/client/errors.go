@@ -2,6 +2,7 @@ package client
 
 import (
 	"spool/internal/record"
+	"spool/pkg/artifacts"
 	"spool/pkg/events"
 	"spool/pkg/threads"
 )
@@ -20,6 +21,8 @@ var (
 	ErrServerRefused = record.ErrRefused
 	// ErrNotFound: no such record, blob, prompt or durable subscription.
 	ErrNotFound = record.ErrNotFound
+	// ErrNoAgent: the id of the parent was given to no agent of the session.
+	ErrNoAgent = artifacts.ErrNoAgent
 	// ErrNoThread: no thread of that name; a *Renamed says what it is called now.
 	ErrNoThread = threads.ErrNoThread
 	// ErrName: a session, a thread or another name that is none: use [A-Za-z0-9_-]{1,128}.
