@@ -23,10 +23,9 @@ import (
 	"spool/pkg/sessions"
 )
 
-// How many items a page has, and how many bytes: it ends behind the item that reaches them.
+// How many items a page usually has at most, and how many bytes: it ends behind the item that reaches them.
 const (
 	usualItems = 100
-	mostItems  = 1000
 	pageBytes  = 8 << 20
 )
 
@@ -81,7 +80,8 @@ func span(r *http.Request, end int64) (from, most int64, err error) {
 	}
 	from, given, err := number(r, "from")
 	before, toBefore, err2 := number(r, "before")
-	last, ofLast, err3 := number(r, "last")
+	ofLast := r.URL.Query().Has("last")
+	last, err3 := upTo(r, "last", usualItems, mostItems)
 	if err := errors.Join(err, err2, err3); err != nil {
 		return 0, 0, err
 	}
@@ -89,8 +89,7 @@ func span(r *http.Request, end int64) (from, most int64, err error) {
 	case given && toBefore, given && ofLast, toBefore && ofLast:
 		return 0, 0, fmt.Errorf("%w: give one of from, before and last", ErrRequest)
 	case ofLast:
-		most = min(last, mostItems)
-		return max(1, end-most+1), most, nil
+		return max(1, end-last+1), last, nil
 	case toBefore:
 		from = max(1, before-most)
 		return from, max(0, min(most, before-from)), nil
@@ -163,7 +162,7 @@ type matchOut struct {
 
 // search finds the items of a thread that hold a text, letter case aside, newest first.
 func (a *api) search(w http.ResponseWriter, r *http.Request, t events.Thread) error {
-	most, err := limit(r, 50, 500)
+	most, err := limit(r, 50, mostMatches)
 	if err != nil {
 		return err
 	}

@@ -70,19 +70,24 @@ func leaseOf(ms int64) (time.Duration, error) {
 	return events.Millis(ms), nil
 }
 
-// limit reads how many are asked for at most.
-func limit(r *http.Request, usual, most int64) (int64, error) {
-	n, _, err := number(r, "limit")
-	return min(cmp.Or(n, usual), most), err
-}
+// How many one answer holds at most.
+const (
+	mostItems   = 1000 // of a page, which ends before that behind the item that reaches pageBytes
+	mostListed  = 1000 // sessions or threads
+	mostMatches = 500  // of a search in a thread
+	mostFound   = history.MaxLimit
+)
 
-// limitFound is limit where all that is found is in one answer: another number is refused, as on a command line.
-func limitFound(r *http.Request) (int64, error) {
-	n, given, err := number(r, "limit")
-	if err == nil && given && (n < 1 || n > history.MaxLimit) {
-		err = fmt.Errorf("%w: limit=%d: use 1 to %d", ErrRequest, n, history.MaxLimit)
+// limit reads how many are asked for at most: more than one answer holds, or none, is refused, as on a command line.
+func limit(r *http.Request, usual, most int64) (int64, error) { return upTo(r, "limit", usual, most) }
+
+// upTo reads a number from 1 to most; usual where none is given.
+func upTo(r *http.Request, name string, usual, most int64) (int64, error) {
+	n, given, err := number(r, name)
+	if err == nil && given && (n < 1 || n > most) {
+		err = fmt.Errorf("%w: %s=%d: use 1 to %d", ErrRequest, name, n, most)
 	}
-	return cmp.Or(n, 50), err
+	return cmp.Or(n, usual), err
 }
 
 // directory refuses one that is not absolute: it would be of nobody's machine.

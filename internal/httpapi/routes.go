@@ -1,6 +1,7 @@
 package httpapi
 
 import (
+	"fmt"
 	"net/http"
 
 	"spool/internal/access"
@@ -65,7 +66,7 @@ func either(whole, one string) []body { return []body{{typeJSON, whole}, {typeND
 func sseOf(schema string) []body { return []body{{typeSSE, schema}} }
 
 var (
-	pLimit   = param{name: "limit", kind: "integer", about: "at most so many"}
+	pLimit   = limitOf(mostListed)
 	pAfter   = param{name: "after", kind: "string", about: `the "next" of the page before`}
 	pSession = param{name: "session", kind: "string", about: "of this session only"}
 	pUser    = param{name: "user", kind: "string", about: "user_id stamped on the items, unless the token has a name: then that is"}
@@ -92,6 +93,11 @@ var (
 		{name: "limit", kind: "integer", about: "lines"},
 	}
 )
+
+// limitOf is the parameter that limit reads.
+func limitOf(most int) param {
+	return param{name: "limit", kind: "integer", about: fmt.Sprintf("at most so many, 1 to %d", most)}
+}
 
 // open are the routes of every process.
 var open = []route{
@@ -149,7 +155,7 @@ var served = []route{
 		query: []param{
 			{name: "from", kind: "integer", about: "from this number on"},
 			{name: "before", kind: "integer", about: "the last ones before this number"},
-			{name: "last", kind: "integer", about: "the last so many"}, pLimit,
+			{name: "last", kind: "integer", about: limitOf(mostItems).about + ", the last ones"}, limitOf(mostItems),
 		},
 		gives: either("items", "item"), do: onThread((*api).items),
 	},
@@ -162,7 +168,7 @@ var served = []route{
 		method: "GET", path: threadPath + "/search", need: access.Read, in: reading, about: "Items that hold a text, newest first.",
 		query: []param{
 			{name: "q", kind: "string", about: "the text; letter case does not matter"},
-			{name: "before", kind: "integer", about: `only before this number: the "next" of the page before`}, pLimit,
+			{name: "before", kind: "integer", about: `only before this number: the "next" of the page before`}, limitOf(mostMatches),
 		},
 		gives: either("matches", "match"), do: onThread((*api).search),
 	},
@@ -286,14 +292,14 @@ var served = []route{
 	{
 		method: "GET", path: "/v1/history", need: access.Read, in: reading, about: "What people asked for, newest first.",
 		query: []param{{name: "q", kind: "string", about: "words"}, pSession,
-			{name: "cwd", kind: "string", about: "of this working directory"}, pLimit},
+			{name: "cwd", kind: "string", about: "of this working directory"}, limitOf(mostFound)},
 		gives: either("history", "history_prompt"), do: (*api).history,
 	},
 	{
 		method: "GET", path: "/v1/search", need: access.Read, in: reading, about: "Items of all sessions that have all words, newest first.",
 		query: append([]param{{name: "q", kind: "string", about: "words, or beginnings of words; without them the newest items"},
 			{name: "tool", kind: "string", about: "calls of this tool and their results"},
-			{name: "role", kind: "string", about: "user, assistant, tool or system"}, pLimit}, pItems...),
+			{name: "role", kind: "string", about: "user, assistant, tool or system"}, limitOf(mostFound)}, pItems...),
 		gives: either("found", "found_item"), do: (*api).searchAll,
 	},
 	{

@@ -15,7 +15,7 @@ import (
 
 // searchAll finds items of the sessions that the token is for.
 func (a *api) searchAll(w http.ResponseWriter, r *http.Request) error {
-	most, err := limitFound(r)
+	most, err := limit(r, 50, mostFound)
 	if err != nil {
 		return err
 	}

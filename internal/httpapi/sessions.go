@@ -20,7 +20,7 @@ import (
 
 // sessions lists sessions, newest first.
 func (a *api) sessions(w http.ResponseWriter, r *http.Request) error {
-	most, err := limit(r, 100, 1000)
+	most, err := limit(r, 100, mostListed)
 	if err != nil {
 		return err
 	}
@@ -138,7 +138,7 @@ func (a *api) threads(w http.ResponseWriter, r *http.Request) error {
 
 // findThreads lists threads of all sessions that the token is for, by their status and the date of their end.
 func (a *api) findThreads(w http.ResponseWriter, r *http.Request) error {
-	most, err := limit(r, 1000, 1000)
+	most, err := limit(r, mostListed, mostListed)
 	if err != nil {
 		return err
 	}
@@ -258,7 +258,7 @@ func (a *api) runs(w http.ResponseWriter, r *http.Request) error {
 
 // history searches what people asked for; without a query it gives the newest.
 func (a *api) history(w http.ResponseWriter, r *http.Request) error {
-	most, err := limitFound(r)
+	most, err := limit(r, 50, mostFound)
 	if err != nil {
 		return err
 	}

@@ -1,13 +1,33 @@
 package httpapi_test
 
 import (
+	"fmt"
 	"path/filepath"
+	"strconv"
 	"strings"
 	"testing"
 
 	"spool/internal/httpapi"
 	"spool/internal/must"
+	"spool/pkg/events"
 )
+
+// TestLimits: who asks for more than one answer holds, or for nothing, is told so at every list.
+func TestLimits(t *testing.T) {
+	_, ctx, cl, url := worldOn(t, httpapi.Config{})
+	say(ctx, t, cl, events.Thread{Session: "items", Name: "main"}, "hello")
+	for list, most := range map[string]int{"/v1/history?limit=": 1000, "/v1/search?limit=": 1000, "/v1/sessions?limit=": 1000,
+		"/v1/threads?limit=": 1000, "/v1/sessions/items/threads/main/items?limit=": 1000,
+		"/v1/sessions/items/threads/main/items?last=": 1000, "/v1/sessions/items/threads/main/search?q=hello&limit=": 500} {
+		for n, refused := range map[int]bool{0: true, 1: false, most: false, most + 1: true} {
+			path := list + strconv.Itoa(n)
+			status, _, text := do(t, url, request{method: "GET", path: path})
+			if refused != (status == 400 && strings.Contains(text, fmt.Sprintf("=%d: use 1 to %d", n, most))) {
+				t.Errorf("GET %s = %d %s, want that it is refused: %t", path, status, text, refused)
+			}
+		}
+	}
+}
 
 // What belongs to a session is refused where there is none of that name, and begins none: a misspelt name is told, and what
 // to do.

@@ -9,6 +9,7 @@ import { ticking } from './ticking.js';
 
 /** first is how many sessions are listed before more are asked for. */
 const first = 60;
+const most = 1000; // sessions that one answer lists
 
 /** Between two readings of the list: at least this long, and at most that, in milliseconds. */
 const soon = 1_000;
@@ -50,7 +51,7 @@ class Fleet {
       },
     });
     this.tabs = h('div.tabs', { role: 'group', 'aria-label': 'Sessions that are shown' });
-    this.more = h('button.more', { type: 'button', hidden: true, onclick: () => { this.limit *= 3; this.read(); } }, 'More sessions');
+    this.more = h('button.more', { type: 'button', hidden: true, onclick: () => { this.limit = Math.min(this.limit * 3, most); this.read(); } }, 'More sessions');
     this.problem = h('p.problem', { role: 'alert', hidden: true });
     this.root = h('div.fleet',
       h('h1.unseen', 'Fleet'),
@@ -100,7 +101,7 @@ class Fleet {
       ]);
       this.take(prompts.prompts);
       this.sessions = listed.sessions;
-      this.more.hidden = !listed.next;
+      this.more.hidden = !listed.next || this.limit === most;
       this.problem.hidden = true;
     } catch (err) {
       if (this.signal.aborted) return;
