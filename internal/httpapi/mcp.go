@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"io"
 	"net/http"
+	"strings"
 	"time"
 
 	"spool/internal/access"
@@ -54,9 +55,42 @@ func (a *api) serveMCP(w http.ResponseWriter, r *http.Request) error {
 	defer cancel()
 	r = r.WithContext(ctx)
 	r.Body = io.NopCloser(bytes.NewReader(b))
-	a.tools.ServeHTTP(w, r)
+	told := &refusals{ResponseWriter: w}
+	a.tools.ServeHTTP(told, r)
 	if ctx.Err() != nil {
 		return begunError{context.Cause(ctx)}
 	}
+	if told.status != 0 {
+		accept := strings.Join(r.Header.Values("Accept"), ",")
+		if told.status == http.StatusBadRequest && !(strings.Contains(accept, typeJSON) && strings.Contains(accept, typeSSE)) {
+			told.text = append(told.text, ": send Accept: "+typeJSON+", "+typeSSE...)
+		}
+		refuse(w, told.status, string(told.text))
+	}
 	return nil
+}
+
+// refusals keeps what a handler says in plain text why it serves nothing, and lets all else pass.
+type refusals struct {
+	http.ResponseWriter
+	status int
+	text   []byte
+}
+
+func (w *refusals) Unwrap() http.ResponseWriter { return w.ResponseWriter }
+
+func (w *refusals) WriteHeader(status int) {
+	if status >= http.StatusBadRequest && strings.HasPrefix(w.Header().Get("Content-Type"), "text/plain") {
+		w.status = status
+		return
+	}
+	w.ResponseWriter.WriteHeader(status)
+}
+
+func (w *refusals) Write(b []byte) (int, error) {
+	if w.status == 0 {
+		return w.ResponseWriter.Write(b)
+	}
+	w.text = append(w.text, bytes.TrimSpace(b)...)
+	return len(b), nil
 }

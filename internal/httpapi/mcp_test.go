@@ -258,3 +258,29 @@ func TestMCPGuards(t *testing.T) {
 		}
 	}
 }
+
+// TestMCPRefusals: what the protocol refuses says so as every route does, and what to send.
+func TestMCPRefusals(t *testing.T) {
+	_, _, _, url := worldOn(t, httpapi.Config{})
+	const js, list = "application/json", `{"jsonrpc":"2.0","id":1,"method":"tools/list"}`
+	both := map[string]string{"Accept": "application/json, text/event-stream"}
+	for _, x := range []struct {
+		kind, body string
+		header     map[string]string
+		status     int
+		says       string
+	}{
+		{js, list, nil, http.StatusBadRequest, "send Accept: application/json, text/event-stream"},
+		{js, list, map[string]string{"Accept": js}, http.StatusBadRequest, "send Accept: application/json, text/event-stream"},
+		{"text/plain", list, both, http.StatusUnsupportedMediaType, "Content-Type"},
+		{js, `{`, both, http.StatusBadRequest, "malformed"},
+		{js, list, both, http.StatusOK, ""},
+	} {
+		status, header, text := do(t, url, request{method: http.MethodPost, path: "/mcp", kind: x.kind, body: x.body, header: x.header})
+		var told struct{ Error string }
+		err := json.Unmarshal([]byte(text), &told)
+		if status != x.status || header.Get("Content-Type") != js || err != nil || !strings.Contains(told.Error, x.says) {
+			t.Errorf("POST /mcp %s %s %v = %d %s %s, want %d and %q", x.kind, x.body, x.header, status, header.Get("Content-Type"), text, x.status, x.says)
+		}
+	}
+}
