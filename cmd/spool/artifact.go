@@ -10,6 +10,7 @@ import (
 	"os"
 	"path/filepath"
 	"slices"
+	"strconv"
 	"strings"
 	"time"
 
@@ -131,25 +132,28 @@ func (a *app) artifactIDs(cl *client.Client) ([]string, error) {
 }
 
 type artifactPutCmd struct {
-	Session  string `arg:"" help:"Session that it belongs to."`
-	File     string `arg:"" optional:"" default:"-" help:"File to store; - is standard input."`
-	Tool     string `placeholder:"NAME" help:"Tool that made it; it names the file NUMBER.NAME.log."`
-	Filename string `placeholder:"NAME" help:"Name to show and to download it by (default: the file's, or made of number and tool; an agent's output is always ID.md)."`
-	Number   string `placeholder:"N" help:"Number that spool artifact number gave for it (default: the next)."`
-	Agent    string `placeholder:"ID" help:"It is the output of this agent, and is found as agent://ID."`
-	ToolCall string `placeholder:"ID" help:"Invocation that it is the result of."`
-	MIME     string `name:"mime" placeholder:"TYPE" help:"Media type (default: that of the name, or of the file's)."`
-	Summary  string `placeholder:"TEXT" help:"What is in it."`
-	Category string `default:"normal" enum:"normal,provider_raw,hook_log,traceback,debug" help:"What it is for (${enum}); cleanup takes all but normal ones."`
-	Register bool   `help:"Register the file where it is, instead of storing its bytes."`
-	Object   string `placeholder:"NAME" help:"Register this object of the bucket spool_artifacts, instead of storing bytes."`
-	JSON     bool   `help:"The artifact as one line of JSON, instead of its id."`
+	Session  string  `arg:"" help:"Session that it belongs to."`
+	File     string  `arg:"" optional:"" default:"-" help:"File to store; - is standard input."`
+	Tool     string  `placeholder:"NAME" help:"Tool that made it; it names the file NUMBER.NAME.log."`
+	Filename string  `placeholder:"NAME" help:"Name to show and to download it by (default: the file's, or made of number and tool; an agent's output is always ID.md)."`
+	Number   *uint64 `placeholder:"N" help:"Number that spool artifact number gave for it (default: the next)."`
+	Agent    string  `placeholder:"ID" help:"It is the output of this agent, and is found as agent://ID."`
+	ToolCall string  `placeholder:"ID" help:"Invocation that it is the result of."`
+	MIME     string  `name:"mime" placeholder:"TYPE" help:"Media type (default: that of the name, or of the file's)."`
+	Summary  string  `placeholder:"TEXT" help:"What is in it."`
+	Category string  `default:"normal" enum:"normal,provider_raw,hook_log,traceback,debug" help:"What it is for (${enum}); cleanup takes all but normal ones."`
+	Register bool    `help:"Register the file where it is, instead of storing its bytes."`
+	Object   string  `placeholder:"NAME" help:"Register this object of the bucket spool_artifacts, instead of storing bytes."`
+	JSON     bool    `help:"The artifact as one line of JSON, instead of its id."`
 }
 
 func (c *artifactPutCmd) Run(a *app) error {
-	n := client.NewArtifact{Tool: c.Tool, Number: artifacts.Seq(c.Number), Record: artifacts.Record{
+	n := client.NewArtifact{Tool: c.Tool, Record: artifacts.Record{
 		Session: c.Session, Filename: c.Filename, Agent: c.Agent, ToolCall: c.ToolCall, MIME: c.MIME, Summary: c.Summary,
 		Category: artifacts.Category(c.Category)}}
+	if c.Number != nil {
+		n.Number = artifacts.Seq(strconv.FormatUint(*c.Number, 10))
+	}
 	if c.Agent != "" {
 		n.Writer = artifacts.FromAgent
 	}
@@ -300,6 +304,9 @@ type artifactCleanupCmd struct {
 func (c *artifactCleanupCmd) Run(a *app) error {
 	if (c.Session == "") != c.All {
 		return service.UsageError{Err: errors.New("name a session, or say --all-sessions")}
+	}
+	if err := atLeast("older-than", c.OlderThan, 0); err != nil {
+		return err
 	}
 	cl, err := a.client()
 	if err != nil {

@@ -17,6 +17,7 @@ import (
 	"spool/internal/bounded"
 	"spool/internal/natsio"
 	"spool/internal/service"
+	"spool/pkg/artifacts"
 	"spool/pkg/casstore"
 	"spool/pkg/client"
 	"spool/pkg/events"
@@ -168,10 +169,17 @@ func (c *cli) execute(kctx *kong.Context, in io.Reader, out, errw io.Writer) int
 	if code := exitCode(0); errors.As(err, &code) {
 		return int(code)
 	}
-	if usage := (service.UsageError{}); errors.As(err, &usage) {
+	if isUsage(err) {
 		err = service.UsageError{Err: err, Command: "spool " + commandOf(kctx.Selected())}
 	}
 	return service.Exit("spool", err, errw)
+}
+
+// isUsage tells whether an error is of the command line: a name or an address that is none whatever is stored, a type that no item has and
+// that looks like another one, or what a command says is so.
+func isUsage(err error) bool {
+	of := func(target error) bool { return errors.Is(err, target) }
+	return errors.As(err, new(service.UsageError)) || slices.ContainsFunc([]error{events.ErrToken, artifacts.ErrURL, client.ErrFilter}, of)
 }
 
 // stdin is standard input for a command that can do nothing else before it ends: a signal ends it, too.

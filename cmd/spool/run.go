@@ -76,19 +76,30 @@ func (c *runStartCmd) Run(a *app) error {
 	if err != nil {
 		return err
 	}
+	if err := checkLease(c.Lease); err != nil {
+		return err
+	}
 	run, err := cl.StartRun(a.ctx, t, client.RunConfig{
 		ID: c.ID, Agent: c.Agent, State: artifacts.RunStatus(c.State), Lease: c.Lease, Summary: c.Summary,
 	})
 	if err == nil {
 		err = run.Wait(a.ctx)
 	}
-	if errors.Is(err, events.ErrControl) || errors.Is(err, events.ErrToken) {
+	if errors.Is(err, events.ErrControl) {
 		return service.UsageError{Err: err}
 	}
 	if err != nil {
 		return err
 	}
 	return a.sayRun(cl, c.JSON, t.Session, run.ID(), run.ID())
+}
+
+// checkLease refuses a lease that no run has.
+func checkLease(d time.Duration) error {
+	if most := events.Millis(events.MaxLease); d > most {
+		return service.UsageError{Err: fmt.Errorf("--lease %v: use at most %v", d, most)}
+	}
+	return atLeast("lease", d, time.Second)
 }
 
 // sayRun says what is done: the run as JSON, or in words.
@@ -122,6 +133,11 @@ func (c *runRenewCmd) Help() string {
 }
 
 func (c *runRenewCmd) Run(a *app) error {
+	if c.Lease != 0 {
+		if err := checkLease(c.Lease); err != nil {
+			return err
+		}
+	}
 	return a.onRun(&c.Session, c.ID, func(cl *client.Client) error {
 		how := client.RunConfig{State: artifacts.RunStatus(c.State), Lease: c.Lease, Summary: c.Summary}
 		if err := cl.RenewRun(a.ctx, c.Session, c.ID, how); err != nil {

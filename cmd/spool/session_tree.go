@@ -93,6 +93,9 @@ type sessionNameCmd struct {
 }
 
 func (c *sessionNameCmd) Run(a *app) error {
+	if err := new(sessions.Info).Name(c.Title, ""); err != nil {
+		return service.UsageError{Err: err}
+	}
 	return a.operate(c.Session, func(cl *client.Client, t events.Thread) (string, error) {
 		done := fmt.Sprintf("%s has a title: %s", t.Session, text.Printable(c.Title))
 		return done, cl.NameSession(a.ctx, t.Session, c.Title, c.Auto)
@@ -108,6 +111,9 @@ func (c *sessionMoveCmd) Run(a *app) error {
 	dir, err := filepath.Abs(c.Dir)
 	if err != nil {
 		return err
+	}
+	if err := new(sessions.Info).Move(dir); err != nil {
+		return service.UsageError{Err: err}
 	}
 	return a.operate(c.Session, func(cl *client.Client, t events.Thread) (string, error) {
 		return fmt.Sprintf("%s is of %s now", t.Session, text.Printable(dir)), cl.MoveSession(a.ctx, t.Session, dir)

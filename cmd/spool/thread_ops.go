@@ -11,6 +11,7 @@ import (
 	"spool/internal/service"
 	"spool/internal/text"
 	"spool/internal/view"
+	"spool/pkg/casstore"
 	"spool/pkg/client"
 	"spool/pkg/events"
 	"spool/pkg/threads"
@@ -78,6 +79,9 @@ func (c *threadForkCmd) find(a *app, cl *client.Client, from events.Thread, poin
 		return err
 	}
 	digits, short := shortState(point.Node)
+	if _, err := casstore.ParseRef(point.Node); !short && point.Node != "" && err != nil {
+		return service.UsageError{Err: fmt.Errorf("--node %q: %w", point.Node, err)}
+	}
 	if !short {
 		return nil
 	}
