@@ -18,6 +18,11 @@ func TestDeletionsExplainGarbage(t *testing.T) {
 			return err
 		},
 		"threads": func(r *rig, session string) error { return r.Remove(r.t.Context(), th(session)) },
+		"threads, then their sessions": func(r *rig, session string) error {
+			must.Do(r.t, r.Remove(r.t.Context(), th(session)))
+			_, err := r.DeleteSession(r.t.Context(), session, client.Deletion{Plain: true})
+			return err
+		},
 	} {
 		t.Run(name, func(t *testing.T) { testExplained(t, gone) })
 	}

@@ -187,7 +187,13 @@ func (w *world) takeDeleted(r record.Record) {
 		delete(w.deleted, r.Key)
 		return
 	}
-	w.deleted[r.Key] = counts{d.Gone.Entries, d.Gone.Items, d.Gone.Bytes}
+	gone := counts{d.Gone.Entries, d.Gone.Items, d.Gone.Bytes}
+	for _, was := range d.Removed {
+		if was.Seq > w.settled {
+			gone.entries, gone.items, gone.bytes = gone.entries+was.Entries, gone.items+was.Items, gone.bytes+was.Bytes
+		}
+	}
+	w.deleted[r.Key] = gone
 }
 
 // takeLeft is takeDeleted for a thread: of one that was renamed the record counts nothing.

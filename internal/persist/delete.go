@@ -1,6 +1,7 @@
 package persist
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -136,12 +137,12 @@ func (p *Persister) removeRecords(ctx context.Context, d *deletion) error {
 		if err != nil {
 			return err
 		}
-		list, gone, err := p.inventory(ctx, d.session)
+		list, gone, removed, err := p.inventory(ctx, d.session)
 		if err != nil {
 			return err
 		}
 		if d.rec.State == 0 {
-			d.rec.Gone = gone
+			d.rec.Gone, d.rec.Removed = gone, removed
 			if list, err = p.unchanged(ctx, d, list); err != nil {
 				return err
 			}
@@ -299,16 +300,18 @@ func (p *Persister) free(ctx context.Context, d *deletion) error {
 // ours reports whether an artifact's object has a name as Spool gives it: <session>/<artifact>/<file>.
 func ours(object string) bool { return strings.Count(object, "/") == 2 }
 
-// inventory lists the records of a session, and counts what goes with them.
-func (p *Persister) inventory(ctx context.Context, session string) (list []going, gone record.Gone, err error) {
+// inventory lists the records of a session, and counts what goes with them, and what went before with threads that were removed.
+func (p *Persister) inventory(ctx context.Context, session string) (
+	list []going, gone record.Gone, removed []record.Removal, err error,
+) {
 	keys, err := p.Sessions.SessionKeys(ctx, session)
 	if err != nil {
-		return nil, gone, err
+		return nil, gone, nil, err
 	}
 	for some := range slices.Chunk(keys, deleteBatch) {
 		rs, err := p.Records.Records(ctx, some...)
 		if err != nil {
-			return nil, gone, err
+			return nil, gone, nil, err
 		}
 		for _, r := range rs {
 			if !r.Exists() {
@@ -316,12 +319,29 @@ func (p *Persister) inventory(ctx context.Context, session string) (list []going
 			}
 			class, err := record.ClassOf(r.Key)
 			if err != nil { // it may name bytes that others need
-				return nil, gone, fmt.Errorf("delete session %s: %w", session, err)
+				return nil, gone, nil, fmt.Errorf("delete session %s: %w", session, err)
+			}
+			if was, ok := removal(r, class); ok {
+				removed = append(removed, was)
 			}
 			list = append(list, going{r.Key, r.Seq, count(&gone, r, class)})
 		}
 	}
-	return list, gone, nil
+	slices.SortFunc(removed, func(a, b record.Removal) int { return cmp.Compare(a.Seq, b.Seq) })
+	return list, gone, removed[max(0, len(removed)-record.MostRemovals):], nil
+}
+
+// removal is what a record says that a removed thread had: of one that was renamed it counts nothing.
+func removal(r record.Record, class record.Class) (was record.Removal, ok bool) {
+	if class.Name != "left" {
+		return was, false
+	}
+	l, err := record.DecodeLeft(r.Value)
+	if err != nil {
+		return was, false
+	}
+	h, err := threads.DecodeHead(l.Head)
+	return record.Removal{Seq: r.Seq, Entries: h.Entries, Items: h.N, Bytes: h.BytesIn}, err == nil && h.Entries > 0
 }
 
 // count adds a record, and gives the locator of bytes that it names. One that cannot be read is removed all the same; its bytes

@@ -30,7 +30,17 @@ type Deleted struct {
 	Erased      bool // and that they hold nothing of it any more
 
 	Earlier []DeletedBy // the events of the deletions before it, oldest first: the stream has them no more
+	Removed []Removal   // of threads, before it: what they had may be garbage that no collector has taken yet
 }
+
+// Removal is what a thread had when it was removed.
+type Removal struct {
+	Seq                   uint64 // of the record that said so (Left), in the bucket's stream
+	Entries, Items, Bytes int64
+}
+
+// MostRemovals is how many of them are remembered, the newest.
+const MostRemovals = 64
 
 // DeletedBy is an event that deleted a session before, with what it asked for.
 type DeletedBy struct {
@@ -106,10 +116,14 @@ func (d Deleted) Encode() []byte {
 	for i, b := range d.Earlier {
 		earlier[i] = []any{b.Producer, b.Epoch, b.Event, b.Force, b.Erase}
 	}
+	removed := make([]any, len(d.Removed))
+	for i, r := range d.Removed {
+		removed[i] = []any{r.Seq, r.Entries, r.Items, r.Bytes}
+	}
 	g := d.Gone
 	return encode(version, int(d.State), d.Seq, d.Stored, d.Producer, d.Epoch, d.Event, d.At, d.Force, d.Erase, d.By,
 		[]any{g.Records, g.Threads, g.Entries, g.Items, g.Bytes, g.Artifacts, g.ArtifactBytes, g.Runs, g.Outputs, g.Prompts},
-		free, d.Items, d.Dead, d.Erased, earlier)
+		free, d.Items, d.Dead, d.Erased, earlier, removed)
 }
 
 // DecodeDeleted reads the value of such a record.
@@ -139,6 +153,17 @@ func DecodeDeleted(b []byte) (d Deleted, err error) {
 				r.fail(fmt.Errorf("an earlier deletion of %d members, want 5", n))
 			}
 			d.Earlier = append(d.Earlier, DeletedBy{r.string(), uint64(r.int()), uint64(r.int()), r.bool(), r.bool()})
+			if r.err != nil {
+				break
+			}
+		}
+	}
+	if r.members > 17 { // so too
+		for range read(r, r.dec.DecodeArrayLen) {
+			if n := read(r, r.dec.DecodeArrayLen); r.err == nil && n != 4 {
+				r.fail(fmt.Errorf("a removed thread of %d members, want 4", n))
+			}
+			d.Removed = append(d.Removed, Removal{uint64(r.int()), r.int(), r.int(), r.int()})
 			if r.err != nil {
 				break
 			}

@@ -15,6 +15,7 @@ func TestDeleted(t *testing.T) {
 		Delete: events.Delete{Force: true, Erase: true, By: "mira"}, Gone: Gone{1, 2, 3, 4, 5, 6, 7, 8, 9, 10},
 		Free: [][]byte{{1, 2}, {3}}, Items: 11, Dead: 12, Erased: true,
 		Earlier: []DeletedBy{{"p", 2, 1, false, true}, {"q", 0, 7, true, false}},
+		Removed: []Removal{{13, 14, 15, 16}},
 	}
 	got := must.Get(DecodeDeleted(want.Encode()))(t)
 	if diff := cmp.Diff(want, got); diff != "" {
