@@ -29,6 +29,7 @@ type Item struct {
 	Exit   int64     // of a result: its exit code
 	Failed bool      // of a result
 	Facts  []string  // of the end of a turn; of a call, whom it set to work
+	Whole  string    // of a result: id of the artifact that has all of Output
 	Cut    bool      // a size rule left something out of it
 	Images []Image
 }
@@ -99,6 +100,7 @@ func Read(raw []byte) Item {
 		i.Input = input(jsonscan.Get(tool, "input"), said)
 	case events.TypeToolResult:
 		i.readOutput(value(jsonscan.Get(tool, "output")), jsonscan.Get(meta, "output"))
+		i.Whole = str(meta, "artifact", "artifact_id")
 	case events.TypeTurnEnd:
 		i.Facts = facts(jsonscan.Get(meta, "stats"))
 	}

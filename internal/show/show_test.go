@@ -50,8 +50,21 @@ func TestStreamed(t *testing.T) {
 		`{"truncated":false,"total_lines":20,"aborted":"its agent died"}`: "#1 20 lines\n",
 	} {
 		got := all(&Terminal{}, item(1, "→ …", `{"type":"tool_result","tool":{"output":"`+long(20)+`\n"},"output":`+meta+`}`))
-		if !strings.Contains(got, want) {
+		if !strings.Contains(got, want) || strings.Contains(got, "all of it") {
 			t.Errorf("a result of %s is shown as %s, want %q", meta, got, want)
+		}
+	}
+}
+
+// TestCutBesideItsArtifact: of a result that was cut the artifact is named that has all, with --full too; of one that was not cut, none.
+func TestCutBesideItsArtifact(t *testing.T) {
+	for _, cut := range []string{`"truncated":true`, `"output":{"truncated":true,"total_lines":30001}`, `"truncated":false`} {
+		for _, full := range []bool{false, true} {
+			got := all(&Terminal{Full: full}, item(1, "→ …",
+				`{"type":"tool_result","tool":{"output":"`+long(20)+`"},"artifact":{"artifact_id":"art_1"},`+cut+`}`))
+			if strings.Contains(got, "    all of it: spool artifact get art_1\n") != strings.Contains(cut, "true") {
+				t.Errorf("a result of %s is shown as %s", cut, got)
+			}
 		}
 	}
 }

@@ -97,6 +97,9 @@ func (t *Terminal) Item(i Item) string {
 		} else if !known {
 			out += t.block("    ", faint, i.Text)
 		}
+		if i.Whole != "" && i.Cut {
+			out += t.block("    ", faint, "all of it: spool artifact get "+i.Whole)
+		}
 	case events.TypeThinking:
 		out += "\n" + t.heading(faint, "", i, "") + t.folded("  ", faint, i.Text)
 	case events.TypeStatus, events.TypeTurnEnd:
