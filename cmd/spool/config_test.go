@@ -26,7 +26,7 @@ func configured(t *testing.T, text string, args ...string) (c cli, path string, 
 		}
 	}
 	t.Setenv(service.ConfigEnv, path)
-	parser, err := kong.New(&c, kong.Resolvers(&fromFile{}), kong.Vars{"checks": checkNamesList()})
+	parser, err := kong.New(&c, kong.Resolvers(&fromFile{}), vars())
 	must.Do(t, err)
 	_, err = parser.Parse(args)
 	return c, path, err
@@ -96,7 +96,7 @@ func TestConfigFileUnderEnvironment(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "config.toml")
 	must.Do(t, os.WriteFile(path, []byte("user = \"file\"\ntimeout = \"9s\"\n"), 0o600))
 	t.Setenv("NATS_USER", "env")
-	parser := must.Get(kong.New(&c, kong.Resolvers(&fromFile{}), kong.Vars{"checks": checkNamesList()}))(t)
+	parser := must.Get(kong.New(&c, kong.Resolvers(&fromFile{}), vars()))(t)
 	if _, err := parser.Parse([]string{"--config", path, "version"}); err != nil || c.NATS.User != "env" {
 		t.Errorf("user = %s, %v, want the environment's", c.NATS.User, err)
 	}

@@ -17,7 +17,7 @@ import (
 // --yes is for who does not want to be asked, --force for what would be refused: of every command, in these words.
 func TestOneWordForYes(t *testing.T) {
 	var c cli
-	parser := must.Get(kong.New(&c, kong.Vars{"checks": checkNamesList()}))(t)
+	parser := must.Get(kong.New(&c, vars()))(t)
 	asks := 0
 	for _, leaf := range parser.Model.Leaves(false) {
 		for _, f := range leaf.Flags {

@@ -21,8 +21,8 @@ import (
 )
 
 type importCmd struct {
-	Paths   []string `arg:"" optional:"" name:"path" help:"Transcript files, and directories that are searched for *.jsonl, *.jsonl.zst and *.jsonl.gz (default: where Claude Code, Codex, GitHub Copilot CLI, Gemini CLI, Qwen Code, oh-my-pi and pi keep theirs)."`
-	Dialect string   `placeholder:"D" help:"What the files are, when that cannot be told from them: claude, codex, copilot, gemini, item, omp, opencode, qwen, raw or step."`
+	Paths   []string `arg:"" optional:"" name:"path" help:"Transcript files, and directories that are searched for *.jsonl, *.jsonl.zst and *.jsonl.gz (default: where ${harnesses} keep theirs)."`
+	Dialect string   `placeholder:"D" help:"What the files are, when that cannot be told from them; there are ${dialects}."`
 	NoWait  bool     `help:"Return when everything is stored; do not wait until it is in its threads."`
 	UserID  string   `name:"user-id" placeholder:"U" help:"user_id stamped on the items."`
 	JSON    bool     `help:"The result of each file as one line of JSON."`

@@ -293,7 +293,7 @@ func TestJSONNames(t *testing.T) {
 		}
 	}
 	var c cli
-	parser := must.Get(kong.New(&c, kong.Vars{"checks": checkNamesList()}))(t)
+	parser := must.Get(kong.New(&c, vars()))(t)
 	for _, leaf := range parser.Model.Leaves(true) {
 		path := strings.TrimPrefix(leaf.Path(), "spool ")
 		path, _, _ = strings.Cut(path, " <")

@@ -15,11 +15,13 @@ import (
 	"github.com/alecthomas/kong"
 
 	"spool/internal/bounded"
+	"spool/internal/interchange"
 	"spool/internal/natsio"
 	"spool/internal/service"
 	"spool/pkg/artifacts"
 	"spool/pkg/casstore"
 	"spool/pkg/client"
+	"spool/pkg/dialect"
 	"spool/pkg/events"
 )
 
@@ -35,7 +37,7 @@ type cli struct {
 	Up      upCmd      `cmd:"" group:"Start:" help:"Run everything in one process on a data directory."`
 	Serve   serveCmd   `cmd:"" group:"Start:" help:"Serve the page and the HTTP API on a NATS system."`
 	Demo    demoCmd    `cmd:"" group:"Start:" help:"Show the whole pipeline on example transcripts, and check it."`
-	Import  importCmd  `cmd:"" group:"Start:" help:"Import transcripts of Claude Code, Codex and oh-my-pi."`
+	Import  importCmd  `cmd:"" group:"Start:" help:"Import transcripts of ${harnesses}, and exports of opencode."`
 	Watch   watchCmd   `cmd:"" group:"Start:" help:"Import transcripts as they are written, for as long as it runs."`
 	Publish publishCmd `cmd:"" group:"Start:" help:"Publish entries from standard input, one JSON value a line."`
 	Exec    execCmd    `cmd:"" group:"Start:" help:"Run a command and stream what it prints into a thread."`
@@ -95,13 +97,24 @@ type app struct {
 	opened   []*natsio.Conn
 }
 
+// vars are what helps say of tables.
+func vars() kong.Vars {
+	return kong.Vars{"checks": checkNamesList(), "harnesses": listed(interchange.Titles()), "dialects": listed(dialect.Names())}
+}
+
+// listed is a list in words.
+func listed(all []string) string {
+	last := len(all) - 1
+	return strings.Join(all[:last], ", ") + " and " + all[last]
+}
+
 func main() { os.Exit(run(os.Args[1:], os.Stdin, os.Stdout, os.Stderr)) }
 
 func run(args []string, in io.Reader, out, errw io.Writer) int {
 	parserOf := func(cli any) (*kong.Kong, error) {
 		return kong.New(cli, kong.Name("spool"), kong.Writers(out, errw),
 			kong.ConfigureHelp(kong.HelpOptions{Compact: true, NoExpandSubcommands: true}), kong.Help(help), kong.Resolvers(&fromFile{}),
-			kong.Vars{"checks": checkNamesList()}, kong.Description("Spool is the durable session log of agent fleets. Start with: spool demo"))
+			vars(), kong.Description("Spool is the durable session log of agent fleets. Start with: spool demo"))
 	}
 	var c cli
 	if alone := c.alone(args); alone != nil {

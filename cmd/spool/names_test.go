@@ -122,7 +122,7 @@ func TestWrongNames(t *testing.T) {
 		must.Do(t, cl.NewSession(t.Context(), name, "/w", ""))
 	}
 	var c cli
-	parser := must.Get(kong.New(&c, kong.Vars{"checks": checkNamesList()}))(t)
+	parser := must.Get(kong.New(&c, vars()))(t)
 	n := 0
 	for _, leaf := range parser.Model.Leaves(false) {
 		path := commandOf(leaf)

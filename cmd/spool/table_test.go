@@ -16,7 +16,7 @@ import (
 // command and no others. A command says by itself what it is for.
 func TestTableOfCommands(t *testing.T) {
 	var c cli
-	parser := must.Get(kong.New(&c, kong.Vars{"checks": checkNamesList()}))(t)
+	parser := must.Get(kong.New(&c, vars()))(t)
 	leaves := map[string]*kong.Node{}
 	for _, leaf := range parser.Model.Leaves(true) {
 		if leaf.Parent.DefaultCmd == leaf {

@@ -23,7 +23,7 @@ import (
 )
 
 type watchCmd struct {
-	Paths   []string `arg:"" optional:"" name:"path" help:"Transcript files, and directories that are searched as spool import does (default: where Claude Code, Codex, GitHub Copilot CLI, Gemini CLI, Qwen Code, oh-my-pi and pi keep theirs). What is not there yet is waited for."`
+	Paths   []string `arg:"" optional:"" name:"path" help:"Transcript files, and directories that are searched as spool import does (default: where ${harnesses} keep theirs). What is not there yet is waited for."`
 	Once    bool     `help:"Capture what changed since the last time, and return."`
 	Dialect string   `placeholder:"D" help:"What the files are, as of spool import."`
 	UserID  string   `name:"user-id" placeholder:"U" help:"user_id stamped on the items."`

@@ -40,6 +40,15 @@ var Harnesses = []Harness{
 	{"pi", "pi", ompDialect, []string{"PI_CODING_AGENT_DIR"}, ".pi/agent", []string{"sessions"}, nil},
 }
 
+// Titles are what people call them.
+func Titles() []string {
+	titles := make([]string, len(Harnesses))
+	for i, h := range Harnesses {
+		titles[i] = h.Title
+	}
+	return titles
+}
+
 // HarnessOf finds the harness of a session; false where there is none that opens files of it.
 func HarnessOf(info sessions.Info) (Harness, bool) {
 	kind, _, _ := strings.Cut(info.File, ":")
