@@ -12,7 +12,7 @@ import (
 	"spool/pkg/events"
 )
 
-func main() { os.Exit(service.Exit("ingest", run(os.Args[1:]), os.Stderr)) }
+func main() { os.Exit(service.Exit("ingest", service.WantsRole("ingest", run(os.Args[1:])), os.Stderr)) }
 
 func run(args []string) error {
 	var (
@@ -41,6 +41,9 @@ func run(args []string) error {
 		return err
 	}
 	defer conn.Close()
+	if err := conn.Events().MayPublish(ctx); err != nil {
+		return err
+	}
 	if stdin {
 		cfg.Inbox, cfg.Check = conn.Inbox(), service.Check(client.New(conn))
 		return ingest.Pipe(ctx, os.Stdin, conn.Events(), cfg, os.Stderr)

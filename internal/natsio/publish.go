@@ -4,9 +4,13 @@ import (
 	"bytes"
 	"cmp"
 	"context"
+	"errors"
+	"time"
 
 	"github.com/nats-io/nats.go"
+	"github.com/nats-io/nats.go/jetstream"
 
+	"spool/internal/record"
 	"spool/internal/text"
 	"spool/pkg/events"
 )
@@ -42,6 +46,27 @@ func (es Events) PublishEvents(ctx context.Context, evs []*events.Event) error {
 	}
 	return nil
 }
+
+// MayPublish asks whether the connection's user may publish events, with one that the stream refuses, as it is said to be for another stream.
+// record.ErrDenied: the user may not. What else comes of it says nothing.
+func (es Events) MayPublish(ctx context.Context) error {
+	ctx, cancel := context.WithTimeout(ctx, mayTime)
+	defer cancel()
+	e := &events.Event{Kind: events.KindEntry, Thread: events.Thread{Session: "none", Name: events.MainThread}}
+	m := &nats.Msg{Subject: es.subject(e, ""), Header: nats.Header{jetstream.ExpectedStreamHeader: {"none"}}}
+	ctx, done, err := es.c.denied.watch(ctx, func(subject string) bool { return subject == m.Subject })
+	if err != nil {
+		return err
+	}
+	defer done()
+	if _, err = es.c.nc.RequestMsgWithContext(ctx, m); errors.Is(outcome(ctx, err), record.ErrDenied) {
+		return outcome(ctx, err)
+	}
+	return nil
+}
+
+// mayTime is how long the server has to say that somebody may not publish.
+const mayTime = 5 * time.Second
 
 // Stamped reports whether a connection is one of a user that may publish no event without a scope, and writes no records: of ingest.
 func Stamped(es Events) bool { return es.c.scope != "" }

@@ -49,6 +49,14 @@ func Exit(name string, err error, w io.Writer) int {
 	return ExitFailure
 }
 
+// WantsRole adds to the refusal of a daemon's permissions what they are: those of a role, all of them, and not of the first request alone.
+func WantsRole(role string, err error) error {
+	if !errors.Is(err, record.ErrDenied) {
+		return err
+	}
+	return fmt.Errorf("%w; %[2]s wants all permissions of the role %[2]s: spool auth user add DIR TENANT/NAME --role %[2]s", err, role)
+}
+
 // Signals is a context that ends with SIGINT or SIGTERM; a second signal ends the process at once.
 func Signals() (context.Context, context.CancelFunc) {
 	ctx, cancel := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)

@@ -66,9 +66,10 @@ func requests(c *natsio.Conn) map[string]func(context.Context) error {
 	object := record.Object{Bucket: events.BlobsBucket, Name: "x", NUID: "x", Chunks: 1, Size: 1}
 	admin := natsadmin.New(c)
 	all := map[string]func(context.Context) error{
-		"Ensure":  func(ctx context.Context) error { return c.Ensure(ctx, natsio.Limits{}) },
-		"Verify":  c.Verify,
-		"Backlog": func(ctx context.Context) error { _, err := c.Events().Backlog(ctx); return err },
+		"Ensure":           func(ctx context.Context) error { return c.Ensure(ctx, natsio.Limits{}) },
+		"Verify":           c.Verify,
+		"EventsMayPublish": c.Events().MayPublish,
+		"Backlog":          func(ctx context.Context) error { _, err := c.Events().Backlog(ctx); return err },
 		"Done": func(ctx context.Context) error {
 			_, err := c.Events().Done(ctx, natsio.Newest{Seq: 1, Partition: 1})
 			return err
@@ -182,6 +183,11 @@ func TestDeniedRequests(t *testing.T) {
 			}
 		}
 	}
+	ingest := must.Get(natsio.Dial(ctx, natsio.Config{
+		URL: s.url(), NKey: s.seeds["acme/ingest"], Inbox: tenants.User{Name: "ingest"}.Inbox(), Scope: events.Everywhere,
+	}))(t)
+	defer ingest.Close()
+	must.Do(t, ingest.Events().MayPublish(ctx))
 	check(s.patient("agent", tenants.User{Name: "agent"}.Inbox()), "permission denied: ")
 	check(s.patient("agent", ""), "NATS_INBOX_PREFIX") // answers come where it may not listen
 }
