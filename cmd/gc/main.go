@@ -16,7 +16,9 @@ import (
 	"spool/internal/text"
 )
 
-func main() { os.Exit(service.Exit("gc", service.WantsRole("gc", run(os.Args[1:], os.Stdout)), os.Stderr)) }
+func main() {
+	os.Exit(service.Exit("gc", service.WantsRole("gc", run(os.Args[1:], os.Stdout)), os.Stderr))
+}
 
 func run(args []string, out io.Writer) error {
 	var (

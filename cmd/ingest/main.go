@@ -12,7 +12,9 @@ import (
 	"spool/pkg/events"
 )
 
-func main() { os.Exit(service.Exit("ingest", service.WantsRole("ingest", run(os.Args[1:])), os.Stderr)) }
+func main() {
+	os.Exit(service.Exit("ingest", service.WantsRole("ingest", run(os.Args[1:])), os.Stderr))
+}
 
 func run(args []string) error {
 	var (

@@ -10,7 +10,9 @@ import (
 	"spool/internal/service"
 )
 
-func main() { os.Exit(service.Exit("persister", service.WantsRole("persister", run(os.Args[1:])), os.Stderr)) }
+func main() {
+	os.Exit(service.Exit("persister", service.WantsRole("persister", run(os.Args[1:])), os.Stderr))
+}
 
 func run(args []string) error {
 	var (

@@ -23,32 +23,6 @@ import (
 	"spool/pkg/events"
 )
 
-// An agent's id is given behind a parent that the session gave.
-func TestParentsOfAgents(t *testing.T) {
-	_, _, _, url := worldOn(t, httpapi.Config{})
-	give := func(body string, want int) string {
-		t.Helper()
-		status, _, answer := do(t, url, request{path: "/v1/sessions/flow/agents", kind: "application/json", body: body})
-		if status != want {
-			t.Fatalf("POST agents %s = %d %s, want %d", body, status, answer, want)
-		}
-		return answer
-	}
-	give(`{"parent":"0-Plan","name":"Look"}`, 404)
-	give(`{"name":"Plan"}`, 201)
-	for _, parent := range []string{"1-Plan", "0-Plan.0-Sub", "0-Plan.Sub", "Plan"} {
-		give(`{"parent":"`+parent+`","name":"Look"}`, 404)
-	}
-	for _, want := range []string{"0-Plan.0-Look", "0-Plan.1-Look"} {
-		if body := give(`{"parent":"0-Plan","name":"Look"}`, 201); !strings.Contains(body, `"id":"`+want+`"`) {
-			t.Errorf("next agent = %s, want %s", body, want)
-		}
-	}
-	give(`{"name":"a/b"}`, 400)
-	give(`{"parent":"0-Plan..x","name":"Look"}`, 400)
-	give(`{"parent":"`+strings.Repeat("0-Plan.", 80)+`1-Sub","name":"Look"}`, 400)
-}
-
 // A prompt that an entry settles without a time was settled when that was stored, as it was asked then.
 func TestSettledWithoutTime(t *testing.T) {
 	conn, ctx, _, url := worldOn(t, httpapi.Config{})

@@ -147,6 +147,11 @@ var storing = []Case{
 		}},
 	{"store: ids of agents", "takes the id of the next agent that `parent` starts as `name`", func(r *run) {
 		r.post(201, "{s}", `{"cwd":"/w"}`)
+		r.post(404, "{s}/agents", `{"parent":"0-Plan","name":"Look"}`)
+		r.post(201, "{s}/agents", `{"name":"Plan"}`, `"id":"0-Plan"`)
+		for _, parent := range []string{"1-Plan", "0-Plan.0-Sub", "0-Plan.Sub", "Plan"} {
+			r.post(404, "{s}/agents", `{"parent":"`+parent+`","name":"Look"}`)
+		}
 		for _, id := range []string{"0-Plan.0-Look", "0-Plan.1-Look"} {
 			r.post(201, "{s}/agents", `{"parent":"0-Plan","name":"Look"}`, `"ok":true`, `"id":"`+id+`"`)
 		}
