@@ -48,7 +48,7 @@ func forCaller(err error) bool {
 // Passing reports whether an error says nothing about the event over which it came: the store does not answer, is not there, may
 // not be asked, or whoever asks is told to stop.
 func Passing(err error) bool {
-	return record.Temporary(err) || errors.Is(err, record.ErrDenied) ||
+	return record.Temporary(err) || errors.Is(err, record.ErrDenied) || errors.Is(err, record.ErrNoStream) ||
 		errors.Is(err, context.Canceled) || errors.Is(err, context.DeadlineExceeded)
 }
 

@@ -386,6 +386,8 @@ func verdict(err error) (status, after int) {
 		return http.StatusConflict, 0
 	case is(client.ErrBehind):
 		return http.StatusServiceUnavailable, 1
+	case is(record.ErrNoStream):
+		return http.StatusServiceUnavailable, 5
 	case is(casstore.ErrGone):
 		return http.StatusGone, 0
 	case is(artifacts.ErrNotFound, artifacts.ErrNoAgent, artifacts.ErrUnavailable, threads.ErrNoThread, threads.ErrNoStep, client.ErrNoPrompt,
@@ -396,7 +398,7 @@ func verdict(err error) (status, after int) {
 		return http.StatusRequestedRangeNotSatisfiable, 0
 	case is(record.ErrBusy):
 		return http.StatusTooManyRequests, 1
-	case is(record.ErrFull, natsadmin.ErrStopped, record.ErrNoStream):
+	case is(record.ErrFull, natsadmin.ErrStopped):
 		return http.StatusServiceUnavailable, 5
 	case is(record.ErrUnknown, context.Canceled, context.DeadlineExceeded):
 		return http.StatusServiceUnavailable, 1

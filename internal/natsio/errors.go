@@ -159,7 +159,7 @@ func (noStream) Error() string {
 }
 
 func (noStream) Is(target error) bool {
-	return target == record.ErrNoStream || target == jetstream.ErrStreamNotFound
+	return target == record.ErrNoStream || target == record.ErrNotFound || target == jetstream.ErrStreamNotFound
 }
 
 // WrapErr maps what nats.go returns to the errors of package record.

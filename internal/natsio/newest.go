@@ -73,7 +73,7 @@ func parseNewest(m *nats.Msg) (newestMsg, error) {
 	if refused == nil {
 		return got, nil
 	}
-	if !errors.Is(refused.verdict(), record.ErrNotFound) {
+	if v := refused.verdict(); !errors.Is(v, record.ErrNotFound) || errors.Is(v, record.ErrNoStream) {
 		return newestMsg{}, refused.wrap()
 	}
 	return newestMsg{}, nil

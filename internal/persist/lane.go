@@ -444,13 +444,13 @@ func (l *lane) publishLoop(ctx context.Context) error {
 }
 
 // retry repeats op while it fails for a passing reason, and says so once in a while. A permission that was taken away can be
-// given back while the persister runs, and what waits for it is acked: it waits.
+// given back while the persister runs, and a stream that is gone restored; what waits for it is acked: it waits.
 func (p *Persister) retry(ctx context.Context, what string, op func() error) error {
 	var logged time.Duration
 	return retry.Do(ctx, func(err error, wait time.Duration) {
 		if logged == 0 || wait >= time.Second {
 			level := slog.LevelWarn
-			if errors.Is(err, record.ErrDenied) {
+			if needsHelp(err) {
 				level = slog.LevelError
 			}
 			p.Log.Log(ctx, level, "retrying", "step", what, "wait", wait, "error", err)
@@ -458,9 +458,14 @@ func (p *Persister) retry(ctx context.Context, what string, op func() error) err
 		}
 	}, func() error {
 		err := op()
-		if errors.Is(err, record.ErrDenied) {
+		if needsHelp(err) {
 			err = fmt.Errorf("%w: %w", record.ErrUnknown, err)
 		}
 		return err
 	})
+}
+
+// needsHelp reports whether an error passes when somebody does something about it.
+func needsHelp(err error) bool {
+	return errors.Is(err, record.ErrDenied) || errors.Is(err, record.ErrNoStream)
 }

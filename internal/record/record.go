@@ -72,8 +72,7 @@ var (
 	ErrDenied error = denied{}
 	// ErrNotFound: no such record, object or message.
 	ErrNotFound = errors.New("not found")
-	// ErrNoStream: what would hold it is not there. Whether it was, nobody can tell: it is no ErrNotFound. Retry when somebody has
-	// restored the stream.
+	// ErrNoStream: what would hold it is not there; it is an ErrNotFound that says nothing of what was held.
 	ErrNoStream = errors.New("there is no such stream")
 	// ErrValue: a record that cannot be read, or has a version this program does not know.
 	ErrValue = errors.New("bad record")
@@ -92,5 +91,5 @@ func Again(err error) bool { return Temporary(err) && !errors.Is(err, ErrClosed)
 
 // Temporary reports whether an error passes without anything else changing: it says nothing of what was asked.
 func Temporary(err error) bool {
-	return errors.Is(err, ErrBusy) || errors.Is(err, ErrFull) || errors.Is(err, ErrUnknown) || errors.Is(err, ErrNoStream)
+	return errors.Is(err, ErrBusy) || errors.Is(err, ErrFull) || errors.Is(err, ErrUnknown)
 }
