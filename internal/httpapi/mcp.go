@@ -61,10 +61,6 @@ func (a *api) serveMCP(w http.ResponseWriter, r *http.Request) error {
 		return begunError{context.Cause(ctx)}
 	}
 	if told.status != 0 {
-		accept := strings.Join(r.Header.Values("Accept"), ",")
-		if told.status == http.StatusBadRequest && !(strings.Contains(accept, typeJSON) && strings.Contains(accept, typeSSE)) {
-			told.text = append(told.text, ": send Accept: "+typeJSON+", "+typeSSE...)
-		}
 		refuse(w, told.status, string(told.text))
 	}
 	return nil

@@ -270,16 +270,17 @@ func TestMCPRefusals(t *testing.T) {
 		status     int
 		says       string
 	}{
-		{js, list, nil, http.StatusBadRequest, "send Accept: application/json, text/event-stream"},
-		{js, list, map[string]string{"Accept": js}, http.StatusBadRequest, "send Accept: application/json, text/event-stream"},
+		{js, list, nil, http.StatusBadRequest, "Accept must contain both 'application/json' and 'text/event-stream'"},
+		{js, list, map[string]string{"Accept": js}, http.StatusBadRequest, "Accept must contain both 'application/json' and 'text/event-stream'"},
 		{"text/plain", list, both, http.StatusUnsupportedMediaType, "Content-Type"},
 		{js, `{`, both, http.StatusBadRequest, "malformed"},
+		{js, `{`, map[string]string{"Accept": "*/*"}, http.StatusBadRequest, `unexpected EOF"}`},
 		{js, list, both, http.StatusOK, ""},
 	} {
 		status, header, text := do(t, url, request{method: http.MethodPost, path: "/mcp", kind: x.kind, body: x.body, header: x.header})
 		var told struct{ Error string }
 		err := json.Unmarshal([]byte(text), &told)
-		if status != x.status || header.Get("Content-Type") != js || err != nil || !strings.Contains(told.Error, x.says) {
+		if status != x.status || header.Get("Content-Type") != js || err != nil || !strings.Contains(text, x.says) {
 			t.Errorf("POST /mcp %s %s %v = %d %s %s, want %d and %q", x.kind, x.body, x.header, status, header.Get("Content-Type"), text, x.status, x.says)
 		}
 	}
