@@ -55,8 +55,6 @@ func (recs Records) seal(ctx context.Context, most time.Duration) (record.Seal, 
 	switch err = WrapErr(err); {
 	case err == nil:
 		known = sealOf(s.CachedInfo().Config)
-	case errors.Is(err, record.ErrNotFound):
-		return record.Seal{}, nil
 	case errors.Is(err, record.ErrDenied):
 		known = &knownSeal{at: time.Now()}
 	default:
