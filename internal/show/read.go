@@ -100,7 +100,9 @@ func Read(raw []byte) Item {
 		i.Input = input(jsonscan.Get(tool, "input"), said)
 	case events.TypeToolResult:
 		i.readOutput(value(jsonscan.Get(tool, "output")), jsonscan.Get(meta, "output"))
-		i.Whole = str(meta, "artifact", "artifact_id")
+		if id := str(meta, "artifact", "artifact_id"); events.CheckToken("artifact_id", id) == nil { // it is shown as part of a command
+			i.Whole = id
+		}
 	case events.TypeTurnEnd:
 		i.Facts = facts(jsonscan.Get(meta, "stats"))
 	}

@@ -69,6 +69,15 @@ func TestCutBesideItsArtifact(t *testing.T) {
 	}
 }
 
+// TestArtifactThatIsNone: whoever published a result names no artifact by what a shell would run.
+func TestArtifactThatIsNone(t *testing.T) {
+	got := all(&Terminal{}, item(1, "→ …",
+		`{"type":"tool_result","tool":{"output":"x"},"artifact":{"artifact_id":"a; rm -r ."},"truncated":true}`))
+	if strings.Contains(got, "rm -r") {
+		t.Errorf("the result is shown as %s", got)
+	}
+}
+
 func TestTerminal(t *testing.T) {
 	want := `An orchard
 s/main · omp
