@@ -319,7 +319,9 @@ func (d *draft) learn(e *dialect.Entry) {
 	if _, known := dialect.Lookup(d.e.Dialect); known && dialect.IsJSON(d.e.Dialect) {
 		info.Harness = dialect.Lead(info.Harness, d.e.Dialect)
 	}
-	info.Created = cmp.Or(info.Created, d.Head.Created)
+	if at := d.Head.Created; at != 0 && (info.Created == 0 || at < info.Created) { // a subagent's thread may have come first
+		info.Created = at
+	}
 	if !s.Stored || info != *before {
 		d.info = info
 		d.Info = &d.info

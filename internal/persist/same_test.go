@@ -235,6 +235,25 @@ func TestSessionFacts(t *testing.T) {
 	}
 }
 
+// TestCreatedOfASession: a session was created with its first entry, whichever of its threads came first (SPEC S10).
+func TestCreatedOfASession(t *testing.T) {
+	r := newRig(t)
+	r.start(nil)
+	early, late := bare("a"), strings.Replace(bare("b"), "10:00:00", "10:05:00", 1)
+	for session, order := range map[string][2]string{"s1": {"main", "agent"}, "s2": {"agent", "main"}} {
+		for _, name := range order {
+			entry := early
+			if name != events.MainThread {
+				entry = late
+			}
+			r.say(events.Thread{Session: session, Name: name}, "omp", entry)
+		}
+		list := must.Get(r.Sessions(t.Context(), session))(t)
+		want := time.Date(2026, 11, 20, 10, 0, 0, 0, time.UTC).UnixMilli()
+		must.Same(t, list[0].Created, want, session+" was created at %d, want %d")
+	}
+}
+
 // TestHugeEntry: an entry far above what a message takes goes through the inbox, is cut by the rules, comes back whole, and
 // leaves nothing in the inbox.
 func TestHugeEntry(t *testing.T) {
