@@ -5,6 +5,7 @@ import (
 	"math/rand/v2"
 	"os"
 	"path/filepath"
+	"strings"
 	"syscall"
 	"testing"
 	"time"
@@ -112,4 +113,49 @@ func TestWatchUnanswered(t *testing.T) {
 		up = w.up()
 		stored()
 	}
+}
+
+// TestWatchDeleted: the agent of a session that was deleted goes on, and spool watch captures all of the session again, with what lies
+// beside its file and did not change.
+func TestWatchDeleted(t *testing.T) {
+	t.Parallel()
+	const id = "5f0c9a52-7d0e-4f0b-9a3e-2f6f1c0d7e22"
+	w := newWorld(t)
+	w.up()
+	dir := filepath.Join(w.home, ".claude", "projects", "-srv-mill")
+	line := func(uuid string, more string) {
+		t.Helper()
+		name := filepath.Join(dir, id+".jsonl")
+		if more != "" {
+			name = filepath.Join(dir, id, "subagents", "agent-a1.jsonl")
+		}
+		must.Do(t, os.MkdirAll(filepath.Dir(name), 0o700))
+		f := must.Get(os.OpenFile(name, os.O_APPEND|os.O_CREATE|os.O_WRONLY, 0o600))(t)
+		must.Get(fmt.Fprintf(f, `{"parentUuid":null,"cwd":"/srv/mill","sessionId":%q,"type":"user","uuid":%q,%s`+
+			`"message":{"role":"user","content":"mill"},"timestamp":"2026-11-20T10:00:00.000Z"}`+"\n", id, uuid, more))(t)
+		must.Do(t, f.Close())
+	}
+	line("u1", "")
+	line("u2", `"isSidechain":true,"agentId":"a1",`)
+	result := filepath.Join(dir, id, "tool-results", "r.txt")
+	must.Do(t, os.MkdirAll(filepath.Dir(result), 0o700))
+	must.Do(t, os.WriteFile(result, []byte("flour"), 0o600))
+	whole := func(entries int64) {
+		t.Helper()
+		w.run("spool", "watch", "--once")
+		must.Eventually(t, "all of the session", func() error {
+			threads := w.threads()
+			if n, agent := threads[id+"/main"].Entries, threads[id+"/agent-a1"].Entries; n != entries || agent != 1 {
+				return fmt.Errorf("%d entries, and %d of the subagent, want %d and 1", n, agent, entries)
+			}
+			return nil
+		})
+		if got := w.run("spool", "artifact", "ls", id); !strings.Contains(got, "r.txt") {
+			t.Errorf("artifacts = %s, want r.txt among them", got)
+		}
+	}
+	whole(1)
+	w.run("spool", "session", "rm", id, "--yes", "--by", "mira")
+	line("u3", "")
+	whole(2)
 }

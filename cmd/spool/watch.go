@@ -153,7 +153,8 @@ func (w *watchedInto) capture(ctx context.Context, changes []watch.Change) (took
 			took[i].Wait = true
 			continue
 		}
-		took[i].Err = f.Err
+		took[i].Err, took[i].Part = f.Err, f.Session
+		took[i].Anew = f.Begins && changes[i].Since > 0 // its session was deleted, and its agent goes on
 		bad = bad || f.Err != nil
 		if f.Thread != "" {
 			took[i].Of = events.Thread{Session: f.Session, Name: cmp.Or(events.FormerOf(f.ID()), f.Thread)}.String()

@@ -254,6 +254,7 @@ func (p *pass) take(ctx context.Context, r record) error {
 		if err := errors.Join(p.refuseFormer(ctx), p.lookAhead(ctx)); err != nil {
 			return err
 		}
+		p.f.res.Begins = p.c.head.Applied == 0 && len(p.ahead) == 0 && !p.c.replaced
 	}
 	e := &events.Event{Kind: events.KindEntry, Dialect: p.f.id.Dialect, Seq: seq, Time: p.at, Body: r.body}
 	if err := p.im.fetch(ctx, p.f, r); err != nil {

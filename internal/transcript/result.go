@@ -41,6 +41,7 @@ type FileResult struct {
 	Err      error    `json:"-"`
 
 	Unbegun  bool   `json:"-"` // nothing stands in it yet that can be imported
+	Begins   bool   `json:"-"` // its thread was not there, nor on its way
 	Heads    []byte `json:"-"` // the lines before the entries of a session of oh-my-pi: title slot and header
 	Exported bool   `json:"-"` // the file went on from an export of the thread, which has no such lines of its own
 
@@ -53,7 +54,7 @@ type FileResult struct {
 func (r *FileResult) begin(c *claim) {
 	r.Session, r.Thread = c.thread.Session, c.thread.Name
 	r.Lines, r.Published, r.Skipped, r.Raw, r.Bytes, r.Malformed, r.MalformedLines = 0, 0, 0, 0, 0, 0, nil
-	r.Heads, r.Exported = nil, c.exported
+	r.Heads, r.Exported, r.Begins = nil, c.exported, false
 	r.Last, r.Tail, r.Leaf = Position{Producer: c.producer, Epoch: epoch, Seq: c.lines}, Position{}, Position{}
 }
 

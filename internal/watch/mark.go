@@ -34,6 +34,7 @@ type Mark struct {
 	Begin string `json:"begin"` // SHA-256 of the first bytes, in hex: of beginBytes, or all that there were
 	Taken int64  `json:"taken"` // when the file was looked at, Unix nanoseconds
 	Of    string `json:"of,omitempty"`
+	Part  string `json:"part,omitempty"` // as of Taken
 }
 
 const (

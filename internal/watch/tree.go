@@ -310,6 +310,18 @@ func (t *Tree) Captured(c Change) {
 	}
 }
 
+// lost forgets the other files of what the store lost a part of, but for those that are captured just now, and reports whether there
+// were any.
+func (t *Tree) lost(part string, but []Change) (some bool) {
+	for path, m := range t.marks {
+		if m.Part == part && !slices.ContainsFunc(but, func(c Change) bool { return c.Path == path }) {
+			t.forget(path)
+			some = true
+		}
+	}
+	return some
+}
+
 // Waits has a change wait for longer: what it needs may never come, and thousands may wait for it.
 func (t *Tree) Waits(c Change) {
 	p := t.pending[c.Path]

@@ -31,8 +31,10 @@ type Config struct {
 
 // Taken is what became of a change.
 type Taken struct {
-	Of  string // what the file is a copy of, as the store calls it; "": of nothing that others can be copies of
-	Err error
+	Of   string // what the file is a copy of, as the store calls it; "": of nothing that others can be copies of
+	Part string // what it is a part of, as the store calls it, with other files; "": of nothing
+	Anew bool   // the store had lost what it had of the file, and may have lost those others
+	Err  error
 
 	Wait bool // it is not to be taken yet: it is tried again, and nobody is told
 }
@@ -214,7 +216,11 @@ func (w *Watch) capture(ctx context.Context, changes []Change) (took []Taken, er
 		return took, err
 	}
 	for i, c := range changes {
-		switch c.mark.Of = took[i].Of; {
+		if took[i].Anew && w.tree.lost(took[i].Part, changes) {
+			w.walked = time.Time{}
+		}
+		c.mark.Of, c.mark.Part = took[i].Of, took[i].Part
+		switch {
 		case took[i].Err != nil:
 			w.tree.Failed(c)
 		case took[i].Wait:

@@ -31,6 +31,7 @@ type place struct {
 	away   bool
 	bad    string            // a file that cannot be captured
 	early  string            // one that cannot be yet
+	parts  bool              // files of a directory are parts of one thing
 	has    map[string]string // what the store has of each file
 	reads  []string          // changes that were captured, "NAME SINCE-UNTIL"
 	events []Kind
@@ -102,6 +103,9 @@ func (p *place) capture(_ context.Context, changes []Change) ([]Taken, error) {
 		if err != nil {
 			took[i].Err = err
 			continue
+		}
+		if _, had := p.has[name]; p.parts {
+			took[i].Part, took[i].Anew = filepath.Dir(name), c.Since > 0 && !had
 		}
 		b := make([]byte, c.Until)
 		n, _ := f.Read(b)
@@ -430,6 +434,33 @@ func TestCopies(t *testing.T) {
 	p.must(err)
 	if len(changes) != 2 || fmt.Sprint(changes[0].Copies) != fmt.Sprint([]string{p.path("b.jsonl")}) || changes[1].Copies != nil {
 		t.Errorf("changes = %v, want a.jsonl with its copy b.jsonl, and c.jsonl without", changes)
+	}
+}
+
+// TestRemovedAndWrittenAgain: where the store lost what it had of a file that goes on, the other files of the same are captured again, too,
+// also by a watch that knows them from its memory alone; and no others.
+func TestRemovedAndWrittenAgain(t *testing.T) {
+	for _, again := range []bool{false, true} {
+		p := newPlace(t)
+		p.parts = true
+		for _, name := range []string{"s/a.jsonl", "s/b.jsonl", "t/c.jsonl"} {
+			p.write(name, "one\n")
+		}
+		w := New(p.config())
+		p.must(w.Once(t.Context()))
+		clear(p.has)
+		p.reads = nil
+		p.add("s/a.jsonl", "two\n")
+		if again {
+			w = New(p.config())
+		} else {
+			w.walked = time.Time{}
+		}
+		p.must(w.Once(t.Context()))
+		must.Same(t, strings.Join(p.reads, ", "), "s/a.jsonl 4-8, s/b.jsonl 0-4", "captured %s, want %s")
+		p.reads = nil
+		p.must(New(p.config()).Once(t.Context()))
+		must.Same(t, len(p.reads), 0, "captured %d files when nothing changed, want %d")
 	}
 }
 
