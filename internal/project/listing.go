@@ -17,7 +17,8 @@ import (
 //
 // What changes with every entry is not here but in the thread's head (Count), which every commit writes anyway.
 func Learn(info *sessions.Info, e *dialect.Entry, main, first bool) {
-	if !main {
+	copied := !first && info.ID != "" && e.Session.ID != "" && e.Session.ID != info.ID && e.Session.Harness == "codex"
+	if !main || copied { // a fork of Codex has the headers of those that it comes from behind its own
 		return
 	}
 	if first { // what an earlier life of the thread said is said no more

@@ -25,6 +25,20 @@ const (
 	compact = `{"type":"compaction","id":"k","summary":"S","shortSummary":"Short"}`
 )
 
+// TestLearnNothingCopied: a fork of Codex has the headers of those that it comes from behind its own, and what they say is not of it.
+func TestLearnNothingCopied(t *testing.T) {
+	const own = `{"type":"session_meta","payload":{"id":"c","forked_from_id":"b","cwd":"/w","cli_version":"2"}}`
+	const copied = `{"type":"session_meta","payload":{"id":"b","forked_from_id":"a","history_base":{"thread_id":"a"},"cwd":"/v","cli_version":"1"}}`
+	info := sessions.Info{ID: "c"}
+	d, _ := dialect.Lookup("codex")
+	for i, line := range []string{own, copied} {
+		e := must.Get(d.Read([]byte(line), new(dialect.Memory)))(t)
+		project.Learn(&info, &e, true, i == 0)
+	}
+	want := sessions.Info{ID: "c", Harness: "codex", Parent: "b", Cwd: "/w", Program: "2"}
+	must.Same(t, info, want, "learned %+v, want %+v")
+}
+
 // read gives entries to a session's record and head, as the persister does.
 func read(t *testing.T, name string, lines ...string) (info sessions.Info, head threads.Head) {
 	t.Helper()
