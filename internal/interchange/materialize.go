@@ -264,13 +264,59 @@ func (w *materialize) thread(ctx context.Context, t client.Thread, name string, 
 	})
 	switch {
 	case errors.Is(err, ErrThere):
+		kept, e := w.keptIn(ctx, t.Thread, name)
+		if kept != "" {
+			err = fmt.Errorf("%w; all of it is kept in %s", err, kept)
+		}
 		w.refused = append(w.refused, err)
-		return nil
+		return e
 	case err != nil:
 		return err
 	}
 	w.staged = append(w.staged, s)
 	return nil
+}
+
+// keptIn names the former generation of a thread that has all of a file: what the session became where somebody else went on with it, or
+// what it was before a rewind. "": none has.
+func (w *materialize) keptIn(ctx context.Context, t events.Thread, name string) (string, error) {
+	if info, err := w.Dir.Lstat(name); err != nil || !info.Mode().IsRegular() { // to open it may take for ever
+		return "", nil
+	}
+	all, err := w.Client.Threads(ctx, t.Session)
+	if err != nil {
+		return "", err
+	}
+	for _, was := range all {
+		if !events.HasFormer(t, was.Thread) {
+			continue
+		}
+		there, err := w.Dir.Open(name)
+		if err != nil {
+			return "", err
+		}
+		_, differs := w.Client.ExportAs(ctx, was.Thread, rehydrate.Full, beginning{there}, func(rehydrate.Missing) {})
+		n, _ := there.Read(make([]byte, 1))
+		if _ = there.Close(); differs == nil && n == 0 {
+			return was.Thread.String(), nil
+		}
+	}
+	return "", nil
+}
+
+// beginning is written what a file may be a beginning of.
+type beginning struct{ there io.Reader }
+
+func (b beginning) Write(p []byte) (int, error) {
+	has := make([]byte, len(p))
+	n, err := io.ReadFull(b.there, has)
+	if !bytes.Equal(has[:n], p[:n]) {
+		return 0, ErrThere
+	}
+	if errors.Is(err, io.EOF) || errors.Is(err, io.ErrUnexpectedEOF) {
+		err = nil
+	}
+	return len(p), err
 }
 
 // drop takes back what is staged.

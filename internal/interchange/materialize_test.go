@@ -270,6 +270,31 @@ func TestMaterializeKeepsWhatIsThere(t *testing.T) {
 	}
 }
 
+// A copy of a session that parted from it is not replaced, and the refusal names the thread that has it, if one has all of it.
+func TestMaterializeNamesWhatIsKept(t *testing.T) {
+	r, here := newRig(t), t.TempDir()
+	at := "projects/-home-dev-my-app/" + claudeID + ".jsonl"
+	file := filepath.Join(here, ".claude", at)
+	write(t, file, []byte(claudeLine(1, "")+claudeLine(2, "")))
+	load(t, r.conn, here)
+	write(t, file, []byte(claudeLine(1, "")+claudeLine(3, "")))
+	later := time.Now().Add(time.Second)
+	must.Do(t, os.Chtimes(file, later, later))
+	former := load(t, r.conn, here).Files[0].Former
+	for text, kept := range map[string]bool{
+		claudeLine(1, "") + claudeLine(2, ""):                     true,
+		claudeLine(1, "") + claudeLine(2, "") + claudeLine(4, ""): false,
+		claudeLine(2, ""): false,
+	} {
+		write(t, filepath.Join(r.Path, at), []byte(text))
+		_, err := r.write(claudeID)
+		must.Is(t, err, interchange.ErrThere, "Session over another copy")
+		if got := strings.Contains(err.Error(), "kept in "+claudeID+"/"+former); got != kept || former == "" {
+			t.Errorf("Session over %q: %v; names the thread that has it: %v, want %v", text, err, got, kept)
+		}
+	}
+}
+
 // A rollout of Codex that goes on from another one without having it brings that, and what it needs; of one that is there
 // the beginning is enough.
 func TestMaterializeAncestors(t *testing.T) {
