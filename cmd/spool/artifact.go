@@ -156,6 +156,9 @@ func (c *artifactPutCmd) Run(a *app) error {
 	}
 	if c.Agent != "" {
 		n.Writer = artifacts.FromAgent
+		if err := events.CheckAgent("agent", c.Agent); err != nil {
+			return err
+		}
 	}
 	if c.File != "-" && c.Object == "" {
 		if c.Tool == "" && c.Agent == "" {
@@ -236,9 +239,7 @@ func (c *artifactAgentCmd) Help() string {
 func (c *artifactAgentCmd) Run(a *app) error {
 	err := events.CheckToken("agent", c.Name)
 	if c.Parent != "" {
-		for name := range strings.SplitSeq(c.Parent, ".") {
-			err = errors.Join(err, events.CheckToken("parent", name))
-		}
+		err = errors.Join(err, events.CheckAgent("parent", c.Parent))
 	}
 	if err != nil {
 		return service.UsageError{Err: err}

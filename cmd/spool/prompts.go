@@ -8,6 +8,7 @@ import (
 	"os/user"
 	"strings"
 	"time"
+	"unicode"
 
 	"github.com/oklog/ulid/v2"
 
@@ -166,6 +167,9 @@ func (c *promptsAskCmd) Run(a *app) error {
 	}
 	if err := atLeast("deadline", c.Timeout, 0); err != nil {
 		return err
+	}
+	if i := strings.IndexFunc(c.ID, func(r rune) bool { return unicode.IsSpace(r) || !unicode.IsPrint(r) }); i >= 0 {
+		return service.UsageError{Err: fmt.Errorf("--id %q has %q: use one word, as spool prompts answer is given it", c.ID, c.ID[i])}
 	}
 	p := events.Prompt{ID: c.ID, Kind: c.Kind, Text: c.Text}
 	if c.Timeout > 0 {

@@ -138,6 +138,9 @@ func (a *api) putArtifact(w http.ResponseWriter, r *http.Request) error {
 	}}
 	if n.Agent != "" && n.Tool == "" {
 		n.Writer = artifacts.FromAgent
+		if err := events.CheckAgent("agent", n.Agent); err != nil {
+			return err
+		}
 	}
 	rec, err := a.cfg.Client.PutArtifact(r.Context(), n, &timed{
 		in: r.Body, ctl: http.NewResponseController(w), time: func() time.Duration { return pieceTime },

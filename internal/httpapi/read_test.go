@@ -69,6 +69,9 @@ func TestReadArtifact(t *testing.T) {
 		t.Errorf("list = %d %s", status, body)
 	}
 
+	if status, _, body := do(t, url, request{path: "/v1/sessions/s/artifacts?agent=a%2Fb", body: "x"}); status != 400 {
+		t.Errorf("an artifact of an agent whose id is none = %d %s, want 400", status, body)
+	}
 	if status, _, body := do(t, url, request{path: "/v1/sessions/s/artifacts?category=odd", body: "x"}); status != 400 {
 		t.Errorf("POST of an odd category = %d %s, want 400", status, body)
 	}

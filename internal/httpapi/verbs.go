@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"io"
 	"net/http"
-	"strings"
 	"time"
 
 	"spool/internal/access"
@@ -159,12 +158,9 @@ func (a *api) agentID(w http.ResponseWriter, r *http.Request) error {
 	if err := read(w, r, &in); err != nil {
 		return err
 	}
-	names := append(strings.Split(in.Parent, "."), in.Name)
-	if in.Parent == "" {
-		names = names[1:]
-	}
-	for _, name := range names {
-		err = errors.Join(err, events.CheckToken("agent", name))
+	err = events.CheckToken("agent", in.Name)
+	if in.Parent != "" {
+		err = errors.Join(events.CheckAgent("agent", in.Parent), err)
 	}
 	if err != nil {
 		return err

@@ -78,6 +78,14 @@ func CheckToken(what, s string) error {
 	return nil
 }
 
+// CheckAgent refuses what no agent is given as its id, or as that of its parent (SPEC A9): tokens, with dots between them.
+func CheckAgent(what, id string) (err error) {
+	for name := range strings.SplitSeq(id, ".") {
+		err = errors.Join(err, CheckToken(what, name))
+	}
+	return err
+}
+
 var tokenByte = func() (t [256]bool) {
 	for c := range t {
 		t[c] = c >= 'a' && c <= 'z' || c >= 'A' && c <= 'Z' || c >= '0' && c <= '9' || c == '_' || c == '-'
