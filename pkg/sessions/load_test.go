@@ -74,6 +74,8 @@ func TestLoadDamaged(t *testing.T) {
 		{"too deep", header3 + "\n" + `{"a":` + strings.Repeat("[", 300) + strings.Repeat("]", 300) + "}\n" + a, "a", "2 …"},
 		{"an inner object is no entry", header3 + "\n" +
 			`{"type":"message","message":{"content":[{"type":"toolCall","id":"t","arguments":{"a":1}}]` + "\n" + a, "a", `2 …`},
+		{"an inner object of a torn entry is none", header3 + "\n" +
+			`{"type":"message","message":{"content":[{"type":"text","text":"x"}` + b + "\n" + c, "b c", `2 …`},
 		{"a second header is none", header3 + "\n" + a + "\n" + header3 + "\n" + b, "a b", ""},
 		{"invalid UTF-8 and lone surrogates", header3 + "\n" + strings.Replace(a, "says", "\xff\\ud83d", 1), "a", ""},
 	} {
@@ -127,6 +129,8 @@ func TestMigrate(t *testing.T) {
 		`{"timestamp":"t5","firstKeptEntryIndex":9,"type":"compaction"}`,
 		`{"type":"label","timestamp":"t6","targetId":"own","label":"L"}`,
 		`{"type":"message","id":"own","timestamp":"t7","message":null}`,
+		`{"type":"message","id":"hook","timestamp":"t8","message":{"role":"hookMessage"}}`,
+		`{"type":"compaction","id":"kept","timestamp":"t9","firstKeptEntryIndex":8}`,
 	}, "\n"))
 	id := func(n int) string { return EntryID("s1", n, 0) }
 	want := []string{
@@ -137,6 +141,8 @@ func TestMigrate(t *testing.T) {
 		`{"timestamp":"t5","type":"compaction","id":"` + id(5) + `","parentId":"` + id(4) + `"}`,
 		`{"type":"label","timestamp":"t6","targetId":"own","label":"L","id":"` + id(6) + `","parentId":"` + id(5) + `"}`,
 		`{"type":"message","id":"` + id(7) + `","timestamp":"t7","message":null,"parentId":"` + id(6) + `"}`,
+		`{"type":"message","id":"hook","timestamp":"t8","message":{"role":"custom"},"parentId":"` + id(7) + `"}`,
+		`{"type":"compaction","id":"kept","timestamp":"t9","parentId":"hook","firstKeptEntryId":"hook"}`,
 	}
 	var got []string
 	for _, e := range f.Entries {
