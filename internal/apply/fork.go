@@ -146,12 +146,15 @@ func (d *draft) forked(ctx context.Context, source events.Thread, f events.Fork)
 			return head, info, e // else the fork lacks what its source lacks
 		}
 	}
-	if err == nil && f.Header != nil && head.Dialect != ompDialect {
+	if err == nil && f.Header != nil && !HasHeader(head) {
 		err = fmt.Errorf("%w: fork: a header is for threads of the dialect %s, and %s is of %q",
 			events.ErrControl, ompDialect, source, head.Dialect)
 	}
 	return head, info, err
 }
+
+// HasHeader reports whether a thread is an omp session, whose forks have headers of their own.
+func HasHeader(head threads.Head) bool { return head.Dialect == ompDialect }
 
 // mostForkRead is how many nodes are read at most to find where a fork begins, and what it goes on with: others wait meanwhile.
 var mostForkRead = threads.MaxForkRead

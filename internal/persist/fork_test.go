@@ -73,6 +73,20 @@ func TestForkSession(t *testing.T) {
 	r.forkForks(t, to)
 }
 
+// Sessions of any dialect are forked; those that are none of omp have no header.
+func TestForkSessionOfAnyDialect(t *testing.T) {
+	r := newRig(t)
+	r.start(nil)
+	ctx := soon(t)
+	for i, dialect := range []string{"raw", "step", "omp"} {
+		th, to := thread(i), events.Thread{Session: "of-" + dialect, Name: events.MainThread}
+		r.say(th, dialect, `{"type":"custom","role":"miller","content":"flour"}`)
+		must.Do(t, r.ForkSession(ctx, th.Session, to.Session, client.SessionFork{}))
+		must.Same(t, r.head(to).Dialect, dialect, "dialect of the fork is %q, want %q")
+	}
+	r.noDead()
+}
+
 // forkForks goes on where TestForkSession ends: a fork of a fork, of the path alone.
 func (r *rig) forkForks(t *testing.T, from events.Thread) {
 	t.Helper()

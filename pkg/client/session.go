@@ -390,7 +390,7 @@ func (c *Client) ForkSession(ctx context.Context, session, to string, how Sessio
 	fork := events.Fork{Session: from.Session, Thread: from.Name, Whole: !how.Path}
 	ops := []events.Control{{Op: events.OpFork, Fork: &fork}}
 	now := time.Now()
-	if apply.TakesAppends(from, head) == nil {
+	if apply.HasHeader(head) {
 		info, err := c.info(ctx, session)
 		if err != nil {
 			return err
