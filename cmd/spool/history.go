@@ -42,7 +42,7 @@ type historyView struct {
 }
 
 type historySearchCmd struct {
-	Query []string `arg:"" help:"Words, or beginnings of words; what stands inside of words is found when that gives too little."`
+	Query []string `arg:"" help:"Words, or beginnings of words; what stands inside of words is found when that gives too little. An empty one finds nothing: spool history recent shows the newest."`
 	historyView
 }
 
