@@ -267,3 +267,16 @@ func TestRepairOfAForkInAnotherSession(t *testing.T) {
 	}
 	w.wantClean()
 }
+
+// TestStreamsThatAreMadeAgain: where a stream is gone that the next start makes again, all else is checked; so it is where SPOOL_EVENTS is.
+func TestStreamsThatAreMadeAgain(t *testing.T) {
+	w := newWorld(t)
+	id := events.Thread{Session: "s", Name: "main"}
+	w.steps(id, 1, 5)
+	for _, stream := range []string{events.GCStream, events.DeadStream, events.EventsStream, events.ItemsStream} {
+		must.Do(t, w.conn.JetStream().DeleteStream(t.Context(), stream))
+		if r := w.check(); r.Threads != 1 {
+			t.Errorf("without %s, too: %d threads, want 1", stream, r.Threads)
+		}
+	}
+}

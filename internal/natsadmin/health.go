@@ -48,9 +48,14 @@ func (a *Admin) StreamStates(ctx context.Context) ([]record.StreamState, error) 
 	return out, nil
 }
 
-// StoreMarks keeps a second copy of the marks, in a stream other than the record bucket's.
+// StoreMarks keeps a second copy of the marks, in a stream other than the record bucket's. record.ErrNoStream: that is gone.
 func (a *Admin) StoreMarks(ctx context.Context, marks []byte) error {
 	_, err := a.streams.Send(ctx, []*nats.Msg{{Subject: events.MarksSubject, Data: marks, Header: nats.Header{"Nats-Rollup": {"sub"}}}})
+	if errors.Is(err, record.ErrBusy) { // so it is, too, where nothing listens
+		if _, gone := a.js.Stream(ctx, events.GCStream); errors.Is(gone, jetstream.ErrStreamNotFound) {
+			return natsio.WrapErr(gone)
+		}
+	}
 	return err
 }
 

@@ -26,6 +26,8 @@ func TestInspect(t *testing.T) {
 	if err != nil || len(places) != 9 || places[0].Replicas != 1 || places[0].Servers != 0 {
 		t.Errorf("Placements = %+v, %v, want nine of one copy without a cluster", places, err)
 	}
+	must.Do(t, conn.JetStream().DeleteStream(t.Context(), events.ItemsStream))
+	must.Is(t, natsadmin.New(conn).Stores(t.Context()), nil, "Stores, where a stream is gone")
 	if idle, err := natsadmin.New(conn).Unserved(t.Context()); err != nil || len(idle) != events.Partitions {
 		t.Errorf("Unserved = %v, %v, want all", idle, err)
 	}

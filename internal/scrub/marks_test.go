@@ -10,6 +10,7 @@ import (
 	"spool/internal/natstest"
 	"spool/internal/record"
 	"spool/internal/scrub"
+	"spool/pkg/events"
 )
 
 // looks counts how often it is asked what the streams hold.
@@ -33,4 +34,24 @@ func TestMarksAreNoRewind(t *testing.T) {
 			t.Errorf("the streams are looked at %d times, want once; rewinds: %v", l.n, m.Rewinds)
 		}
 	}
+}
+
+// TestLookWithoutTheOtherCopy: whoever keeps marks goes on looking where the stream of their other copy is gone, and says that it is.
+func TestLookWithoutTheOtherCopy(t *testing.T) {
+	conn := natstest.Conn(t)
+	sys := natsadmin.Of(conn)
+	look := func() scrub.Marks {
+		t.Helper()
+		return must.Get(scrub.Look(t.Context(), sys, sys, slog.New(slog.DiscardHandler)))(t)
+	}
+	look()
+	must.Do(t, conn.JetStream().DeleteStream(t.Context(), events.GCStream))
+	for range 2 {
+		m := look()
+		if len(m.Rewinds) != 1 || m.Rewinds[0].Stream != events.GCStream {
+			t.Errorf("rewinds: %+v, want one of %s", m.Rewinds, events.GCStream)
+		}
+	}
+	_, err := conn.Records().Ages(t.Context(), events.OutputKeys(""), 0)
+	must.Is(t, err, nil, "Ages")
 }
