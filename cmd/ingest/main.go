@@ -7,6 +7,7 @@ import (
 
 	"spool/internal/httpapi"
 	"spool/internal/ingest"
+	"spool/internal/natsio"
 	"spool/internal/service"
 	"spool/pkg/client"
 	"spool/pkg/events"
@@ -43,7 +44,7 @@ func run(args []string) error {
 		return err
 	}
 	defer conn.Close()
-	if err := conn.Events().MayPublish(ctx); err != nil {
+	if err := natsio.MayPublish(ctx, conn.Events()); err != nil {
 		return err
 	}
 	if stdin {

@@ -47,9 +47,9 @@ func (es Events) PublishEvents(ctx context.Context, evs []*events.Event) error {
 	return nil
 }
 
-// MayPublish asks whether the connection's user may publish events, with one that the stream refuses, as it is said to be for another stream.
-// record.ErrDenied: the user may not. What else comes of it says nothing.
-func (es Events) MayPublish(ctx context.Context) error {
+// MayPublish asks whether the user of a connection may publish events, with one that the stream refuses, as it is said to be for
+// another stream. record.ErrDenied: the user may not. What else comes of it says nothing.
+func MayPublish(ctx context.Context, es Events) error {
 	ctx, cancel := context.WithTimeout(ctx, mayTime)
 	defer cancel()
 	e := &events.Event{Kind: events.KindEntry, Thread: events.Thread{Session: "none", Name: events.MainThread}}

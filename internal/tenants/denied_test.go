@@ -68,7 +68,7 @@ func requests(c *natsio.Conn) map[string]func(context.Context) error {
 	all := map[string]func(context.Context) error{
 		"Ensure":           func(ctx context.Context) error { return c.Ensure(ctx, natsio.Limits{}) },
 		"Verify":           c.Verify,
-		"EventsMayPublish": c.Events().MayPublish,
+		"EventsMayPublish": func(ctx context.Context) error { return natsio.MayPublish(ctx, c.Events()) },
 		"Backlog":          func(ctx context.Context) error { _, err := c.Events().Backlog(ctx); return err },
 		"Done": func(ctx context.Context) error {
 			_, err := c.Events().Done(ctx, natsio.Newest{Seq: 1, Partition: 1})
@@ -187,7 +187,7 @@ func TestDeniedRequests(t *testing.T) {
 		URL: s.url(), NKey: s.seeds["acme/ingest"], Inbox: tenants.User{Name: "ingest"}.Inbox(), Scope: events.Everywhere,
 	}))(t)
 	defer ingest.Close()
-	must.Do(t, ingest.Events().MayPublish(ctx))
+	must.Do(t, natsio.MayPublish(ctx, ingest.Events()))
 	check(s.patient("agent", tenants.User{Name: "agent"}.Inbox()), "permission denied: ")
 	check(s.patient("agent", ""), "NATS_INBOX_PREFIX") // answers come where it may not listen
 }
