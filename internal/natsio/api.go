@@ -283,9 +283,9 @@ func (c apiConsumer) Messages(opts ...jetstream.PullMessagesOpt) (jetstream.Mess
 	if i := strings.LastIndexByte(name, '_'); i >= 0 && c.CachedInfo().Config.Durable == "" {
 		name = name[:i+1] // an ordered consumer that begins again counts on
 	}
-	ctx, done, err := c.denied.watch(context.Background(), func(subject string) bool {
+	ctx, done, err := c.denied.watchAs(context.Background(), &waiter{lasts: true, sends: func(subject string) bool {
 		return asks(subject, []string{"CONSUMER.MSG.NEXT." + c.stream + "." + name})
-	})
+	}})
 	if err != nil {
 		return nil, err
 	}

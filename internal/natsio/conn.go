@@ -217,6 +217,7 @@ func (cfg Config) options(log *slog.Logger, denied *denials) []nats.Option {
 			log.Log(context.Background(), level, "nats error", "subject", subject, "error", err)
 		}),
 		nats.DisconnectErrHandler(func(_ *nats.Conn, err error) {
+			denied.lost()
 			if err != nil {
 				log.Warn("nats disconnected", "error", err)
 			}

@@ -15,12 +15,14 @@ import (
 )
 
 // denials are the requests of a connection that wait for answers. A server drops what a user may not send, says so on
-// the connection, and answers nothing: whoever waits for the answer learns it here.
+// the connection, and answers nothing: whoever waits for the answer learns it here. So does who waits for one that was lost with the
+// connection by which it was asked for.
 type denials struct {
 	patience time.Duration // how long one is waited for
 
 	mu      sync.Mutex
 	waiting map[*waiter]struct{}
+	links   int       // connections that were lost
 	deaf    error     // why no answer reaches this connection, until it is made again; nil: answers do
 	told    time.Time // when a request last was ended by a refusal
 }
@@ -28,21 +30,34 @@ type denials struct {
 // echo is how long behind a refusal the server may say the same of what was sent with it, by the same request or by others that ended then.
 const echo = time.Second
 
+// lateAnswer is how long after a connection was made again an answer may still come: of another server of a cluster, that led while
+// this one was lost.
+const lateAnswer = 500 * time.Millisecond
+
+// errLost: the connection was lost on which a request was sent, and its answer with it.
+var errLost = fmt.Errorf("%w: the connection was lost before the answer came", record.ErrUnknown)
+
 // waiter is one request, or several.
 type waiter struct {
 	sends func(subject string) bool
 	end   func(why error)
+	link  int  // connections that were lost before it
+	lasts bool // it goes on over another connection
 }
 
-// await has end called when the server refuses a subject that sends is true for. done must be called when the answer is
-// there, or not waited for any more.
+// await has end called when the server refuses a subject that sends is true for, or when its answer is lost. done must be called when
+// the answer is there, or not waited for any more.
 func (d *denials) await(sends func(subject string) bool, end func(why error)) (done func(), err error) {
+	return d.add(&waiter{sends: sends, end: end})
+}
+
+func (d *denials) add(w *waiter) (done func(), err error) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	if d.deaf != nil {
 		return nil, d.deaf
 	}
-	w := &waiter{sends, end}
+	w.link = d.links
 	if d.waiting == nil {
 		d.waiting = map[*waiter]struct{}{}
 	}
@@ -55,11 +70,14 @@ func (d *denials) await(sends func(subject string) bool, end func(why error)) (d
 }
 
 // watch is await with a context that ends; outcome has the reason.
-func (d *denials) watch(
-	ctx context.Context, sends func(subject string) bool,
-) (_ context.Context, done func(), err error) {
+func (d *denials) watch(ctx context.Context, sends func(subject string) bool) (_ context.Context, done func(), err error) {
+	return d.watchAs(ctx, &waiter{sends: sends})
+}
+
+func (d *denials) watchAs(ctx context.Context, w *waiter) (_ context.Context, done func(), err error) {
 	ctx, end := context.WithCancelCause(ctx)
-	stop, err := d.await(sends, end)
+	w.end = end
+	stop, err := d.add(w)
 	if err != nil {
 		end(nil)
 		return nil, nil, err
@@ -76,9 +94,9 @@ func (st Streams) Denied(ctx context.Context, subject string) (_ context.Context
 	return st.c.denied.watch(ctx, func(s string) bool { return s == subject })
 }
 
-// outcome is the error of a request under watch's context: the refusal, if that is what ended it.
+// outcome is the error of a request under watch's context: the refusal, or that its answer is lost, if that is what ended it.
 func outcome(ctx context.Context, err error) error {
-	if cause := context.Cause(ctx); err != nil && errors.Is(cause, record.ErrDenied) {
+	if cause := context.Cause(ctx); err != nil && (errors.Is(cause, record.ErrDenied) || errors.Is(cause, errLost)) {
 		return cause
 	}
 	return err
@@ -107,11 +125,31 @@ func (d *denials) deafen(why error) {
 	}
 }
 
-// hear takes deafen back: a new connection subscribes again.
+// hear takes deafen back: a new connection subscribes again. What was asked for over one that was lost is not answered any more.
 func (d *denials) hear() {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	d.deaf = nil
+	links := d.links
+	time.AfterFunc(lateAnswer, func() { d.lose(links) })
+}
+
+// lost counts a connection that was lost.
+func (d *denials) lost() {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	d.links++
+}
+
+// lose ends the requests that were sent before so many connections were lost.
+func (d *denials) lose(links int) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	for w := range d.waiting {
+		if w.link < links && !w.lasts {
+			w.end(errLost)
+		}
+	}
 }
 
 // violation finds what was refused in the server's words.
