@@ -35,11 +35,21 @@ func TestCollectInTurn(t *testing.T) {
 	}
 	for _, others = range []int{1, 4} {
 		begun = 0
-		var waits int
-		var waited time.Duration
-		_, r, err := service.CollectInTurn(ctx, conn, mine, func(d time.Duration) { waits, waited = waits+1, waited+d })
-		if err != nil || !r.Applied || waits != others || waited >= time.Duration(1<<others-1)*time.Second {
-			t.Errorf("CollectInTurn beside %d short cycles = applied %v, %v after %d waits, %v in all, want it applied", others, r.Applied, err, waits, waited)
+		var waits []time.Duration
+		began, cycle := time.Now(), time.Duration(0)
+		_, r, err := service.CollectInTurn(ctx, conn, mine, func(d time.Duration) {
+			if waits = append(waits, d); len(waits) == 1 {
+				cycle = time.Since(began)
+			}
+		})
+		if err != nil || !r.Applied || len(waits) != others {
+			t.Errorf("CollectInTurn beside %d short cycles = applied %v, %v after waits of %v, want it applied", others, r.Applied, err, waits)
+			continue
+		}
+		for i, d := range waits {
+			if i == 0 && d > cycle+time.Second/2 || i > 0 && d != 2*waits[i-1] {
+				t.Errorf("waits of %v after a cycle of %v, want about as long as that, then twice as long each", waits, cycle)
+			}
 		}
 	}
 }
