@@ -16,9 +16,10 @@ import (
 
 // benchCmd measures on servers of its own; it needs no NATS system and touches none.
 type benchCmd struct {
-	Fleet     benchFleetCmd     `cmd:"" help:"What an entry costs by the number of sessions at work."`
+	Fleet     benchFleetCmd     `cmd:"" help:"What an entry costs by the number of sessions at work, of agents that publish one at a time, and what live readers wait for."`
 	GC        benchGCCmd        `cmd:"" name:"gc" help:"Collecting: marking, repacking, and what it costs whoever writes meanwhile."`
 	Pipeline  benchPipelineCmd  `cmd:"" default:"withargs" help:"Publish to item and head (the default)."`
+	Soak      benchSoakCmd      `cmd:"" help:"An hour of entries, each when it is due; kill -9 of the server in the middle; then every entry is read and compared."`
 	Subscribe benchSubscribeCmd `cmd:"" help:"Reading live: 1,000 readers of two kinds, slow ones beside them, and catching up."`
 	Threads   benchThreadsCmd   `cmd:"" help:"Reading threads: the tail, contexts, forks, verification."`
 }
@@ -52,7 +53,7 @@ func (b benchArgs) tell(a *app, rep benchReport, err error) error {
 		return fmt.Errorf("bench: %w", err)
 	}
 	if b.JSON {
-		err = json.NewEncoder(a.out).Encode(rep)
+		err = json.NewEncoder(a.out).Encode(bench.Shaped(rep))
 	} else {
 		err = rep.Write(a.out)
 	}

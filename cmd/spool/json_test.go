@@ -247,7 +247,7 @@ var withJSON = []string{
 // noJSON are commands with --json that the test does not run, and why.
 var noJSON = map[string]string{
 	"thread watch": "follows without end; its lines are those of thread ls", "bench threads": "takes long", "bench gc": "takes long",
-	"bench subscribe": "takes long", "bench pipeline": "takes long", "bench fleet": "takes long",
+	"bench subscribe": "takes long", "bench pipeline": "takes long", "bench fleet": "takes long", "bench soak": "takes long",
 	"backup create": "is backup without a command", "prompts watch": "follows without end; its lines are those that a webhook gets",
 }
 

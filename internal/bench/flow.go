@@ -29,6 +29,7 @@ type flow struct {
 	pl       pipeline
 	sessions [][]*session // of each publisher
 	claimed  atomic.Int64 // entries given to publish, from the start
+	longest  atomic.Int64 // the longest time in which nothing was done, in nanoseconds
 }
 
 func newFlow(pl pipeline, t prose) *flow { return newFlowOver(pl, t, sessions) }
@@ -60,6 +61,9 @@ func (f *flow) warmUp(ctx context.Context) error {
 func (f *flow) push(ctx context.Context, for_ time.Duration, window, limit int64) (n int64, err error) {
 	before := f.published()
 	deadline := time.Now().Add(for_)
+	watched := make(chan struct{})
+	defer close(watched)
+	go f.watch(watched)
 	g, gctx := errgroup.WithContext(ctx)
 	for by, ss := range f.sessions {
 		g.Go(func() error {
@@ -79,6 +83,24 @@ func (f *flow) push(ctx context.Context, for_ time.Duration, window, limit int64
 	}
 	err = f.drain(ctx)
 	return f.published() - before, err
+}
+
+// watch notes the longest time without progress.
+func (f *flow) watch(until <-chan struct{}) {
+	t := time.NewTicker(10 * time.Millisecond)
+	defer t.Stop()
+	last, since := f.pl.done(), time.Now()
+	for {
+		select {
+		case <-until:
+			return
+		case now := <-t.C:
+			if done := f.pl.done(); done != last {
+				last, since = done, now
+			}
+			f.longest.Store(max(f.longest.Load(), int64(now.Sub(since))))
+		}
+	}
 }
 
 // claim waits until there is room for a batch and takes it; 0 when it is time to stop.

@@ -20,8 +20,8 @@ import (
 
 // naive does what one would write first with the client API: it consumes an entry, puts its nodes, the content and the state
 // as in Spool, into an object store under their hashes, updates the thread's head in a key-value bucket, publishes the
-// item, and acks with a confirmation; then it takes the next one. Its parallel form does so with several entries side by
-// side, those of a thread in order.
+// item, and acks with a confirmation. It does so with several entries side by side, those of a thread in order; its single form with
+// one after the other.
 type naive struct {
 	*raw
 	nc       *nats.Conn
@@ -37,14 +37,12 @@ type naive struct {
 const (
 	naiveNodes = "bench_nodes"
 	naiveHeads = "bench_heads"
-	sideBySide = 8 // workers of the parallel form; more were not faster on two cores
+	sideBySide = 8 // workers; more were not faster on two cores
 )
 
-func openNaive(ctx context.Context, r *rig) (pipeline, error) { return newNaive(ctx, r, 1) }
+func openNaive(ctx context.Context, r *rig) (pipeline, error) { return newNaive(ctx, r, sideBySide) }
 
-func openNaiveParallel(ctx context.Context, r *rig) (pipeline, error) {
-	return newNaive(ctx, r, sideBySide)
-}
+func openNaiveSingle(ctx context.Context, r *rig) (pipeline, error) { return newNaive(ctx, r, 1) }
 
 func newNaive(ctx context.Context, r *rig, workers int) (pipeline, error) {
 	in, err := newRaw(ctx, r)

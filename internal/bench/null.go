@@ -7,118 +7,96 @@ import (
 	"sync/atomic"
 	"time"
 
-	"github.com/nats-io/nats.go"
-	"github.com/nats-io/nats.go/jetstream"
+	"golang.org/x/sync/errgroup"
+
+	"spool/internal/natsio"
+	"spool/pkg/events"
 )
 
-// null moves every entry through the streams that any pipeline needs, and looks at none: it publishes what it consumed as
-// the item, and acks many at once when their items are stored. Consuming, and waiting for items, go on side by side.
+// null moves every entry as Spool does, and looks at none: the same publishers, whose entries share messages, the same partitions with
+// their consumers, items that are published as a persister publishes them, and acks when they are stored. What it lacks is the work.
 type null struct {
-	*raw
-	items    jetstream.JetStream
-	nc       *nats.Conn
-	consume  jetstream.ConsumeContext
-	moved    chan moved
+	*transport
+	consumed []*natsio.Consumed
+	moved    chan natsio.Delivery
 	finished atomic.Int64
 	failed   atomic.Pointer[error]
-	stopped  chan struct{}
+	moving   errgroup.Group
 }
-
-// moved is a consumed entry whose item is on its way.
-type moved struct {
-	msg  jetstream.Msg
-	item jetstream.PubAckFuture
-}
-
-const (
-	ackEvery  = 500                  // entries in one ack
-	ackAtRest = 2 * time.Millisecond // after which fewer are acked
-	pullBatch = 1000
-)
 
 func openNull(ctx context.Context, r *rig) (pipeline, error) {
-	in, err := newRaw(ctx, r)
+	t, err := newTransport(ctx, r, spoolPublishers)
 	if err != nil {
 		return nil, err
 	}
-	nc, js, err := r.connect()
-	if err != nil {
-		in.close()
-		return nil, err
-	}
-	p := &null{raw: in, items: js, nc: nc, moved: make(chan moved, maxPending), stopped: make(chan struct{})}
-	if err := p.start(ctx, r); err != nil {
-		in.close()
-		nc.Close()
-		return nil, err
+	p := &null{transport: t, moved: make(chan natsio.Delivery, maxPending)}
+	p.moving.Go(func() error { return p.move(ctx) })
+	for partition := range events.Partitions {
+		c, err := t.conn.Events().Consume(ctx, partition, nil, func(d natsio.Delivery) { p.moved <- d })
+		if err != nil {
+			p.close()
+			return nil, err
+		}
+		p.consumed = append(p.consumed, c)
 	}
 	return p, nil
 }
 
-func (p *null) start(ctx context.Context, r *rig) error {
-	if err := r.stream(ctx, p.items, itemsStream, itemPrefix+">"); err != nil {
-		return err
+// nullBatch is how many items are published at once, at most: as many as the entries of a persister's batch.
+const nullBatch = 1000
+
+// move publishes the items of what came, and acks it, partition by partition. It goes on taking what comes after an error, so that
+// nobody who delivers waits for ever.
+func (p *null) move(ctx context.Context) error {
+	for d := range p.moved {
+		batch := []natsio.Delivery{d}
+		items, err := p.items(nil, d)
+	more:
+		for err == nil && len(items) < nullBatch {
+			select {
+			case d, open := <-p.moved:
+				if !open {
+					break more
+				}
+				batch = append(batch, d)
+				items, err = p.items(items, d)
+			default:
+				break more
+			}
+		}
+		if err == nil {
+			err = p.conn.Items().PublishItems(ctx, items)
+		}
+		last := map[int]natsio.Delivery{}
+		for _, d := range batch {
+			last[d.Partition] = d
+		}
+		for _, d := range last {
+			if err == nil {
+				err = d.Ack()
+			}
+		}
+		if err != nil {
+			p.failed.CompareAndSwap(nil, &err)
+			continue
+		}
+		p.finished.Add(int64(len(items)))
 	}
-	cons, err := p.items.CreateConsumer(ctx, inStream, jetstream.ConsumerConfig{
-		Durable: "null", AckPolicy: jetstream.AckAllPolicy, MaxAckPending: fastWindow,
-	})
-	if err != nil {
-		return err
-	}
-	p.consume, err = cons.Consume(p.move, jetstream.PullMaxMessages(pullBatch))
-	if err != nil {
-		return err
-	}
-	go p.ackLoop()
 	return nil
 }
 
-func (p *null) move(m jetstream.Msg) {
-	f, err := p.items.PublishAsync(itemPrefix+m.Subject()[len(inPrefix):], m.Data(), jetstream.WithStallWait(30*time.Second))
+// items adds the entries of a delivery, each as an item.
+func (p *null) items(to []events.Posted, d natsio.Delivery) ([]events.Posted, error) {
+	e, err := events.Decode(d.Data)
 	if err != nil {
-		p.failed.CompareAndSwap(nil, &err)
-		return
+		return to, err
 	}
-	p.moved <- moved{m, f}
-}
-
-// ackLoop acks the last of every ackEvery entries once their items are stored.
-func (p *null) ackLoop() {
-	defer close(p.stopped)
-	rest := time.NewTicker(ackAtRest)
-	defer rest.Stop()
-	var last jetstream.Msg
-	n := int64(0)
-	ack := func() {
-		if n == 0 {
-			return
-		}
-		if err := last.Ack(); err != nil {
-			p.failed.CompareAndSwap(nil, &err)
-		}
-		p.finished.Add(n)
-		n = 0
+	subject := events.ItemSubject(e.Thread, "text", "")
+	to = append(to, events.Posted{Subject: subject, Data: e.Body})
+	for _, more := range e.More {
+		to = append(to, events.Posted{Subject: subject, Data: more.Body})
 	}
-	for {
-		select {
-		case m, open := <-p.moved:
-			if !open {
-				return
-			}
-			select {
-			case <-m.item.Ok():
-				last = m.msg
-				n++
-			case err := <-m.item.Err():
-				p.failed.CompareAndSwap(nil, &err)
-			}
-			if n == ackEvery {
-				ack()
-			}
-		case <-rest.C:
-			ack()
-		}
-	}
+	return to, nil
 }
 
 func (p *null) done() int64 { return p.finished.Load() }
@@ -127,32 +105,28 @@ func (p *null) verify(ctx context.Context, n int64) error {
 	if e := p.failed.Load(); e != nil {
 		return *e
 	}
-	return errors.Join(p.raw.verify(ctx, n), count(ctx, p.items, itemsStream, n), p.acked(ctx, n))
+	return errors.Join(count(ctx, p.conn.JetStream(), events.ItemsStream, n), p.acked(ctx))
 }
 
-// acked waits for the server to have seen the last ack, which nothing answers.
-func (p *null) acked(ctx context.Context, n int64) error {
+// acked waits for the server to have seen the last acks, which nothing answers.
+func (p *null) acked(ctx context.Context) error {
 	for wait := time.Millisecond; ; wait *= 2 {
-		c, err := p.items.Consumer(ctx, inStream, "null")
-		if err != nil {
+		b, err := p.conn.Events().Backlog(ctx)
+		if err != nil || b.Pending == 0 && b.Unacked == 0 {
 			return err
 		}
-		floor := c.CachedInfo().AckFloor.Stream
-		if floor == uint64(n) {
-			return nil
-		}
 		if wait > time.Second {
-			return fmt.Errorf("acked up to %d, want %d", floor, n)
+			return fmt.Errorf("%d events are not delivered and %d not acknowledged", b.Pending, b.Unacked)
 		}
 		time.Sleep(wait)
 	}
 }
 
 func (p *null) close() {
-	p.consume.Stop()
-	<-p.consume.Closed()
+	for _, c := range p.consumed {
+		c.Stop()
+	}
 	close(p.moved)
-	<-p.stopped
-	p.nc.Close()
-	p.raw.close()
+	_ = p.moving.Wait() // failed has its errors
+	p.transport.close()
 }

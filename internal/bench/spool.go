@@ -15,12 +15,9 @@ import (
 	"spool/pkg/events"
 )
 
-// spool is the whole of Spool: publishers with connections of their own, and one persister.
-type spool struct {
-	conn       *natsio.Conn
-	persister  *service.Persister
-	running    errgroup.Group
-	stop       context.CancelFunc
+// transport is what brings entries in: publishers of Spool, with connections that no more than some share.
+type transport struct {
+	conn       *natsio.Conn // of what takes them
 	conns      []*natsio.Conn
 	publishing []*client.Publisher
 	size       int   // entries in one publish
@@ -28,7 +25,45 @@ type spool struct {
 	run        int   // entries of a session in a row
 }
 
-const spoolPublishers = 4
+// spool is the whole of Spool: publishers, and one persister.
+type spool struct {
+	*transport
+	persister *service.Persister
+	running   errgroup.Group
+	stop      context.CancelFunc
+}
+
+const (
+	spoolPublishers = 4
+	mostConns       = 16
+)
+
+func newTransport(ctx context.Context, r *rig, publishers int) (*transport, error) {
+	conn, err := r.spool(ctx)
+	if err != nil {
+		return nil, err
+	}
+	t := &transport{conn: conn, size: r.batch, run: 1, next: make([]int, publishers)}
+	for range min(publishers, mostConns) {
+		c, err := r.spool(ctx)
+		if err != nil {
+			t.close()
+			return nil, err
+		}
+		t.conns = append(t.conns, c)
+	}
+	for i := range publishers {
+		t.publishing = append(t.publishing, client.New(t.conns[i%len(t.conns)]).Publisher(client.PublisherConfig{Host: "bench"}))
+	}
+	return t, nil
+}
+
+func (t *transport) close() {
+	for _, c := range t.conns {
+		c.Close()
+	}
+	t.conn.Close()
+}
 
 func openSpool(ctx context.Context, r *rig) (pipeline, error) {
 	s, err := newSpool(ctx, r, spoolPublishers)
@@ -44,40 +79,31 @@ func newSpool(ctx context.Context, r *rig, publishers int) (*spool, error) {
 
 // newSpoolOf is newSpool with a persister of other bounds.
 func newSpoolOf(ctx context.Context, r *rig, publishers int, cfg persist.Config) (*spool, error) {
-	conn, err := r.spool(ctx)
+	t, err := newTransport(ctx, r, publishers)
 	if err != nil {
 		return nil, err
 	}
 	s := &spool{
-		conn: conn, persister: service.NewPersister(conn, service.PersisterConfig{Config: cfg}, slog.New(slog.DiscardHandler)),
-		size: r.batch, run: 1, next: make([]int, publishers),
+		transport: t,
+		persister: service.NewPersister(t.conn, service.PersisterConfig{Config: cfg}, slog.New(slog.DiscardHandler)),
 	}
 	pctx, stop := context.WithCancel(ctx)
 	s.stop = stop
 	s.running.Go(func() error { return s.persister.Run(pctx) })
-	for range publishers {
-		c, err := r.spool(ctx)
-		if err != nil {
-			s.close()
-			return nil, err
-		}
-		s.conns = append(s.conns, c)
-		s.publishing = append(s.publishing, client.New(c).Publisher(client.PublisherConfig{Host: "bench"}))
-	}
 	return s, nil
 }
 
-func (s *spool) publishers() int { return len(s.publishing) }
-func (s *spool) batch() int      { return s.size }
+func (t *transport) publishers() int { return len(t.publishing) }
+func (t *transport) batch() int      { return t.size }
 
-func (s *spool) publish(ctx context.Context, by int, ss []*session, n int) error {
+func (t *transport) publish(ctx context.Context, by int, ss []*session, n int) error {
 	entries := make([]client.Entry, n)
 	for i := range entries {
-		from := ss[s.next[by]/s.run%len(ss)]
-		s.next[by]++
+		from := ss[t.next[by]/t.run%len(ss)]
+		t.next[by]++
 		entries[i] = client.Entry{Thread: from.thread, Dialect: dialectName, Body: from.next()}
 	}
-	return s.publishing[by].Publish(ctx, entries...)
+	return t.publishing[by].Publish(ctx, entries...)
 }
 
 // done counts entries whose head is durable and whose item is stored: the persister counts an item after both, and an entry
@@ -110,8 +136,5 @@ func (s *spool) verify(ctx context.Context, n int64) error {
 func (s *spool) close() {
 	s.stop()
 	_ = s.running.Wait() // an error has shown as entries that were not done
-	for _, c := range s.conns {
-		c.Close()
-	}
-	s.conn.Close()
+	s.transport.close()
 }

@@ -40,12 +40,10 @@ type SubscribeConfig struct {
 // SubscribeReport is what Subscribe found. The names of figures begin with the kind of reader: nats, a subscription on a
 // connection of its own; sse, an HTTP event stream of a thread.
 type SubscribeReport struct {
-	Figures  map[string]float64 `json:"figures"`
-	Floors   map[string]float64 `json:"floors"`
-	Ceilings map[string]float64 `json:"ceilings"`
-	Setup    Setup              `json:"setup"`
-	Readers  int                `json:"readers"`
-	Behind   int                `json:"items_behind"`
+	Findings
+	Setup   Setup `json:"setup"`
+	Readers int   `json:"readers"`
+	Behind  int   `json:"items_behind"`
 }
 
 // Subscribe measures reading live, with 1,000 readers or so on one machine, and catching up.
@@ -62,17 +60,14 @@ func Subscribe(ctx context.Context, cfg SubscribeConfig) (*SubscribeReport, erro
 	if cfg.Note == nil {
 		cfg.Note = func(string) {}
 	}
-	rep := &SubscribeReport{
-		Figures: map[string]float64{}, Readers: cfg.Readers, Behind: cfg.Behind,
-		Floors:   map[string]float64{"catch_up_items_per_s": 50_000},
-		Ceilings: map[string]float64{"nats_slow_readers_ratio": 1.5, "sse_slow_readers_ratio": 1.5},
-		Setup: Setup{
-			Seconds: cfg.Seconds, Rounds: 1, EntryBytes: entryBytes, Sessions: sessions, TCP: true, CPUs: runtime.NumCPU(),
-			Go: runtime.Version(), Platform: runtime.GOOS + "/" + runtime.GOARCH,
-		},
-	}
+	rep := &SubscribeReport{Findings: newFindings(), Readers: cfg.Readers, Behind: cfg.Behind, Setup: Setup{
+		Seconds: cfg.Seconds, Rounds: 1, EntryBytes: entryBytes, Sessions: sessions, TCP: true, CPUs: runtime.NumCPU(), Load: loadAverage(),
+		Go: runtime.Version(), Platform: runtime.GOOS + "/" + runtime.GOARCH,
+	}}
+	rep.Floors["catch_up_items_per_s"] = 50_000
+	rep.Ceilings = map[string]float64{"nats_slow_readers_ratio": 1.5, "sse_slow_readers_ratio": 1.5, "nats_load80_p99_ms": 50}
 	for _, kind := range []string{"nats", "sse"} {
-		if err := fan(ctx, cfg, kind, rep); err != nil {
+		if err := fan(ctx, cfg, kind, rep.Findings); err != nil {
 			return nil, fmt.Errorf("%s readers: %w", kind, err)
 		}
 	}
@@ -101,7 +96,7 @@ type live struct {
 	close func()
 }
 
-func fan(ctx context.Context, cfg SubscribeConfig, kind string, rep *SubscribeReport) (err error) {
+func fan(ctx context.Context, cfg SubscribeConfig, kind string, rep Findings) (err error) {
 	r, err := startRig(Config{Dir: cfg.Dir, Batch: 500, Seconds: 8 * cfg.Seconds, TCP: true}, relaxedSync)
 	if err != nil {
 		return err
@@ -159,12 +154,15 @@ func fan(ctx context.Context, cfg SubscribeConfig, kind string, rep *SubscribeRe
 		name := fmt.Sprintf("%s_load%d_", kind, share)
 		rep.Figures[name+"p50_ms"], rep.Figures[name+"p99_ms"], rep.Figures[name+"rate_per_s"] = l.quantile(0.5), l.quantile(0.99), l.rate
 	}
+	if cfg.Slow == 0 {
+		return nil
+	}
 	return f.slow(rctx, cfg, kind, full.rate/5, took, rep)
 }
 
 // slow measures a load with and without readers that stand still, in turns.
 func (f *fanout) slow(ctx context.Context, cfg SubscribeConfig, kind string, rate float64, took [][]time.Duration,
-	rep *SubscribeReport) error {
+	rep Findings) error {
 	cfg.Note(fmt.Sprintf("%s: beside %d readers that stand still", kind, cfg.Slow))
 	var ratios []float64
 	for range 3 {
@@ -189,7 +187,7 @@ func (f *fanout) slow(ctx context.Context, cfg SubscribeConfig, kind string, rat
 		}
 		ratios = append(ratios, beside.quantile(0.5)/max(alone.quantile(0.5), 0.001))
 	}
-	rep.Figures[kind+"_slow_readers_ratio"] = median(ratios)
+	rep.Ratios[kind+"_slow_readers_ratio"] = median(ratios)
 	return nil
 }
 
@@ -314,7 +312,7 @@ func (f *fanout) wait(ctx context.Context, want int64) error {
 	return nil
 }
 
-// paced publishes batches at their time, or at once when they are late.
+// paced publishes batches at their time, or at once when they are late: they were due all the same.
 func (f *fanout) paced(ctx context.Context, rate float64, start time.Time, for_ time.Duration) error {
 	batch := int(rate/publishesRelaxed) + 1
 	every := time.Duration(float64(batch*latencyPublishers) / rate * float64(time.Second))
@@ -328,7 +326,7 @@ func (f *fanout) paced(ctx context.Context, rate float64, start time.Time, for_ 
 					return context.Cause(ctx)
 				}
 				f.flow.claimed.Add(int64(batch))
-				if err := f.publish(ctx, by, ss, batch); err != nil {
+				if err := f.publishDue(ctx, by, ss, batch, due); err != nil {
 					return err
 				}
 			}
@@ -338,14 +336,17 @@ func (f *fanout) paced(ctx context.Context, rate float64, start time.Time, for_ 
 	return errors.Join(g.Wait(), f.flow.drain(ctx))
 }
 
-// publish notes the time of each entry: a session's k-th entry makes its k-th item.
 func (f *fanout) publish(ctx context.Context, by int, ss []*session, n int) error {
+	return f.publishDue(ctx, by, ss, n, time.Now())
+}
+
+// publishDue notes when each entry was due: a session's k-th entry makes its k-th item.
+func (f *fanout) publishDue(ctx context.Context, by int, ss []*session, n int, due time.Time) error {
 	f.mu.Lock()
-	now := time.Now()
 	for i := range n {
 		id := ss[(f.next[by]+i)%len(ss)].thread.Session
 		if f.started != nil {
-			f.started[id] = append(f.started[id], now)
+			f.started[id] = append(f.started[id], due)
 		}
 	}
 	f.mu.Unlock()
@@ -466,11 +467,6 @@ func memory() int64 {
 	return int64(m.HeapInuse + m.StackInuse)
 }
 
-// Missed lists what did not reach its floor or stay below its ceiling.
-func (r *SubscribeReport) Missed() []string {
-	return (&Report{Ratios: r.Figures, Floors: r.Floors, Figures: r.Figures, Ceilings: r.Ceilings}).Missed()
-}
-
 // Write prints the report for a person.
 func (r *SubscribeReport) Write(w io.Writer) error {
 	t := text.NewTable(w)
@@ -478,7 +474,7 @@ func (r *SubscribeReport) Write(w io.Writer) error {
 	for _, kind := range []string{"nats", "sse"} {
 		fmt.Fprintf(t, "%s\t%.1f, %.1f ms\t%.1f, %.1f ms\t%.0f\t%.2f of the time\n", kind,
 			r.Figures[kind+"_load20_p50_ms"], r.Figures[kind+"_load20_p99_ms"], r.Figures[kind+"_load80_p50_ms"], r.Figures[kind+"_load80_p99_ms"],
-			r.Figures[kind+"_kib_per_reader"], r.Figures[kind+"_slow_readers_ratio"])
+			r.Figures[kind+"_kib_per_reader"], r.Ratios[kind+"_slow_readers_ratio"])
 	}
 	fmt.Fprintf(t, "catching up with %d items\t%.0f items/s\n", r.Behind, r.Figures["catch_up_items_per_s"])
 	return t.Flush()
