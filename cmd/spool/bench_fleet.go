@@ -17,7 +17,8 @@ type benchFleetCmd struct {
 
 func (c *benchFleetCmd) Run(a *app) error {
 	rep, err := bench.Fleet(a.ctx, bench.FleetConfig{
-		Sessions: c.Sessions, Agents: orNone(c.Agents), Readers: orNone(c.Readers), Seconds: c.Seconds, Rounds: c.Rounds, Batch: c.Batch, Run: c.InARow, HeadBytes: c.HeadBytes, Dir: c.Dir,
+		Sessions: c.Sessions, Agents: orNone(c.Agents), Readers: orNone(c.Readers), Seconds: c.Seconds, Rounds: c.Rounds,
+		Batch: c.Batch, Run: c.InARow, HeadBytes: c.HeadBytes, Dir: c.Dir,
 		Profile: c.CPUProfile, Note: c.note(a),
 	})
 	return c.tell(a, rep, err)
