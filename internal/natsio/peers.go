@@ -20,9 +20,24 @@ func PeersOf(c *Conn) Peers { return Peers{c} }
 // Alone reports whether the server knows that nobody hears what is said. Where it does not say so, there may be somebody. An
 // error: this user may not say anything.
 func (p Peers) Alone(ctx context.Context) (bool, error) {
+	return p.nobody(ctx, events.PersistersSubject)
+}
+
+// Gone reports whether the server knows that a persister hears no more. Of one whose machine is cut off it does not know it for minutes,
+// nor of one of an earlier version, which never heard there.
+func (p Peers) Gone(ctx context.Context, id string) bool {
+	if events.CheckToken("persister", id) != nil { // it comes from whoever speaks: a subject takes no more
+		return false
+	}
+	gone, err := p.nobody(ctx, events.PersisterSubject(id))
+	return gone && err == nil
+}
+
+// nobody asks the server whether anybody hears a subject.
+func (p Peers) nobody(ctx context.Context, subject string) (bool, error) {
 	ctx, cancel := context.WithTimeout(ctx, p.c.timeout)
 	defer cancel()
-	ctx, done, err := p.c.Streams().Denied(ctx, events.PersistersSubject)
+	ctx, done, err := p.c.Streams().Denied(ctx, subject)
 	if err != nil {
 		return false, nil // it does not hear answers now
 	}
@@ -33,7 +48,7 @@ func (p Peers) Alone(ctx context.Context) (bool, error) {
 		return false, nil
 	}
 	defer func() { _ = sub.Unsubscribe() }()
-	err = p.c.nc.PublishRequest(events.PersistersSubject, inbox, nil)
+	err = p.c.nc.PublishRequest(subject, inbox, nil)
 	if err == nil {
 		// The server answers that nobody listens, or that this is not allowed, before it answers the ping.
 		err = p.c.nc.FlushWithContext(ctx)
@@ -51,13 +66,22 @@ func (p Peers) Alone(ctx context.Context) (bool, error) {
 // Say tells all others.
 func (p Peers) Say(b []byte) error { return WrapErr(p.c.nc.Publish(events.PersistersSubject, b)) }
 
-// Hear calls f for all that is said, one after the other, until stop is called or the connection ends.
-func (p Peers) Hear(f func(b []byte)) (stop func(), err error) {
-	sub, err := p.c.nc.Subscribe(events.PersistersSubject, func(m *nats.Msg) { f(m.Data) })
+// Hear calls f for all that is said, one after the other, until stop is called or the connection ends. So long a persister of that id is
+// there.
+func (p Peers) Hear(id string, f func(b []byte)) (stop func(), err error) {
+	all, err := p.c.nc.Subscribe(events.PersistersSubject, func(m *nats.Msg) { f(m.Data) })
 	if err != nil {
 		return nil, WrapErr(err)
 	}
-	return func() { _ = sub.Unsubscribe() }, nil
+	own, err := p.c.nc.Subscribe(events.PersisterSubject(id), func(*nats.Msg) {})
+	if err != nil {
+		_ = all.Unsubscribe()
+		return nil, WrapErr(err)
+	}
+	return func() {
+		_ = all.Unsubscribe()
+		_ = own.Unsubscribe()
+	}, nil
 }
 
 // Connected reports whether the server is there.

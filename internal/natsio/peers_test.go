@@ -8,7 +8,7 @@ import (
 	"spool/internal/natstest"
 )
 
-// TestAlone: a persister knows at once whether another one hears it.
+// TestAlone: a persister knows at once whether another one hears it, and which one does no more.
 func TestAlone(t *testing.T) {
 	server := natstest.Server(t)
 	a, b := natsio.PeersOf(natstest.Dial(t, server)), natsio.PeersOf(natstest.Dial(t, server))
@@ -18,7 +18,10 @@ func TestAlone(t *testing.T) {
 		}
 	}
 	heard := make(chan string, 1)
-	stop := must.Get(b.Hear(func(said []byte) {
+	if !a.Gone(t.Context(), "b") || a.Gone(t.Context(), "b.>") || a.Gone(t.Context(), "") {
+		t.Error("Gone(one who is not there) = false, or true of what is no id")
+	}
+	stop := must.Get(b.Hear("b", func(said []byte) {
 		if len(said) > 0 {
 			heard <- string(said)
 		}
@@ -27,5 +30,9 @@ func TestAlone(t *testing.T) {
 	}
 	must.Do(t, a.Say([]byte("hello")))
 	must.Same(t, <-heard, "hello", "heard %q, want %q")
+	if a.Gone(t.Context(), "b") || b.Gone(t.Context(), "b") {
+		t.Error("Gone(one who hears) = true")
+	}
 	stop()
+	must.Until(t, "it is gone", func() bool { return a.Gone(t.Context(), "b") })
 }

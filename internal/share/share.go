@@ -18,7 +18,10 @@ type Peers interface {
 	// Alone reports whether nobody hears what is said there, as far as that is known. An error: this persister may not say anything.
 	Alone(ctx context.Context) (bool, error)
 	Say(b []byte) error
-	Hear(f func(b []byte)) (stop func(), err error) // f is called for one at a time, also with what oneself said
+	// Hear calls f for one at a time, also with what oneself said. Until stop, this persister is there.
+	Hear(id string, f func(b []byte)) (stop func(), err error)
+	// Gone reports whether it is known that a persister hears no more. Where it is not, it may be.
+	Gone(ctx context.Context, id string) bool
 	Connected() bool
 }
 
@@ -45,11 +48,15 @@ type Beat struct {
 	Unfit bool   `json:"unfit,omitempty"` // it is given nothing where others are that are fit
 	Hello bool   `json:"hello,omitempty"` // the others are to say theirs
 	Bye   bool   `json:"bye,omitempty"`   // it ends
+	There bool   `json:"there,omitempty"` // when it is silent, whether it is there can be asked (Peers.Gone)
 }
 
 const (
 	every = time.Second
 	lease = 6 * time.Second // below what a server waits before it gives a partition of one who is silent to another
+
+	// Who is not heard of for so long has missed a beat: whether it is there is asked.
+	late = every + every/2
 
 	// How long a persister that is not alone waits at its start for what the others hold, if it hears of one; else for the lease.
 	firstLook = 2 * every
@@ -65,6 +72,7 @@ type Share struct {
 	cfg   Config
 	began time.Time
 	mute  bool // it may not speak to the others
+	there bool // they can ask whether it is there
 	beats chan Beat
 	ready chan struct{} // a partition was begun or left
 
@@ -78,6 +86,8 @@ type Share struct {
 type other struct {
 	holds []int
 	unfit bool
+	there bool
+	asked bool // whether it is there
 	heard time.Time
 }
 
@@ -103,7 +113,7 @@ func (s *Share) Run(ctx context.Context) error {
 	g, ctx := errgroup.WithContext(ctx)
 	stop := func() {}
 	if err == nil {
-		stop, err = s.cfg.Peers.Hear(func(b []byte) {
+		stop, err = s.cfg.Peers.Hear(s.cfg.ID, func(b []byte) {
 			var beat Beat
 			if json.Unmarshal(b, &beat) != nil || beat.ID == "" || beat.ID == s.cfg.ID {
 				return
@@ -119,6 +129,7 @@ func (s *Share) Run(ctx context.Context) error {
 		alone, s.mute, stop = true, true, func() {}
 	}
 	defer stop()
+	s.there = !s.mute && !s.cfg.Peers.Gone(ctx, s.cfg.ID) // a user of an earlier version may not hear there
 	g.Go(func() error { s.run(ctx, g, alone); return nil })
 	err = g.Wait()
 	var wg sync.WaitGroup
@@ -149,7 +160,7 @@ func (s *Share) say(b Beat) {
 		return
 	}
 	s.mu.Lock()
-	b.ID, b.Unfit = s.cfg.ID, time.Now().Before(s.fit)
+	b.ID, b.Unfit, b.There = s.cfg.ID, time.Now().Before(s.fit), s.there
 	s.mu.Unlock()
 	text, err := json.Marshal(b)
 	if err == nil {
@@ -193,6 +204,7 @@ func (s *Share) run(ctx context.Context, g *errgroup.Group, alone bool) {
 		case now := <-tick.C:
 			// Who stood still, or heard nobody because the server was gone, knows nothing of others either.
 			s.expire(now, now.Sub(last) > 3*every || !s.cfg.Peers.Connected())
+			s.ask(ctx, g, now)
 			last = now
 			looked = looked || s.looked(now)
 			changed = true
@@ -214,8 +226,35 @@ func (s *Share) hear(b Beat) (answer bool) {
 		delete(s.others, b.ID)
 		return false
 	}
-	s.others[b.ID] = &other{b.Holds, b.Unfit, time.Now()}
+	s.others[b.ID] = &other{holds: b.Holds, unfit: b.Unfit, there: b.There, heard: time.Now()}
 	return b.Hello
+}
+
+// ask asks whether those are there that have missed a beat: of who died, the server knows it at once.
+func (s *Share) ask(ctx context.Context, g *errgroup.Group, now time.Time) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	for id, o := range s.others {
+		if !o.there || o.asked || now.Sub(o.heard) < late {
+			continue
+		}
+		o.asked = true
+		g.Go(func() error {
+			gone := s.cfg.Peers.Gone(ctx, id)
+			s.mu.Lock()
+			o.asked = false
+			gone = gone && s.others[id] == o
+			if gone {
+				delete(s.others, id)
+			}
+			s.mu.Unlock()
+			if gone {
+				s.cfg.Log.Warn("another persister is gone: its partitions are taken", "persister", id)
+				s.passed()
+			}
+			return nil
+		})
+	}
 }
 
 // looked reports whether it is known what the others hold: all of them say it within a second.

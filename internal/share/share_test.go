@@ -25,6 +25,7 @@ type hall struct {
 	held map[int]map[string]context.Context // by partition, who consumes it, until when
 	slow time.Duration                      // how long what is said takes
 
+	tells bool            // the server knows who is gone
 	stuck map[string]bool // those that cannot begin a partition
 	late  map[string]bool // those that begin one some seconds after they were told not to
 	max   int             // how many consumed one at the same time, at most
@@ -71,7 +72,7 @@ func (s seat) Say(b []byte) error {
 	return nil
 }
 
-func (s seat) Hear(f func([]byte)) (func(), error) {
+func (s seat) Hear(_ string, f func([]byte)) (func(), error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	c := make(chan said, 1000)
@@ -88,6 +89,13 @@ func (s seat) Hear(f func([]byte)) (func(), error) {
 		delete(s.hear, s.id)
 		close(c)
 	}, nil
+}
+
+// Gone is known of none but those that ended or died: one that is deaf is cut off.
+func (s seat) Gone(_ context.Context, id string) bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.tells && s.hear[id] == nil
 }
 
 func (seat) Connected() bool { return true }
@@ -244,6 +252,30 @@ func TestShares(t *testing.T) {
 		h.divided("two at the same moment", e, f)
 		e.stop()
 		f.stop()
+	})
+}
+
+// TestGone has one die of whom the server knows it, and one be cut off, of whom it does not: for that one its lease counts.
+func TestGone(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		h := newHall(t)
+		h.tells = true
+		a, b, c := h.start("a", false), h.start("b", false), h.start("c", false)
+		time.Sleep(10 * time.Second)
+		h.divided("three", a, b, c)
+		a.kill()
+		time.Sleep(3 * time.Second)
+		h.divided("one died", b, c)
+
+		h.mu.Lock()
+		h.deaf["b"] = true
+		h.mu.Unlock()
+		time.Sleep(4 * time.Second)
+		must.Same(t, c.Holds(), len(partitions)/2, "%d are held by the one that is left, while the other one may be there, want %d")
+		time.Sleep(5 * time.Second)
+		must.Same(t, c.Holds(), len(partitions), "%d are held by the one that is left, want all of %d")
+		b.kill()
+		c.stop()
 	})
 }
 

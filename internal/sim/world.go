@@ -235,10 +235,11 @@ func (p *persister) peers(conn *natsio.Conn) share.Peers {
 // nobody is as if a persister might not speak to the others.
 type nobody struct{}
 
-func (nobody) Alone(context.Context) (bool, error)        { return false, record.ErrDenied }
-func (nobody) Say([]byte) error                           { return nil }
-func (nobody) Hear(func([]byte)) (stop func(), err error) { return nil, record.ErrDenied }
-func (nobody) Connected() bool                            { return true }
+func (nobody) Alone(context.Context) (bool, error)                { return false, record.ErrDenied }
+func (nobody) Say([]byte) error                                   { return nil }
+func (nobody) Hear(string, func([]byte)) (stop func(), err error) { return nil, record.ErrDenied }
+func (nobody) Gone(context.Context, string) bool                  { return false }
+func (nobody) Connected() bool                                    { return true }
 
 func (p *persister) hasEnded() bool {
 	select {

@@ -162,9 +162,9 @@ func (u User) Permissions() (publish, subscribe []string, all bool) {
 		// Streams are changed by sessions that are deleted and by trimming; none is removed, reconfigured or copied out.
 		publish = append(daemon(), "$KV."+events.RecordsBucket+any, "$O"+any, "$JS.ACK."+events.EventsStream+any,
 			events.SessionEvents(allSessions, events.KindChunk),
-			events.ItemSubjects, events.DeadSubjects, events.LiveSubjects, events.MarksSubject, events.PersistersSubject, api+
-				"STREAM.PURGE.*", api+"STREAM.MSG.DELETE.*")
-		subscribe = append(subscribe, events.ReaderRequests, events.PersistersSubject)
+			events.ItemSubjects, events.DeadSubjects, events.LiveSubjects, events.MarksSubject, events.PersistersSubject, events.PersisterSubjects,
+			api+"STREAM.PURGE.*", api+"STREAM.MSG.DELETE.*")
+		subscribe = append(subscribe, events.ReaderRequests, events.PersistersSubject, events.PersisterSubjects)
 	case Collector:
 		publish = append(daemon(), "$KV."+events.RecordsBucket+any, "$O"+any, "$JS.ACK."+events.GCStream+any,
 			events.GCSubjects, api+"STREAM.PURGE.*", api+"STREAM.MSG.DELETE.*")

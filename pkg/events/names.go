@@ -47,10 +47,14 @@ const (
 	LiveSubjects      = root + "live.>"
 	ServiceSubjects   = root + "service.*.stats"
 
-	PersistersSubject = root + "persisters" // what persisters tell each other: who is there and holds what
+	PersistersSubject = root + "persisters"      // what persisters tell each other: who is there and holds what
+	PersisterSubjects = PersistersSubject + ".*" // whether each of them is there: PersisterSubject
 
 	ReaderRequests = root + "reader.create.>" // readers ask for a consumer; see ReaderRequest
 )
+
+// PersisterSubject is where one persister hears, and nobody else does: the server knows when it is gone.
+func PersisterSubject(id string) string { return PersistersSubject + "." + id }
 
 // PartitionTransform is the destination of the stream's subject transform for EventSubjects.
 var PartitionTransform = fmt.Sprintf("%sp.{{partition(%d,1)}}.{{wildcard(1)}}.{{wildcard(2)}}.{{wildcard(3)}}", root, Partitions)
