@@ -101,6 +101,17 @@ func (f *feed) unpin() {
 	}
 }
 
+// Unpin frees a partition whose owner has died: the server would wait for it as long as its pin lasts. Where that fails, that is waited for.
+func Unpin(ctx context.Context, es Events, partition int) {
+	s, err := es.c.js.Stream(ctx, events.EventsStream)
+	if err == nil {
+		err = s.UnpinConsumer(ctx, events.PartitionConsumer(partition), events.PersisterGroup)
+	}
+	if err != nil {
+		es.c.log.Debug("the pin of one who died is waited for", "partition", partition, "error", err)
+	}
+}
+
 // keepPin keeps the pin that we have while the caller is busy and asks for nothing, until ctx ends. Each time it asks for one message of
 // one byte: the server learns that we live, and has none so small.
 func (f *feed) keepPin(ctx context.Context) {

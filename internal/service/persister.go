@@ -100,7 +100,10 @@ func partitions() (all []int) {
 }
 
 // consume begins a partition, when the server is there.
-func (s *Persister) consume(ctx context.Context, partition int) (of share.Partition, err error) {
+func (s *Persister) consume(ctx context.Context, partition int, orphan bool) (of share.Partition, err error) {
+	if orphan {
+		natsio.Unpin(ctx, s.events, partition)
+	}
 	err = retry.Do(ctx, s.watch.waits, func() error {
 		of, err = persistnats.Consume(ctx, s.events, s.p, partition, s.watch.begin)
 		if errors.Is(err, record.ErrNotFound) { // a stream that was deleted can be restored

@@ -37,8 +37,9 @@ type Config struct {
 	ID         string // this persister's, unlike any other's
 	Peers      Peers
 	Partitions []int
-	Begin      func(ctx context.Context, partition int) (Partition, error) // it tries again until ctx ends; another error is for good
-	Log        *slog.Logger
+	// Begin tries again until ctx ends; another error is for good. orphan: the persister died that had it last.
+	Begin func(ctx context.Context, partition int, orphan bool) (Partition, error)
+	Log   *slog.Logger
 }
 
 // Beat is what a persister says.
@@ -78,6 +79,7 @@ type Share struct {
 
 	mu     sync.Mutex
 	others map[string]*other
+	orphan map[int]bool // partitions of those that are gone, until somebody says that they are its own
 	mine   map[int]*held
 	fit    time.Time // from when on it is fit
 }
@@ -101,7 +103,8 @@ type held struct {
 
 // New makes a share of which nothing is held yet.
 func New(cfg Config) *Share {
-	return &Share{cfg: cfg, beats: make(chan Beat, 64), ready: make(chan struct{}, 1), others: map[string]*other{}, mine: map[int]*held{}}
+	return &Share{cfg: cfg, beats: make(chan Beat, 64), ready: make(chan struct{}, 1), others: map[string]*other{}, orphan: map[int]bool{},
+		mine: map[int]*held{}}
 }
 
 // Run consumes this persister's part until ctx ends, then stops all of it. An error is one of Begin. Bye is for when what was
@@ -226,6 +229,9 @@ func (s *Share) hear(b Beat) (answer bool) {
 		delete(s.others, b.ID)
 		return false
 	}
+	for _, p := range b.Holds {
+		delete(s.orphan, p)
+	}
 	s.others[b.ID] = &other{holds: b.Holds, unfit: b.Unfit, there: b.There, heard: time.Now()}
 	return b.Hello
 }
@@ -246,6 +252,9 @@ func (s *Share) ask(ctx context.Context, g *errgroup.Group, now time.Time) {
 			gone = gone && s.others[id] == o
 			if gone {
 				delete(s.others, id)
+				for _, p := range o.holds {
+					s.orphan[p] = true
+				}
 			}
 			s.mu.Unlock()
 			if gone {
@@ -317,7 +326,9 @@ func (s *Share) plan(ctx context.Context, g *errgroup.Group) (changed bool) {
 			h = &held{since: now, giveUp: giveUp}
 			s.mine[p] = h
 			changed = true
-			g.Go(func() error { return s.begin(ctx, p, h) })
+			orphan := s.orphan[p]
+			delete(s.orphan, p)
+			g.Go(func() error { return s.begin(ctx, p, orphan, h) })
 		case !own && h != nil && !h.leaves && h.Partition == nil:
 			h.leaves = true
 			h.giveUp()
@@ -329,8 +340,8 @@ func (s *Share) plan(ctx context.Context, g *errgroup.Group) (changed bool) {
 	return changed
 }
 
-func (s *Share) begin(ctx context.Context, p int, h *held) error {
-	of, err := s.cfg.Begin(ctx, p)
+func (s *Share) begin(ctx context.Context, p int, orphan bool, h *held) error {
+	of, err := s.cfg.Begin(ctx, p, orphan)
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	defer s.passed()

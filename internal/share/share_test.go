@@ -25,10 +25,11 @@ type hall struct {
 	held map[int]map[string]context.Context // by partition, who consumes it, until when
 	slow time.Duration                      // how long what is said takes
 
-	tells bool            // the server knows who is gone
-	stuck map[string]bool // those that cannot begin a partition
-	late  map[string]bool // those that begin one some seconds after they were told not to
-	max   int             // how many consumed one at the same time, at most
+	tells   bool            // the server knows who is gone
+	orphans int             // partitions that were begun as those of one who died
+	stuck   map[string]bool // those that cannot begin a partition
+	late    map[string]bool // those that begin one some seconds after they were told not to
+	max     int             // how many consumed one at the same time, at most
 }
 
 func newHall(t *testing.T) *hall {
@@ -134,7 +135,12 @@ func (h *hall) start(id string, mute bool) *persister {
 	}
 	p.Share = share.New(share.Config{
 		ID: id, Peers: seat{h, id, mute}, Partitions: partitions, Log: slog.New(slog.DiscardHandler),
-		Begin: func(ctx context.Context, part int) (share.Partition, error) {
+		Begin: func(ctx context.Context, part int, orphan bool) (share.Partition, error) {
+			h.mu.Lock()
+			if orphan {
+				h.orphans++
+			}
+			h.mu.Unlock()
 			select {
 			case <-time.After(20 * time.Millisecond):
 			case <-ctx.Done():
@@ -263,9 +269,11 @@ func TestGone(t *testing.T) {
 		a, b, c := h.start("a", false), h.start("b", false), h.start("c", false)
 		time.Sleep(10 * time.Second)
 		h.divided("three", a, b, c)
+		had := a.Holds()
 		a.kill()
 		time.Sleep(3 * time.Second)
 		h.divided("one died", b, c)
+		must.Same(t, h.orphans, had, "%d were begun as those of one who died, want the %d that it had")
 
 		h.mu.Lock()
 		h.deaf["b"] = true

@@ -202,7 +202,7 @@ func (p *persister) run() error {
 	g.Go(func() error { return ps.Run(ctx) })
 	sh := share.New(share.Config{
 		ID: p.name, Peers: p.peers(conn), Partitions: usedPartitions, Log: p.w.log,
-		Begin: func(ctx context.Context, part int) (of share.Partition, err error) {
+		Begin: func(ctx context.Context, part int, _ bool) (of share.Partition, err error) {
 			err = retry.Do(ctx, nil, func() error {
 				of, err = persistnats.Consume(ctx, conn.Events(), ps, part, begin)
 				return err
