@@ -53,10 +53,10 @@ func (c *importCmd) Run(a *app) error {
 
 	start := time.Now()
 	bar := newBar(a.err, "importing", true)
-	res, notes, importErr := interchange.Import(a.ctx, conn, sources, transcript.Config{
-		Dialect: c.Dialect, User: c.UserID, Host: hostname(), Inbox: conn.Inbox(),
-		Progress: func(p transcript.Progress) { bar.set(p.Bytes, p.Total, text.Sprintf("%d lines", p.Lines)) }, Retry: locked(noteRetries(a.err)),
-	})
+	cfg := importing(c.Dialect, c.UserID, conn.Inbox())
+	cfg.Progress = func(p transcript.Progress) { bar.set(p.Bytes, p.Total, text.Sprintf("%d lines", p.Lines)) }
+	cfg.Retry = locked(noteRetries(a.err))
+	res, notes, importErr := interchange.Import(a.ctx, conn, sources, cfg)
 	bar.end()
 	took := time.Since(start)
 	waitErr := c.wait(a, cl, res)

@@ -11,6 +11,8 @@ import (
 
 	"spool/internal/interchange"
 	"spool/internal/service"
+	"spool/internal/transcript"
+	"spool/internal/watch"
 )
 
 // directoryOf is where a harness keeps its transcripts on this machine.
@@ -26,6 +28,16 @@ func directoryOf(h interchange.Harness) (string, error) {
 		return "", service.UsageError{Err: fmt.Errorf("no home directory to look for transcripts in: name paths: %w", err)}
 	}
 	return filepath.Join(home, h.Home), nil
+}
+
+// importing is how files of this machine are imported.
+func importing(dialect, user string, inbox transcript.Inbox) transcript.Config {
+	cfg := transcript.Config{Dialect: dialect, User: user, Host: hostname(), Inbox: inbox}
+	cfg.Home, _ = os.UserHomeDir()
+	if state, err := service.StateDir(); err == nil {
+		cfg.By = watch.HomeName(state, cfg.Host, cfg.Home)
+	}
+	return cfg
 }
 
 // knownPlaces are the directories of all harnesses, whether they are there or not.

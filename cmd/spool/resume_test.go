@@ -13,6 +13,7 @@ import (
 func TestResumeElsewhere(t *testing.T) {
 	home := t.TempDir()
 	t.Setenv("HOME", home)
+	t.Setenv("XDG_STATE_HOME", t.TempDir())
 	for _, name := range []string{"CLAUDE_CONFIG_DIR", "CODEX_HOME"} {
 		t.Setenv(name, "")
 	}

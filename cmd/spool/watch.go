@@ -135,9 +135,7 @@ func (w *watchedInto) capture(ctx context.Context, changes []watch.Change) (took
 	}
 	lost, stop := context.WithTimeoutCause(ctx, mostPublished, errors.New("it takes nothing"))
 	defer stop()
-	res, _, err := w.importer.Import(lost, w.conn, sources, transcript.Config{
-		Dialect: w.cmd.Dialect, User: w.cmd.UserID, Host: hostname(), Inbox: w.conn.Inbox(),
-	})
+	res, _, err := w.importer.Import(lost, w.conn, sources, importing(w.cmd.Dialect, w.cmd.UserID, w.conn.Inbox()))
 	if lost.Err() != nil {
 		return nil, context.Cause(lost)
 	}

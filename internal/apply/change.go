@@ -206,6 +206,9 @@ func (d *draft) note(head threads.Head) {
 	d.newcomer = d.Head.Counts(d.e.Producer, d.e.Epoch, d.e.Event.Seq)
 	d.Head.Saw(d.e.Producer, d.e.Epoch, d.e.Event.Seq, d.e.At)
 	d.producers = d.Head.Producers
+	if c := d.e.Captured; c != nil && len(c.By)+len(c.Home)+len(d.e.Host) <= threads.MaxCaptured {
+		d.Head.Captured = threads.Captured{By: c.By, Host: d.e.Host, Home: c.Home, Size: c.Size, Modified: c.Modified, Sum: c.Sum}
+	}
 }
 
 // shrink keeps the thread's head small enough for a record: what is too much goes into nodes beside the step's (SPEC

@@ -146,6 +146,9 @@ func (d *draft) forked(ctx context.Context, source events.Thread, f events.Fork)
 			return head, info, e // else the fork lacks what its source lacks
 		}
 	}
+	if f.Whole && source.Session == d.st.Key.Session { // it is what the other was, under another name
+		head.Captured = from.Captured
+	}
 	if err == nil && f.Header != nil && !HasHeader(head) {
 		err = fmt.Errorf("%w: fork: a header is for threads of the dialect %s, and %s is of %q",
 			events.ErrControl, ompDialect, source, head.Dialect)

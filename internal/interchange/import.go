@@ -55,10 +55,6 @@ func (im *Importer) Import(
 	cl := client.New(conn)
 	cfg.SessionExport = func(ctx context.Context, t events.Thread, w io.Writer) error { return writeThread(ctx, cl, t, w) }
 	cfg.Said = func(ctx context.Context, session string) (time.Time, error) { return said(ctx, conn, cl, session) }
-	cfg.Writer = func(ctx context.Context, session string) (string, error) {
-		info, err := cl.Info(ctx, session)
-		return info.Host, err
-	}
 	letters := newestLetter(ctx, conn, cfg.Retry)
 	res = transcript.New(cl, conn.Events(), cfg).Import(ctx, restored)
 	res.Letters = letters

@@ -210,7 +210,8 @@ var foreign = map[string]names{
 // plain is every other field, by what it is: nothing of it leads anywhere.
 var plain = map[string]string{
 	"an identity within the thread": "Event.Producer Event.Epoch Event.Seq Event.Prev Event.More[].Seq Chunk.Seq Chunk.Attempt Chunk.Start.Attempt",
-	"a claim, shown and not believed": `Event.Time Event.User Event.Claimed Event.Host Event.File Event.Trace Event.More[].Time Control.Answer.By
+	"a claim, shown and not believed": `Event.Time Event.User Event.Claimed Event.Host Event.File Event.Trace
+		Event.Captured.By Event.Captured.Home Event.Captured.Size Event.Captured.Modified Event.Captured.Sum Event.More[].Time Control.Answer.By
 		Control.Delete.By Control.Run.Agent Chunk.Start.Agent Chunk.Start.Cwd`,
 	"a choice": `Event.Kind Event.Dialect Control.Op Control.Fork.Whole Control.Fork.Own Control.Delete.Force Control.Delete.Erase
 		Control.Rename.Force Control.Remove.Force Control.Answer.Expired Control.Run.State Control.Summary.FromExtension

@@ -69,6 +69,9 @@ func (s *store) PublishEvents(_ context.Context, evs []*events.Event) error {
 		}
 		t.head.Saw(e.Producer, e.Epoch, e.Seq, uint64(len(t.order)+1))
 		t.head.Updated = time.Now().UnixMilli()
+		if c := e.Captured; c != nil {
+			t.head.Captured = threads.Captured{By: c.By, Host: e.Host, Home: c.Home, Size: c.Size, Modified: c.Modified, Sum: c.Sum}
+		}
 		t.order = append(t.order, e)
 		if e.Kind == events.KindEntry {
 			t.entries = append(t.entries, e)
@@ -119,7 +122,8 @@ func (s *store) Retire(_ context.Context, t events.Thread, _ threads.Head) (even
 	}
 	was := events.FormerThread(t, hex.EncodeToString(sum.Sum(nil)))
 	s.threads[was] = s.threads[t]
-	s.threads[was].head = threads.Head{Leaf: was.String(), Updated: time.Now().UnixMilli()} // a fork has producers of its own
+	head := threads.Head{Leaf: was.String(), Updated: time.Now().UnixMilli(), Captured: s.threads[t].head.Captured}
+	s.threads[was].head = head // a fork has producers of its own
 	delete(s.threads, t)
 	return was, nil
 }

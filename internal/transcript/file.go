@@ -3,8 +3,10 @@ package transcript
 import (
 	"cmp"
 	"context"
+	"crypto/sha256"
 	"errors"
 	"fmt"
+	"hash"
 	"io"
 	"iter"
 	"strings"
@@ -154,6 +156,9 @@ type pass struct {
 	tail     events.Tail
 	leaf     storedLeaf
 
+	captured events.Captured // the file, as far as it is known
+	sum      hash.Hash       // of what was read of it
+
 	ahead []events.Linked                      // lines of an earlier import behind this one, which the thread does not have yet
 	has   func() (rehydrate.Line, error, bool) // the next line that the thread has; nil: it has none
 }
@@ -167,13 +172,14 @@ type pass struct {
 func (im *Importer) pass(ctx context.Context, f *file, c *claim) error {
 	f.res.begin(c)
 	read := 0
-	in, done, err := f.src.open(func(n int) { read += n })
+	applied := max(c.lines, c.before)
+	p := &pass{im: im, f: f, c: c, applied: applied, met: applied == 0, sum: sha256.New()}
+	p.captured = events.Captured{By: im.cfg.By, Home: im.cfg.Home, Modified: f.src.modified()}
+	in, done, err := f.src.open(func(n int) { read += n }, p.sum)
 	if err != nil {
 		return err
 	}
 	defer done()
-	applied := max(c.lines, c.before)
-	p := &pass{im: im, f: f, c: c, applied: applied, met: applied == 0}
 	defer func() { im.report(read, p.lines) }()
 	if applied > 0 {
 		next, stop := iter.Pull2(im.has(ctx, c))
@@ -196,6 +202,8 @@ func (im *Importer) pass(ctx context.Context, f *file, c *claim) error {
 			read, p.lines = 0, 0
 		}
 	}
+	p.captured.Size = in.at
+	p.sum.Sum(p.captured.Sum[:0])
 	if err := p.flush(ctx); err != nil {
 		return err
 	}
@@ -365,6 +373,8 @@ func (p *pass) flush(ctx context.Context) error {
 	if err := p.start(ctx); err != nil {
 		return err
 	}
+	captured := p.captured
+	p.batch[len(p.batch)-1].Captured = &captured
 	if err := p.publish(ctx, p.batch); err != nil {
 		return err
 	}
@@ -417,7 +427,7 @@ func (p *pass) end(ctx context.Context, size int64) error {
 	if uint64(size) <= p.c.tail || p.c.tail == 0 && !p.f.res.Open {
 		return p.branch(ctx, size)
 	}
-	e := &events.Event{Kind: events.KindControl, Seq: uint64(size), Time: p.at,
+	e := &events.Event{Kind: events.KindControl, Seq: uint64(size), Time: p.at, Captured: &p.captured,
 		Body: events.Control{Op: events.OpTail, Tail: &p.tail}.Encode()}
 	if err := p.publish(ctx, []*events.Event{p.stamp(e, tailOf(p.c.producer))}); err != nil {
 		return err

@@ -35,6 +35,14 @@ func (s Source) Modified() time.Time {
 	return info.ModTime()
 }
 
+// modified is the same in Unix nanoseconds; 0 if nobody knows.
+func (s Source) modified() int64 {
+	if at := s.Modified(); !at.IsZero() {
+		return at.UnixNano()
+	}
+	return 0
+}
+
 // Find lists the transcripts that names in a file system stand for: files as they are, directories with everything below that
 // is called *.jsonl, *.jsonl.zst or *.jsonl.gz, wherever the harness keeps it, and what lies beside it. The list is sorted, and each file
 // is in it once. What cannot be read is reported, and the rest is listed. Names may be the operating system's, absolute ones too, if fsys
@@ -115,8 +123,9 @@ func (s Source) size() int64 {
 	return info.Size()
 }
 
-// open gives the file's bytes, uncompressed. progress, if not nil, is told how many bytes were read from the disk.
-func (s Source) open(progress func(n int)) (*lines, func(), error) {
+// open gives the file's bytes, uncompressed, and writes those that were read to the others. progress, if not nil, is told how many bytes
+// were read from the disk.
+func (s Source) open(progress func(n int), to ...io.Writer) (*lines, func(), error) {
 	if info, err := fs.Stat(s.FS, s.Path); err == nil && !info.Mode().IsRegular() { // to open a pipe may take for ever
 		return nil, nil, fmt.Errorf("%s: not a regular file", s.Path)
 	}
@@ -128,6 +137,9 @@ func (s Source) open(progress func(n int)) (*lines, func(), error) {
 	if err != nil {
 		_ = f.Close()
 		return nil, nil, fmt.Errorf("%s: %w", s.Path, err)
+	}
+	for _, w := range to {
+		r = io.TeeReader(r, w)
 	}
 	l := newLines(r)
 	l.restore = s.Restore

@@ -61,6 +61,8 @@ type Config struct {
 	Dialect string // of every file; empty: detected in each
 	User    string // user_id stamped on items (SPEC I6)
 	Host    string // machine the agents ran on
+	By      string // the home that the files are in: no other one has the name, be it on a machine of the same; empty: unknown
+	Home    string // where that is
 	// Place, if not nil, is where a harness keeps a session's file, by its name: <kind>:<path below its directory>, or "".
 	Place func(dialect, session, name string) string
 	Blobs Blobs // of the files of oh-my-pi; nil: what they refer to is not looked for
@@ -73,9 +75,6 @@ type Config struct {
 	// Said, if not nil, is when somebody gave a session its title or directory in Spool; zero: nobody did. A file that was written before and
 	// has no entry more than its thread is an older one.
 	Said func(ctx context.Context, session string) (time.Time, error)
-
-	// Writer, if not nil, is the machine on which a session was last written; "": nothing says it.
-	Writer func(ctx context.Context, session string) (host string, err error)
 
 	// Progress, if not nil, is told how far the import is, often. It is called by one goroutine at a time.
 	Progress func(Progress)

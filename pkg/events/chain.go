@@ -47,6 +47,7 @@ func Link(evs []*Event, joined int) []*Event {
 		o := sessions[e.Thread.Session]
 		if o.Event != nil && o.joins(e) && o.last() == prev && o.size+len(e.Body) <= joined {
 			o.More = append(o.More, Entry{Seq: e.Seq, Time: e.Time, Body: e.Body})
+			o.Captured = e.Captured
 		} else {
 			linked := *e
 			linked.Prev, linked.More = prev, slices.Clone(e.More)
@@ -85,9 +86,10 @@ func (s *seqs) put(n uint64) {
 	}
 }
 
-// joins reports whether an entry can share this event: everything but its sequence, time and body is the same.
+// joins reports whether an entry can share this event: everything but its sequence, time and body is the same, and what was captured with
+// it is only said of the last.
 func (e *Event) joins(next *Event) bool {
-	return e.Kind == KindEntry && next.Kind == KindEntry && e.Ref == nil && next.Ref == nil && len(next.More) == 0 &&
+	return e.Kind == KindEntry && next.Kind == KindEntry && e.Ref == nil && next.Ref == nil && len(next.More) == 0 && e.Captured == nil &&
 		e.chain() == next.chain() && e.Dialect == next.Dialect && e.Scope == next.Scope &&
 		e.User == next.User && e.Claimed == next.Claimed && e.Host == next.Host && e.File == next.File && e.Trace == next.Trace
 }

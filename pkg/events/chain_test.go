@@ -117,3 +117,29 @@ func TestLinkJoins(t *testing.T) {
 		t.Errorf("Link made %v, want %v", got, want)
 	}
 }
+
+// What was captured with an entry stays with it, however entries share events.
+func TestLinkKeepsCaptured(t *testing.T) {
+	var evs []*Event
+	for seq := range uint64(5) {
+		e := Event{Producer: "p", Seq: seq + 1, Kind: KindEntry, Dialect: "raw", Thread: Thread{Session: "s", Name: "main"}}
+		if seq == 2 || seq == 4 {
+			e.Captured = &Captured{Size: int64(seq + 1)}
+		}
+		evs = append(evs, &e)
+	}
+	var got []int64
+	linked := Link(evs, 1<<20)
+	for _, e := range linked {
+		for _, one := range e.Each() {
+			size := int64(0)
+			if one.Captured != nil {
+				size = one.Captured.Size
+			}
+			got = append(got, size)
+		}
+	}
+	if want := "[0 0 3 0 5]"; len(linked) != 2 || fmt.Sprint(got) != want {
+		t.Errorf("%d events with %v, want 2 with %v", len(linked), got, want)
+	}
+}

@@ -20,8 +20,8 @@ var ErrEnvelope = errors.New("bad envelope")
 // later addition does not stop an older persister.
 const fields = 15
 
-// moreFields are those behind them, each only where it, or one behind it, says something: more, claimed, file.
-const moreFields = 3
+// moreFields are those behind them, each only where it, or one behind it, says something: more, claimed, file, captured.
+const moreFields = 4
 
 // Encode is the envelope as msgpack: an array that begins with the version (docs/format.md, "Envelope").
 func (e *Event) Encode() []byte {
@@ -38,8 +38,10 @@ func (e *Event) Encode() []byte {
 	// A bytes.Buffer does not fail, so neither do these.
 	members := fields
 	switch {
-	case e.File != "":
+	case e.Captured != nil:
 		members += moreFields
+	case e.File != "":
+		members += 3
 	case e.Claimed != "":
 		members += 2
 	case len(e.More) > 0:
@@ -83,6 +85,14 @@ func (e *Event) Encode() []byte {
 	if members > fields+2 {
 		_ = enc.EncodeString(e.File)
 	}
+	if c := e.Captured; c != nil {
+		_ = enc.EncodeArrayLen(5)
+		_ = enc.EncodeString(c.By)
+		_ = enc.EncodeString(c.Home)
+		_ = enc.EncodeInt(c.Size)
+		_ = enc.EncodeInt(c.Modified)
+		_ = enc.EncodeBytes(c.Sum[:])
+	}
 	return buf.Bytes()
 }
 
@@ -124,6 +134,9 @@ func Decode(b []byte) (Event, error) {
 	}
 	if n > fields+2 {
 		e.File = r.string()
+	}
+	if n > fields+3 {
+		e.Captured = r.captured()
 	}
 	if r.err != nil {
 		return Event{}, fmt.Errorf("%w: %w", ErrEnvelope, r.err)
@@ -230,6 +243,20 @@ func (r *reader) more(b []byte, src *bytes.Reader) (out []Entry) {
 		out = append(out, Entry{Seq: r.uint(), Time: r.int(), Body: r.alias(b, src)})
 	}
 	return out
+}
+
+func (r *reader) captured() *Captured {
+	n := r.arrayLen()
+	if r.err != nil || n < 0 {
+		return nil
+	}
+	c := &Captured{By: r.string(), Home: r.string(), Size: r.int(), Modified: r.int()}
+	sum := r.bytes()
+	if r.err == nil && (n != 5 || len(sum) != len(c.Sum) || c.Size < 0) {
+		r.err = errors.New("captured: want [by, home, size, modified, 32-byte sum]")
+	}
+	copy(c.Sum[:], sum)
+	return c
 }
 
 func (r *reader) bodyRef() *BodyRef {

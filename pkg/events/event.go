@@ -67,11 +67,22 @@ type Event struct {
 	Host    string // machine the agent runs on
 	File    string // of an imported entry of a main thread: where the harness keeps the file there, <kind>:<path below its directory>
 	Trace   string // W3C traceparent, if any
-	Scope   Scope  // which sessions the publisher may name: of the subject, not of the envelope
+	// Captured, if not nil, is the file that the last of its entries stands in, as it was when an import had read it.
+	Captured *Captured
+	Scope    Scope // which sessions the publisher may name: of the subject, not of the envelope
 
 	Body []byte   // the raw entry, as the agent wrote it; nil when Ref is set
 	Ref  *BodyRef // claim check: the body waits in the inbox bucket
 	More []Entry  // entries that follow in the same thread: one message for many small ones; never with Ref
+}
+
+// Captured is a file as an import read it. All of it is a claim.
+type Captured struct {
+	By       string   // the home that it is in: another machine or home has another name; empty: unknown
+	Home     string   // where that lies on the event's host
+	Size     int64    // bytes, uncompressed; 0: more of it is on its way, and it is not known yet
+	Modified int64    // when it was written last, Unix nanoseconds
+	Sum      [32]byte // SHA-256 of those bytes
 }
 
 // Entry is one of several entries in an event: all but these fields is the event's.
@@ -96,11 +107,12 @@ func (e *Event) Identify(user string) {
 func (e *Event) Each() []Event {
 	out := make([]Event, 1+len(e.More))
 	out[0] = *e
-	out[0].More = nil
+	out[0].More, out[0].Captured = nil, nil
 	for i, m := range e.More {
 		out[i+1] = out[0]
 		out[i+1].Prev, out[i+1].Seq, out[i+1].Time, out[i+1].Body = out[i].Seq, m.Seq, m.Time, m.Body
 	}
+	out[len(e.More)].Captured = e.Captured
 	return out
 }
 

@@ -100,8 +100,21 @@ type Head struct {
 
 	Gaps []Gap // what producers left out, that noted last last; no method changes its memory
 
+	Captured Captured // the file that its newest imported entries came from; zero: none did, or nothing said it
+
 	Later []byte // encoded fields of a later writer, kept as they are
 }
+
+// Captured is a file as an import read it. All of it is a claim.
+type Captured struct {
+	By, Host, Home string   // the home that it is in: a name that no other one has; its machine, and where it lies there
+	Size           int64    // bytes, uncompressed; 0: not known
+	Modified       int64    // when it was written last, Unix nanoseconds
+	Sum            [32]byte // SHA-256 of those bytes
+}
+
+// MaxCaptured bounds the three texts of Captured together, in bytes: every head has them.
+const MaxCaptured = 512
 
 // Ended is the UTC date of the thread's end, by which its record is filed; "" if it has not ended.
 func (h *Head) Ended() string {

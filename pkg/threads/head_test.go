@@ -26,9 +26,13 @@ func fullHead() threads.Head {
 }
 
 func TestHeadRoundTrip(t *testing.T) {
+	captured := fullHead()
+	captured.Captured = threads.Captured{
+		By: "4f2a", Host: "box", Home: "/root", Size: 1 << 33, Modified: 1778308464000000001, Sum: [32]byte{1, 31: 2},
+	}
 	later := fullHead()
 	later.Later = []byte("\xa5later\x92\x01\x02")
-	for name, h := range map[string]threads.Head{"zero": {}, "full": fullHead(), "later": later} {
+	for name, h := range map[string]threads.Head{"zero": {}, "full": fullHead(), "captured": captured, "later": later} {
 		b := h.Encode()
 		got, err := threads.DecodeHead(b)
 		if err != nil {

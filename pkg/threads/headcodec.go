@@ -13,8 +13,8 @@ const HeadVersion, GrownHeadVersion = 1, 2
 
 // headFields is the length of the array, the version included, that the first version writes; of the last eight a reader can
 // do without. The last one, the claim, is left out where it is 0, and the life before it where that is 0, too. The second
-// version has all of them, and three more. Behind those of either come the gaps and where the thread began, as far as there is
-// any.
+// version has all of them, and three more. Behind those of either come the gaps, where the thread began and the file that was captured,
+// as far as there is any.
 const headFields, minHeadFields, grownHeadFields = 29, 21, 32
 
 // Encode writes the head as a msgpack array, the version first (docs/format.md).
@@ -24,7 +24,8 @@ func (h Head) Encode() []byte {
 	b := make([]byte, 0, size+48*len(producers)+len(h.Memory)+len(h.Later))
 	version, fields := int64(HeadVersion), headFields
 	grown := !h.Older.IsZero() || !h.Seen.IsZero()
-	began := h.Began != 0 || len(h.Later) > 0
+	captured := h.Captured != Captured{} || len(h.Later) > 0
+	began := h.Began != 0 || captured
 	gaps := len(h.Gaps) > 0 || began
 	dated := h.Claimed == 0 && !gaps && !grown
 	first := h.Life == 0 && dated
@@ -36,7 +37,7 @@ func (h Head) Encode() []byte {
 	case dated:
 		fields--
 	}
-	for _, is := range []bool{gaps, began} {
+	for _, is := range []bool{gaps, began, captured} {
 		if is {
 			fields++
 		}
@@ -72,6 +73,9 @@ func (h Head) Encode() []byte {
 	}
 	if began {
 		b = casstore.AppendUint(b, h.Began)
+	}
+	if captured {
+		b = appendCaptured(b, h.Captured)
 	}
 	return append(b, h.Later...)
 }
@@ -138,6 +142,9 @@ func DecodeHead(b []byte) (Head, error) {
 	if fields > known+1 {
 		h.Began = c.Uint()
 	}
+	if fields > known+2 {
+		h.Captured = parseCaptured(c)
+	}
 	if rest := c.Rest(); len(rest) > 0 {
 		h.Later = rest
 	}
@@ -145,6 +152,32 @@ func DecodeHead(b []byte) (Head, error) {
 		return Head{}, fmt.Errorf("thread head: %w", err)
 	}
 	return h, nil
+}
+
+// appendCaptured writes an array, nil for none.
+func appendCaptured(b []byte, f Captured) []byte {
+	if f == (Captured{}) {
+		return casstore.AppendNil(b)
+	}
+	b = casstore.AppendArrayHeader(b, 6)
+	for _, text := range []string{f.By, f.Host, f.Home} {
+		b = casstore.AppendText(b, []byte(text))
+	}
+	return casstore.AppendBin(casstore.AppendInt(casstore.AppendInt(b, f.Size), f.Modified), f.Sum[:])
+}
+
+func parseCaptured(c *casstore.Cursor) (f Captured) {
+	if c.Nil() {
+		return f
+	}
+	if c.Array() != 6 {
+		c.Fail("want a file of six fields")
+	}
+	f = Captured{By: string(c.Text()), Host: string(c.Text()), Home: string(c.Text()), Size: c.Int(), Modified: c.Int()}
+	if copy(f.Sum[:], c.Bin()) != len(f.Sum) {
+		c.Fail("want a sum of 32 bytes")
+	}
+	return f
 }
 
 // countValues counts the encoded values in fields that DecodeHead kept.
