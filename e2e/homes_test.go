@@ -1,6 +1,8 @@
 package e2e_test
 
 import (
+	"crypto/sha256"
+	"encoding/json"
 	"fmt"
 	"os"
 	"path/filepath"
@@ -58,6 +60,24 @@ func TestHomesOfOneName(t *testing.T) {
 		if !kept[string(must.Get(os.ReadFile(filepath.Join(home, file)))(t))] {
 			t.Errorf("no thread has what %s says", home)
 		}
+	}
+	var session struct {
+		Threads []struct {
+			Of       string `json:"former_of"`
+			Captured struct {
+				Size   int64
+				Sha256 string
+			}
+		} `json:"thread_list"`
+	}
+	must.Do(t, json.Unmarshal([]byte(w.run("spool", "session", "show", id, "--json")), &session))
+	sums := map[string]string{}
+	for _, t := range session.Threads {
+		sums[t.Of] = fmt.Sprint(t.Captured)
+	}
+	for home, of := range map[string]string{one: "main", two: ""} {
+		b := must.Get(os.ReadFile(filepath.Join(home, file)))(t)
+		must.Same(t, sums[of], fmt.Sprintf("{%d %x}", len(b), sha256.Sum256(b)), "captured of %s = %s, want %s", home)
 	}
 	if out, err := in(one, "resume", id, "--cwd", w.home); err == nil || !strings.Contains(out, "main-was-") {
 		t.Errorf("spool resume where the session's thread is another home's: %v\n%s\nwant a question", err, out)

@@ -170,6 +170,7 @@ func TestJSONIsThatOfHTTP(t *testing.T) {
 	}{
 		{command: "session ls --all --unanswered", path: "/v1/sessions?unanswered=1", list: "sessions"},
 		{command: "session resume talk", path: "/v1/sessions/talk"},
+		{command: "session show talk", path: "/v1/sessions/talk"},
 		{command: "thread ls talk", path: "/v1/sessions/talk/threads", list: "threads", less: []string{"name", "fork_of", "parents"}},
 		{command: "thread show talk/side", path: thread + "side", more: []string{"last"}},
 		{command: "history recent --session talk --data " + w.data, path: "/v1/history?session=talk", list: "prompts"},
@@ -228,7 +229,7 @@ func drop(v any, names ...string) any {
 
 // withJSON are arguments with which commands write JSON, in this order: those that remove something come last.
 var withJSON = []string{
-	"session ls --all --unanswered", "session resume talk", "session latest", "session tree talk", "session context talk",
+	"session ls --all --unanswered", "session show talk", "session resume talk", "session latest", "session tree talk", "session context talk",
 	"session export talk --dir %",
 	"session materialize talk --to %", "resume talk",
 	"thread ls", "thread show talk", "thread log talk", "thread diff talk side", "thread verify",

@@ -1,6 +1,7 @@
 package main
 
 import (
+	"cmp"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -21,6 +22,7 @@ import (
 
 type sessionCmd struct {
 	Ls     sessionLsCmd     `cmd:"" aliases:"list" help:"List sessions, newest first."`
+	Show   sessionShowCmd   `cmd:"" help:"Show what is known of a session beside its listing: where its files lay, and its threads."`
 	Resume sessionResumeCmd `cmd:"" help:"Find a session by the beginning of its id, and say how to go on with it."`
 	Latest sessionLatestCmd `cmd:"" help:"Find the session that this terminal resumed last, or the newest of this directory."`
 	Export sessionExportCmd `cmd:"" help:"Write a session into a directory that oh-my-pi opens."`
@@ -144,6 +146,58 @@ func (a *app) rows(cl *client.Client) ([]sessions.Row, error) {
 		rows[i] = s.Row()
 	}
 	return rows, nil
+}
+
+type sessionShowCmd struct {
+	Session string `arg:"" help:"The session, or the beginning of its id."`
+	JSON    bool   `help:"The session as one line of JSON."`
+}
+
+func (c *sessionShowCmd) Help() string {
+	return "A file is shown as it was when its newest lines were imported. A thread main-was-… is what main was before its file was " +
+		"rewritten, or the other one of two copies that both go on. spool show SESSION shows who said what."
+}
+
+func (c *sessionShowCmd) Run(a *app) error {
+	cl, err := a.client()
+	if err != nil {
+		return err
+	}
+	id, err := a.session(cl, c.Session)
+	if err != nil {
+		return err
+	}
+	s, err := view.NewReader(cl).Session(a.ctx, id)
+	if err != nil {
+		return err
+	}
+	if c.JSON {
+		return json.NewEncoder(a.out).Encode(s)
+	}
+	t := text.NewTable(a.out)
+	for _, fact := range [][2]string{
+		{"session", s.ID}, {"name", s.Name}, {"harness", s.Harness}, {"model", s.Model}, {"directory", s.Cwd}, {"branch", s.Branch},
+		{"parent", s.Parent}, {"host", s.Host}, {"file", s.File}, {"created", s.Created}, {"modified", s.Modified},
+	} {
+		if fact[1] != "" {
+			fmt.Fprintf(t, "%s\t%s\n", fact[0], text.Printable(fact[1]))
+		}
+	}
+	if err := t.Flush(); err != nil {
+		return err
+	}
+	fmt.Fprintln(a.out)
+	t = a.table()
+	fmt.Fprintln(t, "THREAD\tENTRIES\tFILE SIZE\tWRITTEN\tHOME\tSHA-256")
+	for _, th := range s.ThreadList {
+		f := view.Captured{}
+		if th.Captured != nil {
+			f = *th.Captured
+		}
+		fmt.Fprintf(t, "%s\t%d\t%d\t%s\t%s\t%s\n", th.Thread, th.Entries, f.Size, cmp.Or(f.Modified, "-"),
+			text.Printable(cmp.Or(strings.Trim(f.Host+":"+f.Home, ":"), "-")), cmp.Or(f.Sum, "-"))
+	}
+	return t.Flush()
 }
 
 type sessionResumeCmd struct {

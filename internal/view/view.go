@@ -4,6 +4,7 @@
 package view
 
 import (
+	"encoding/hex"
 	"time"
 
 	"spool/internal/history"
@@ -46,7 +47,30 @@ type Session struct {
 	Runs        []any  `json:"runs"`
 	Answered    bool   `json:"answered"`
 
+	Captured *Captured `json:"captured,omitempty"` // of its main thread
+
 	ThreadList []Thread `json:"thread_list,omitempty"` // only where one session is asked for
+}
+
+// Captured is the file that a thread's newest imported lines came from, as it was when they were read: all of it is what the import said.
+type Captured struct {
+	By       string `json:"by,omitempty"` // a name of the home that no other one has
+	Host     string `json:"host,omitempty"`
+	Home     string `json:"home,omitempty"`
+	Size     int64  `json:"size,omitempty"` // bytes, uncompressed; not there while more of them come
+	Modified string `json:"mtime,omitempty"`
+	Sum      string `json:"sha256,omitempty"` // of those bytes
+}
+
+func ofCaptured(c threads.Captured) *Captured {
+	if c == (threads.Captured{}) {
+		return nil
+	}
+	out := &Captured{By: c.By, Host: c.Host, Home: c.Home, Size: c.Size, Modified: events.Stamp(c.Modified / int64(time.Millisecond))}
+	if c.Size > 0 {
+		out.Sum = hex.EncodeToString(c.Sum[:])
+	}
+	return out
 }
 
 // Tokens are sums over the turns that told theirs.
@@ -84,6 +108,9 @@ type Thread struct {
 	Turns    int64   `json:"turns"`        // that have ended
 	Tokens   *Tokens `json:"tokens,omitempty"`
 	OpenTurn Tokens  `json:"open_turn,omitzero"` // of Tokens
+
+	FormerOf string    `json:"former_of,omitempty"` // the thread whose former generation it is: that one goes on
+	Captured *Captured `json:"captured,omitempty"`
 }
 
 // Start is where a thread begins.
@@ -128,6 +155,9 @@ func ofSession(s client.Session, prompts int, runs []client.RunInfo, now time.Ti
 		failed = failed || t.Head.Status == threads.StatusFailed
 		if t.Name == events.MainThread || out.Dialect == "" {
 			out.Dialect = t.Head.Dialect
+		}
+		if t.Name == events.MainThread {
+			out.Captured = ofCaptured(t.Head.Captured)
 		}
 	}
 	newest, active := int64(0), false
@@ -177,6 +207,7 @@ func OfThread(t client.Thread) Thread {
 		Start: &Start{Hash: h.Start.Ref.String()}, Created: events.Stamp(h.Created), Modified: events.Stamp(h.Updated), Ended: t.Ended,
 		Bytes: h.BytesIn, Cut: h.Truncated, Moved: h.Externalized, Unknown: h.Unknown,
 		Tips: h.Branches(), Turns: h.Turns, Tokens: &Tokens{},
+		FormerOf: events.FormerOf(t.Thread), Captured: ofCaptured(h.Captured),
 	}
 	*out.Tokens, out.OpenTurn = ofThread(t)
 	return out
