@@ -239,3 +239,24 @@ func TestEarlier(t *testing.T) {
 		}
 	}
 }
+
+// TestSessionInOneCommit: a subagent that comes in the commit with which its session begins says no more of the session than one that comes
+// later, although there is no record yet.
+func TestSessionInOneCommit(t *testing.T) {
+	m, s := newMemory(t), &script{}
+	for i, said := range []string{"the leak", "look for it"} {
+		e := Staged{Event: s.event(events.KindEntry, "claude", []byte(`{"type":"user","uuid":"u`+said[:3]+`","cwd":"/`+said[:3]+
+			`","message":{"role":"user","content":"`+said+`"}}`)), At: uint64(i + 1)}
+		e.Thread = events.Thread{Session: "s1", Name: []string{events.MainThread, "agent-1"}[i]}
+		must.Do(t, Stage(&e))
+		st := m.state(&e)
+		c, v, err := Event(t.Context(), m, st, e)
+		if err != nil || v.Is != Applied {
+			t.Fatalf("Event() = %v, %v", v, err)
+		}
+		m.take(st, &e, c)
+		st.Session.Stored = false // as before the commit
+	}
+	info := m.sessions["s1"].Info
+	must.Same(t, info.Prompt+" in "+info.Cwd, "the leak in /the", "the session is %q, want %q")
+}

@@ -311,7 +311,7 @@ func (d *draft) learn(e *dialect.Entry) {
 		before = d.Info
 	}
 	info := *before
-	main := d.st.Key.Name == events.MainThread || !s.Stored
+	main := d.st.Key.Name == events.MainThread || !s.Stored && s.Info == (sessions.Info{ID: s.ID}) // nothing said anything of it yet
 	project.Learn(&info, e, main, d.Head.Entries <= 1)
 	if main && d.e.Host != "" && len(d.e.Host) <= sessions.MaxFile {
 		info.Host = d.e.Host
