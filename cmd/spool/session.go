@@ -88,7 +88,7 @@ func (c *sessionLsCmd) Run(a *app) error {
 		if c.All && r.Cwd != "" {
 			name += "  (" + r.Cwd + ")"
 		}
-		fmt.Fprintf(t, "%s\t%s\t%s\t%d\t%s\t%s\t%s\n", r.ID, r.Harness, r.Status, r.Messages, text.Bytes(r.Size),
+		fmt.Fprintf(t, "%s\t%s\t%s\t%d\t%s\t%s\t%s\n", r.ID, r.Agent(), r.Status, r.Messages, text.Bytes(r.Size),
 			text.Ago(r.Modified, time.Now()), text.Printable(name))
 	}
 	return t.Flush()
@@ -270,8 +270,8 @@ func (a *app) resume(cl *client.Client, r sessions.Row, asJSON bool) error {
 		return json.NewEncoder(a.out).Encode(s)
 	}
 	facts := []string{r.Status.String(), text.Sprintf("%d messages", r.Messages), text.Ago(r.Modified, time.Now())}
-	if r.Harness != "" {
-		facts = append([]string{r.Harness}, facts...)
+	if agent := r.Agent(); agent != "" {
+		facts = append([]string{agent}, facts...)
 	}
 	_, err := fmt.Fprintf(a.out, "%s\n%s\n%s\n\n%s\n", r.ID, text.Printable(r.Name()), strings.Join(facts, ", "), goOn(r))
 	return err

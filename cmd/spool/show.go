@@ -218,7 +218,7 @@ func (c *showCmd) head(a *app, cl *client.Client, t events.Thread, head threads.
 	if all, err := cl.Sessions(a.ctx, t.Session); err == nil && len(all) > 0 {
 		row := all[0].Row()
 		h.Title = text.Line(row.Name())
-		for _, fact := range []string{row.Harness, row.Model, row.Cwd} {
+		for _, fact := range []string{row.Agent(), row.Model, row.Cwd} {
 			if fact != "" {
 				h.Facts = append(h.Facts, fact)
 			}

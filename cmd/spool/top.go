@@ -243,7 +243,7 @@ func (f *fleet) write(t *text.Table) error {
 	fmt.Fprintln(t, "SESSION\tHARNESS\tSTATE\tTHREADS\tMESSAGES\tMODIFIED\tWHAT")
 	for i := range f.sessions {
 		s := &f.sessions[i]
-		fmt.Fprintf(t, "%s\t%s\t%s\t%d\t%d\t%s\t%s\n", s.ID, s.Harness, s.state(), len(s.threads), s.Messages,
+		fmt.Fprintf(t, "%s\t%s\t%s\t%d\t%d\t%s\t%s\n", s.ID, s.Agent(), s.state(), len(s.threads), s.Messages,
 			text.Ago(s.Modified, f.at), text.Line(s.what()))
 	}
 	return t.Flush()
@@ -289,7 +289,7 @@ func (f *fleet) json() any {
 	}
 	for i := range f.sessions {
 		s := &f.sessions[i]
-		out.Sessions = append(out.Sessions, row{s.ID, s.Harness, s.state(), s.Name(), len(s.threads), s.runs,
+		out.Sessions = append(out.Sessions, row{s.ID, s.Agent(), s.state(), s.Name(), len(s.threads), s.runs,
 			len(s.prompts), s.Messages, s.Size, events.Stamp(s.Modified), s.rate})
 	}
 	for _, p := range f.prompts {

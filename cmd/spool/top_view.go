@@ -330,7 +330,7 @@ func (m top) session(s *fleetSession) string {
 	if s.rate > 0 {
 		rate = fmt.Sprintf("%.1f", s.rate)
 	}
-	l := row(m.width, m.named, cmp.Or(m.short[s.ID], s.ID), text.Line(s.Harness), s.state(), rate, fmt.Sprint(s.Messages),
+	l := row(m.width, m.named, cmp.Or(m.short[s.ID], s.ID), text.Line(s.Agent()), s.state(), rate, fmt.Sprint(s.Messages),
 		text.Ago(s.Modified, m.fleet.at), text.Line(s.what()))
 	switch {
 	case s.ID == m.chosen:

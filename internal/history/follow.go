@@ -395,7 +395,7 @@ func (f *Follower) sessions(ctx context.Context, some *gathered) (about []Sessio
 			f.log.Warn("session of a prompt", "error", fmt.Errorf("%s: %w", r.Key, err))
 			continue
 		}
-		about = append(about, Session{Name: info.ID, Cwd: info.Cwd, Host: info.Host, Harness: info.Harness, Model: info.Model})
+		about = append(about, Session{Name: info.ID, Cwd: info.Cwd, Host: info.Host, Harness: info.Agent(), Model: info.Model})
 	}
 	return about, err
 }

@@ -139,7 +139,7 @@ func ofSession(s client.Session, prompts int, runs []client.RunInfo, now time.Ti
 	row := s.Row()
 	out := Session{
 		ID: row.ID, Name: row.Name(), Title: row.Title, Summary: row.Summary, FirstPrompt: row.Prompt, Cwd: row.Cwd,
-		Host: row.Host, File: row.File, Harness: row.Harness,
+		Host: row.Host, File: row.File, Harness: row.Agent(),
 		Model: row.Model, Branch: row.Branch, Parent: row.Parent, Status: row.Status.String(), Created: events.Stamp(row.Created),
 		Modified: events.Stamp(row.Modified), Threads: len(s.Threads), Messages: row.Messages, Bytes: row.Size, Prompts: prompts,
 		Runs: make([]any, len(runs)), Answered: row.Answered,

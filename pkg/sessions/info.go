@@ -64,6 +64,14 @@ func (i Info) Encode() []byte {
 	return b
 }
 
+// Agent is what people call the program that the session is of: its harness, but for pi, whose entries are those of oh-my-pi.
+func (i *Info) Agent() string {
+	if i.Harness == "omp" && strings.HasPrefix(i.File, "pi:") {
+		return "pi"
+	}
+	return i.Harness
+}
+
 // DecodeInfo reads a record's value.
 func DecodeInfo(b []byte) (Info, error) {
 	var i Info
