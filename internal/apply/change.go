@@ -313,11 +313,8 @@ func (d *draft) learn(e *dialect.Entry) {
 	info := *before
 	main := d.st.Key.Name == events.MainThread || !s.Stored && s.Info == (sessions.Info{ID: s.ID}) // nothing said anything of it yet
 	project.Learn(&info, e, main, d.Head.Entries <= 1)
-	if main && d.e.Host != "" && len(d.e.Host) <= sessions.MaxFile {
-		info.Host = d.e.Host
-	}
-	if main && d.e.File != "" && len(d.e.File) <= sessions.MaxFile {
-		info.File = d.e.File
+	if main {
+		LearnPlace(&info, &d.e.Event)
 	}
 	if _, known := dialect.Lookup(d.e.Dialect); known && dialect.IsJSON(d.e.Dialect) {
 		info.Harness = dialect.Lead(info.Harness, d.e.Dialect)
@@ -328,6 +325,16 @@ func (d *draft) learn(e *dialect.Entry) {
 	if !s.Stored || info != *before {
 		d.info = info
 		d.Info = &d.info
+	}
+}
+
+// LearnPlace takes what an event of a main thread says of where its agent runs.
+func LearnPlace(info *sessions.Info, e *events.Event) {
+	if e.Host != "" && len(e.Host) <= sessions.MaxFile {
+		info.Host = e.Host
+	}
+	if e.File != "" && len(e.File) <= sessions.MaxFile {
+		info.File = e.File
 	}
 }
 

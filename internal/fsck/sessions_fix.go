@@ -52,7 +52,7 @@ func (f *fixer) fixSessions(ctx context.Context) error {
 // session is what the threads of a session say of it.
 func (f *fixer) session(ctx context.Context, id string) (info sessions.Info, err error) {
 	var heads []*head
-	producers := map[string]bool{}
+	producers, created := 0, int64(0)
 	all := slices.Concat(f.c.heads, f.recovered)
 	for i := range all {
 		h := &all[i]
@@ -60,9 +60,12 @@ func (f *fixer) session(ctx context.Context, id string) (info sessions.Info, err
 			continue
 		}
 		heads = append(heads, h)
+		if h.Created != 0 && (created == 0 || h.Created < created) {
+			created = h.Created
+		}
 		for _, p := range h.Producers {
 			if !strings.HasPrefix(p.ID, threads.Ephemeral) {
-				producers[p.ID] = true
+				producers++
 			}
 		}
 	}
@@ -79,15 +82,16 @@ func (f *fixer) session(ctx context.Context, id string) (info sessions.Info, err
 	if err != nil {
 		return info, err
 	}
-	info.Threads, info.Producers = int64(len(heads)), int64(len(producers))
+	info.Threads, info.Producers = int64(len(heads)), int64(producers)
+	info.Created = cmp.Or(created, info.Created)
 	if dialect.IsJSON(main.Dialect) {
 		info.Harness = dialect.Lead(info.Harness, main.Dialect)
 	}
-	return info, f.said(ctx, heads, &info)
+	return info, f.said(ctx, heads, main, &info)
 }
 
-// said takes in what operations on threads said of their session.
-func (f *fixer) said(ctx context.Context, heads []*head, info *sessions.Info) error {
+// said takes in what operations on threads said of their session, and what producers of its main thread said of their file.
+func (f *fixer) said(ctx context.Context, heads []*head, main *head, info *sessions.Info) error {
 	var ops []replayed
 	for _, h := range heads {
 		stored, err := f.events(ctx, h.id)
@@ -95,7 +99,13 @@ func (f *fixer) said(ctx context.Context, heads []*head, info *sessions.Info) er
 			return err
 		}
 		for _, e := range stored {
-			if e.Kind == events.KindControl && !e.refused && e.Seq <= h.Applied {
+			if e.refused || e.Seq > h.Applied {
+				continue
+			}
+			if h == main {
+				apply.LearnPlace(info, &e.Event)
+			}
+			if e.Kind == events.KindControl {
 				ops = append(ops, e)
 			}
 		}
