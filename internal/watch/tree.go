@@ -311,10 +311,10 @@ func (t *Tree) Captured(c Change) {
 }
 
 // lost forgets the other files of what the store lost a part of, but for those that are captured just now, and reports whether there
-// were any.
+// were any. Those that are parts of nothing go too: an earlier version did not mark it.
 func (t *Tree) lost(part string, but []Change) (some bool) {
 	for path, m := range t.marks {
-		if m.Part == part && !slices.ContainsFunc(but, func(c Change) bool { return c.Path == path }) {
+		if (m.Part == part || m.Part == "") && !slices.ContainsFunc(but, func(c Change) bool { return c.Path == path }) {
 			t.forget(path)
 			some = true
 		}

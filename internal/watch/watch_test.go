@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"regexp"
 	"strings"
 	"sync"
 	"testing"
@@ -325,6 +326,24 @@ func TestMemoryOfAnEarlierVersion(t *testing.T) {
 		p.must(New(cfg).Once(t.Context()))
 		must.Same(t, len(p.reads), want, "captured %d files, want %d")
 	}
+}
+
+// An earlier version did not mark of what a file is a part: where the store lost a part of something, those files are captured anew too.
+func TestMemoryWithoutParts(t *testing.T) {
+	p := newPlace(t)
+	p.parts = true
+	p.write("s/a.jsonl", "one\n")
+	p.write("s/b.jsonl", "one\n")
+	cfg := p.config()
+	p.must(New(cfg).Once(t.Context()))
+	text := must.Get(os.ReadFile(cfg.Memory))(t)
+	part := regexp.MustCompile(`,"part":"[^"]*"`)
+	must.Same(t, len(part.FindAll(text, -1)), 2, "%d marks have a part, want %d")
+	p.must(os.WriteFile(cfg.Memory, part.ReplaceAll(text, nil), 0o600))
+	clear(p.has) // it was deleted there
+	p.add("s/a.jsonl", "two\n")
+	p.must(New(cfg).Once(t.Context()))
+	must.Same(t, len(p.has), 2, "the store has %d files, want %d")
 }
 
 // await waits until something holds.
