@@ -167,6 +167,7 @@ func TestHeadIsBounded(t *testing.T) {
 	w := newWorld(t, 50)
 	h := w.begin()
 	h.Memory = make([]byte, 4<<10)
+	h.Captured = threads.Captured{Home: strings.Repeat("h", threads.MaxCaptured), Size: 1 << 40, Modified: 1 << 62}
 	bytesAt := map[int]int{}
 	for i := range 8_000 {
 		h.MoveTo(nil)
