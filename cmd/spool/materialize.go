@@ -6,16 +6,18 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"strings"
 
 	"spool/internal/interchange"
 	"spool/internal/service"
 	"spool/internal/text"
 	"spool/pkg/client"
+	"spool/pkg/events"
 	"spool/pkg/sessions"
 )
 
 type sessionMaterializeCmd struct {
-	Session string `arg:"" help:"The session, or the beginning of its id."`
+	Session string `arg:"" name:"session[/thread]" help:"The session, or the beginning of its id; its thread, main unless named."`
 	To      string `xor:"place" placeholder:"DIR" help:"Directory of the harness, as ~/.claude (default: where it keeps its sessions on this machine)."`
 	Home    string `xor:"place" placeholder:"DIR" help:"Home directory that has the harness's directory."`
 	Cwd     string `placeholder:"DIR" help:"Working directory to go on in: it names the folder of a new file of Claude Code."`
@@ -81,8 +83,22 @@ func (a *app) materializing(name, cwd string) (*materializing, error) {
 	if err != nil {
 		return nil, err
 	}
-	if m.row, err = resumable(all, here, name); err != nil {
+	session, thread, named := strings.Cut(name, "/")
+	if m.row, err = resumable(all, here, session); err != nil {
 		return nil, err
+	}
+	if named {
+		t := events.Thread{Session: m.row.ID, Name: thread}
+		if err := t.Validate(); err != nil {
+			return nil, service.UsageError{Err: err}
+		}
+		t, err = a.reachToRead(m.Client, t, func(t events.Thread) error {
+			_, err := m.Client.AwaitThread(a.ctx, t)
+			return err
+		})
+		if m.Thread = t.Name; err != nil {
+			return nil, err
+		}
 	}
 	var known bool
 	if m.Harness, known = interchange.HarnessOf(m.row.Info); !known {

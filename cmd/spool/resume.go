@@ -16,7 +16,7 @@ import (
 )
 
 type resumeCmd struct {
-	Session string `arg:"" help:"The session, or the beginning of its id."`
+	Session string `arg:"" name:"session[/thread]" help:"The session, or the beginning of its id; its thread, main unless named."`
 	Cwd     string `placeholder:"DIR" help:"Working directory to go on in (default: the session's)."`
 	Exec    bool   `xor:"how" help:"Run the command."`
 	Force   bool   `short:"f" help:"Do not mind files that hold something else: keep them beside those that replace them."`
@@ -25,7 +25,8 @@ type resumeCmd struct {
 
 func (c *resumeCmd) Help() string {
 	return "Has the harness of a session find it on this machine, as spool session materialize does, says what that took, and prints the " +
-		"command that goes on with it."
+		"command that goes on with it. Where two machines went on from one session, or it was rewritten, each copy is a thread: " +
+		"name the one to go on with."
 }
 
 // resumed is what resume did, for programs.

@@ -156,19 +156,19 @@ func (c *sessionNewCmd) Run(a *app) error {
 }
 
 type sessionForkCmd struct {
-	Session string `arg:"" help:"The session."`
+	Session string `arg:"" name:"session[/thread]" help:"The session; its main thread unless named."`
 	New     string `arg:"" optional:"" help:"Id of the new one (default: made up)."`
 	Path    bool   `help:"Only the entries on the path to the leaf, without the other branches."`
 	Leaf    string `placeholder:"ENTRY" help:"With --path: the entry that the path leads to."`
 }
 
 func (c *sessionForkCmd) Help() string {
-	return "The main thread of the session, under a new id and with a header that names the old one. Nothing is copied."
+	return "The main thread of the session, or another one, under a new id and with a header that names the old one. Nothing is copied."
 }
 
 func (c *sessionForkCmd) Run(a *app) error {
 	c.New = cmp.Or(c.New, strings.ToLower(ulid.Make().String()))
-	if err := errors.Join(checkNames(c.Session, ""), checkNames(c.New, "")); err != nil {
+	if err := checkNames(c.New, ""); err != nil {
 		return service.UsageError{Err: err}
 	}
 	if c.Leaf != "" && !c.Path {
@@ -176,7 +176,7 @@ func (c *sessionForkCmd) Run(a *app) error {
 	}
 	return a.onThread(c.Session, func(cl *client.Client, t events.Thread) error {
 		err := a.entry(cl, t, c.Leaf, func(leaf string) error {
-			return cl.ForkSession(a.ctx, t.Session, c.New, client.SessionFork{Path: c.Path, Leaf: leaf})
+			return cl.ForkSession(a.ctx, t.Session, c.New, client.SessionFork{Thread: t.Name, Path: c.Path, Leaf: leaf})
 		})
 		if err != nil {
 			return err

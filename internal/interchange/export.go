@@ -33,6 +33,7 @@ type Exporter struct {
 	Client    *client.Client
 	Artifacts Registry
 	Dir       *os.Root
+	Thread    string // whose file is that of the main one; empty: main
 	Force     bool   // replace files that hold what their threads do not have
 	Keep      bool   // and keep those beside them
 	Ahead     bool   // leave files alone that go on from what is written
@@ -69,7 +70,8 @@ func (x *Exporter) Session(ctx context.Context, id string) (Exported, error) {
 	if err != nil {
 		return out.Exported, err
 	}
-	main := events.Thread{Session: id, Name: events.MainThread}
+	main := events.Thread{Session: id, Name: cmp.Or(x.Thread, events.MainThread)}
+	out.main = main
 	text, tree, err := out.thread(ctx, main)
 	if err != nil {
 		return out.Exported, err
@@ -86,7 +88,7 @@ func (x *Exporter) Session(ctx context.Context, id string) (Exported, error) {
 	}
 	folder := strings.TrimSuffix(out.File, sessionExt)
 	for _, t := range all {
-		if t.Thread == main || events.FormerOf(t.Thread) != "" {
+		if t.Thread == main || t.Name == events.MainThread || events.FormerOf(t.Thread) != "" {
 			continue
 		}
 		if err := out.agent(ctx, t, folder); err != nil {
@@ -104,6 +106,7 @@ type export struct {
 	*Exporter
 	Exported
 	id      string                // of the session
+	main    events.Thread         // whose file is the session's
 	blobs   map[casstore.Ref]bool // that were written
 	all     []client.Thread
 	records []artifacts.Record // of the session
@@ -207,7 +210,7 @@ func (x *export) write(ctx context.Context, name string, t events.Thread, tree *
 			return err
 		}
 	}
-	if t.Name == events.MainThread {
+	if t == x.main {
 		names, _ := fileNames(x.records)
 		for _, r := range x.records {
 			if one, ok := aboutArtifact(names[r.ID], r); ok && one.File != "" {
@@ -376,7 +379,7 @@ func (x *export) has(ctx context.Context, thread events.Thread, text []byte) fun
 		if all == nil {
 			lines := map[[sha256.Size]byte]bool{}
 			for _, t := range x.all {
-				if t.Thread != thread && !events.HasFormer(thread, t.Thread) {
+				if !events.AreGenerations(thread, t.Thread) {
 					continue
 				}
 				for _, form := range []rehydrate.Form{rehydrate.Stored, rehydrate.Full} {

@@ -33,6 +33,7 @@ type Materializer struct {
 	Harness   Harness
 	Dir       *os.Root // of the harness
 	Path      string   // of Dir
+	Thread    string   // of the session, which is written as its main thread's file; empty: the one that the harness's file is in
 	Cwd       string   // working directory to find the session for; empty: its own
 	Home, Tmp string   // as of Exporter
 	Force     bool     // replace files that are something else, and keep them beside
@@ -43,8 +44,8 @@ type Materializer struct {
 type Materialized struct {
 	Session string    `json:"session"`
 	Harness string    `json:"harness"`
-	File    string    `json:"file"`                   // of the main thread, below the harness's directory
-	Files   []Written `json:"files"`                  // the main thread's is the last one
+	File    string    `json:"file"`                   // of the main thread, or of the one that is written as it, below the harness's directory
+	Files   []Written `json:"files"`                  // that one is the last
 	Lost    []string  `json:"not_restored,omitempty"` // what lay beside the files and is not kept in Spool
 	Notes   []string  `json:"notes,omitempty"`        // as of Exported
 }
@@ -68,6 +69,9 @@ func (m Materialized) Outcome() Outcome {
 // one after an hour removes them.
 func (m *Materializer) Session(ctx context.Context, id string) (out Materialized, err error) {
 	out = Materialized{Session: id, Harness: m.Harness.Name}
+	if t := (events.Thread{Session: id, Name: m.Thread}); t.Name != "" && !isMain(t) {
+		return out, fmt.Errorf("%s: %w: it is no copy of the session's file; spool session fork %s makes a session of it", t, errNoFile, t)
+	}
 	if m.Harness.Name == ompDialect {
 		return out, m.omp(ctx, id, &out)
 	}
@@ -98,7 +102,7 @@ func (m *Materializer) Session(ctx context.Context, id string) (out Materialized
 
 // omp writes a session of oh-my-pi as an export does.
 func (m *Materializer) omp(ctx context.Context, id string, out *Materialized) error {
-	x := Exporter{Client: m.Client, Artifacts: m.Artifacts, Dir: m.Dir, Home: m.Home, Tmp: m.Tmp, Force: m.Force,
+	x := Exporter{Client: m.Client, Artifacts: m.Artifacts, Dir: m.Dir, Home: m.Home, Tmp: m.Tmp, Thread: m.Thread, Force: m.Force,
 		Keep: m.Force, Ahead: m.Ahead}
 	done, err := x.Session(ctx, id)
 	out.File, out.Files, out.Notes = done.File, done.Files, done.Notes
@@ -179,12 +183,12 @@ func (w *materialize) session(ctx context.Context, id string, needs int64) (name
 		return "", err
 	}
 	name = w.find(func(name string) bool { return w.Harness.isFileOf(name, id) })
-	main, ok := w.main(all)
+	main, ok := w.main(all, needs)
 	switch {
 	case !ok && needs > 0 && w.has(name, needs): // it is only here
 		return name, nil
 	case !ok:
-		return "", fmt.Errorf("%s: %w of %s is in it", id, errNoFile, w.Harness.Title)
+		return "", fmt.Errorf("%s: %w of %s is in it", strings.TrimSuffix(id+"/"+w.Thread, "/"), errNoFile, w.Harness.Title)
 	}
 	if name == "" {
 		if name, err = w.name(ctx, id); err != nil {
@@ -194,6 +198,9 @@ func (w *materialize) session(ctx context.Context, id string, needs int64) (name
 	said := content{outputs: []byte(id + "/" + outputsDir + "/")}
 	if err := w.thread(ctx, main, name, needs, &said); err != nil {
 		return "", err
+	}
+	if w.Thread == "" && needs == 0 {
+		w.noteGenerations(main, all)
 	}
 	agents, err := w.agents(ctx, id, all, name, &said)
 	if err != nil {
@@ -219,18 +226,50 @@ func (w *materialize) has(name string, size int64) bool {
 	return slices.ContainsFunc(w.there, func(f thereFile) bool { return f.name == name && f.info.Size() >= size })
 }
 
-// main is the thread that the harness's file of a session is in: main, or one beside what an agent wrote there itself.
-func (w *materialize) main(all []client.Thread) (main client.Thread, ok bool) {
+// main is the thread that is written as the harness's file of a session: the one that was asked for, or the one that the file is in: main,
+// or one beside what an agent wrote there itself.
+func (w *materialize) main(all []client.Thread, needs int64) (main client.Thread, ok bool) {
 	for _, t := range all {
-		switch of := t.Head.Dialect == w.Harness.Dialect && events.FormerOf(t.Thread) == ""; {
-		case of && t.Name == events.MainThread:
+		of := t.Head.Dialect == w.Harness.Dialect && isMain(t.Thread)
+		if w.Thread != "" && needs == 0 {
+			if of && t.Name == w.Thread {
+				return t, true
+			}
+			continue
+		}
+		switch {
+		case !of || events.FormerOf(t.Thread) != "":
+		case t.Name == events.MainThread:
 			return t, true
-		case of && strings.HasPrefix(t.Name, events.MainThread+"-"):
+		default:
 			main, ok = t, true
 		}
 	}
 	return main, ok
 }
+
+// isMain tells whether a thread is of the file of its session: main, one beside it, or a former generation of such.
+func isMain(t events.Thread) bool {
+	return t.Name == events.MainThread || strings.HasPrefix(t.Name, events.MainThread+"-")
+}
+
+// noteGenerations says what else the session's file was, or is on another machine: who goes on may want that.
+func (w *materialize) noteGenerations(main client.Thread, all []client.Thread) {
+	all = slices.DeleteFunc(slices.Clone(all), func(t client.Thread) bool { return !events.HasFormer(main.Thread, t.Thread) })
+	if len(all) == 0 {
+		return
+	}
+	newest := slices.MaxFunc(all, func(a, b client.Thread) int { return cmp.Compare(a.Head.Updated, b.Head.Updated) })
+	more := ""
+	if len(all) > 1 {
+		more = fmt.Sprintf(", the newest of %d such threads", len(all))
+	}
+	w.out.Notes = append(w.out.Notes, fmt.Sprintf("the session also went on otherwise, or was rewritten: "+
+		"that is kept in %s%s, and %s goes on with it", newest.Thread, more, goesOn(newest.Thread)))
+}
+
+// goesOn is the command that goes on with a thread.
+func goesOn(t events.Thread) string { return "spool resume " + t.String() }
 
 // name is what the file of a session is called that is not there.
 func (w *materialize) name(ctx context.Context, id string) (string, error) {
@@ -265,8 +304,13 @@ func (w *materialize) thread(ctx context.Context, t client.Thread, name string, 
 	switch {
 	case errors.Is(err, ErrThere):
 		kept, e := w.keptIn(ctx, t.Thread, name)
-		if kept != "" {
+		switch {
+		case kept.Name == "":
+			err = fmt.Errorf("%w; spool import takes it in", err)
+		case !isMain(kept):
 			err = fmt.Errorf("%w; all of it is kept in %s", err, kept)
+		default:
+			err = fmt.Errorf("%w; all of it is kept in %s, and %s goes on with that", err, kept, goesOn(kept))
 		}
 		w.refused = append(w.refused, err)
 		return e
@@ -277,31 +321,31 @@ func (w *materialize) thread(ctx context.Context, t client.Thread, name string, 
 	return nil
 }
 
-// keptIn names the former generation of a thread that has all of a file: what the session became where somebody else went on with it, or
-// what it was before a rewind. "": none has.
-func (w *materialize) keptIn(ctx context.Context, t events.Thread, name string) (string, error) {
+// keptIn is the other generation of a thread that has all of a file: what the session became where somebody else went on with it, or
+// what it was before a rewind. The zero thread: none has.
+func (w *materialize) keptIn(ctx context.Context, t events.Thread, name string) (kept events.Thread, err error) {
 	if info, err := w.Dir.Lstat(name); err != nil || !info.Mode().IsRegular() { // to open it may take for ever
-		return "", nil
+		return kept, nil
 	}
 	all, err := w.Client.Threads(ctx, t.Session)
 	if err != nil {
-		return "", err
+		return kept, err
 	}
 	for _, was := range all {
-		if !events.HasFormer(t, was.Thread) {
+		if was.Thread == t || !events.AreGenerations(t, was.Thread) {
 			continue
 		}
 		there, err := w.Dir.Open(name)
 		if err != nil {
-			return "", err
+			return kept, err
 		}
 		_, differs := w.Client.ExportAs(ctx, was.Thread, rehydrate.Full, beginning{there}, func(rehydrate.Missing) {})
 		n, _ := there.Read(make([]byte, 1))
 		if _ = there.Close(); differs == nil && n == 0 {
-			return was.Thread.String(), nil
+			return was.Thread, nil
 		}
 	}
-	return "", nil
+	return kept, nil
 }
 
 // beginning is written what a file may be a beginning of.

@@ -371,15 +371,17 @@ func (c *Client) Append(ctx context.Context, t events.Thread, user string, entry
 
 // SessionFork says what of a session a fork takes.
 type SessionFork struct {
-	Path bool   // only the entries on the path to a leaf; else all, with their branches
-	Leaf string // with Path: that entry; "" for the session's leaf
+	Thread string // of it; "" for main
+	Path   bool   // only the entries on the path to a leaf; else all, with their branches
+	Leaf   string // with Path: that entry; "" for the thread's leaf
 }
 
-// ForkSession makes a session of another one's main thread under a new id, and returns when it is there. Nothing is copied
+// ForkSession makes a session of a thread of another one under a new id, and returns when it is there. Nothing is copied
 // (SPEC S9). An omp session gets a header of its own whose parentSession is the old id; with Path its entries keep the labels
 // that they have. Errors are those of Fork and Branch.
 func (c *Client) ForkSession(ctx context.Context, session, to string, how SessionFork) error {
-	from, target := events.Thread{Session: session, Name: events.MainThread}, events.Thread{Session: to, Name: events.MainThread}
+	from := events.Thread{Session: session, Name: cmp.Or(how.Thread, events.MainThread)}
+	target := events.Thread{Session: to, Name: events.MainThread}
 	if err := errors.Join(from.Validate(), target.Validate()); err != nil {
 		return err
 	}

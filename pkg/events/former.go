@@ -1,6 +1,9 @@
 package events
 
-import "encoding/hex"
+import (
+	"cmp"
+	"encoding/hex"
+)
 
 // FormerThread is the name under which a thread is kept whose source was rewritten (SPEC P6): hash, in hex, is that of what it
 // held.
@@ -25,6 +28,12 @@ func FormerOf(t Thread) string {
 // HasFormer tells whether a thread is a former one of t.
 func HasFormer(t, of Thread) bool {
 	return t.Session == of.Session && FormerOf(of) == formerName(t.Name)
+}
+
+// AreGenerations tells whether two threads are, or were, the same one.
+func AreGenerations(a, b Thread) bool {
+	name := func(t Thread) string { return formerName(cmp.Or(FormerOf(t), t.Name)) }
+	return a.Session == b.Session && name(a) == name(b)
 }
 
 func formerName(name string) string { return name[:min(len(name), MaxToken-len(former)-formerHex)] }
