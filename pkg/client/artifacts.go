@@ -114,21 +114,6 @@ func (c *Client) Artifacts(ctx context.Context, session string) ([]artifacts.Rec
 	return c.artifactStore().Records(ctx, session, "")
 }
 
-// AgentCalls are the calls that the subagents of a session work for, by the names of their threads, as far as their harness said it.
-func (c *Client) AgentCalls(ctx context.Context, session string) (map[string]string, error) {
-	all, err := c.Artifacts(ctx, session)
-	if err != nil && !errors.Is(err, artifacts.ErrRecord) {
-		return nil, err
-	}
-	calls := map[string]string{}
-	for _, r := range all {
-		if name := r.Subagent(); name != "" && r.ToolCall != "" {
-			calls[name] = r.ToolCall
-		}
-	}
-	return calls, nil
-}
-
 // Artifact is an artifact's record; of one that was removed that of a fork, if it has one. artifacts.ErrNotFound: there is
 // none of that id.
 func (c *Client) Artifact(ctx context.Context, id artifacts.ID) (artifacts.Record, error) {

@@ -40,6 +40,8 @@ type Client struct {
 	outputs *Publisher // of all tool outputs
 
 	offline *offline // nil: none
+
+	agents *agentCalls
 }
 
 // packCache is how many bytes of packs a client keeps.
@@ -79,6 +81,7 @@ func New(conn *natsio.Conn) *Client {
 		conn: conn, store: store, sessions: sessionstore.Of(conn),
 		reader:  threads.Reader{Packs: casstore.NewPackCache(store, packCache), Nodes: store.Search()},
 		records: conn.Records(), inbox: conn.Inbox(), events: conn.Events(), items: conn.Items(), dead: conn.DeadLetters(), live: conn.Outputs(),
+		agents: &agentCalls{of: map[string]*sessionCalls{}},
 	}
 	c.outputs = c.Publisher(PublisherConfig{})
 	return c

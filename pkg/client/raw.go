@@ -13,8 +13,13 @@ import (
 // RawEntries iterates over the raw entries of a thread, branches included, in the order in which they came. The first error
 // ends it.
 func (c *Client) RawEntries(ctx context.Context, head threads.Head) iter.Seq2[rehydrate.Line, error] {
+	return c.rawEntriesFrom(ctx, head, 0)
+}
+
+// rawEntriesFrom is RawEntries without those that all items of are before that number.
+func (c *Client) rawEntriesFrom(ctx context.Context, head threads.Head, item int64) iter.Seq2[rehydrate.Line, error] {
 	return func(yield func(rehydrate.Line, error) bool) {
-		for step, err := range c.reader.Entries(ctx, head) {
+		for step, err := range c.reader.EntriesFrom(ctx, head, item) {
 			var raw rehydrate.Line
 			ok := false
 			if err == nil {

@@ -131,6 +131,22 @@ func (r *reader) answer(l line) {
 	}
 }
 
+// AgentCalls are the calls of a message that subagents worked for, by the names of their threads: an import names these after the ids of
+// their files, which the calls have when they end.
+func (Dialect) AgentCalls(raw []byte) map[string]string {
+	if !bytes.Contains(raw, []byte(`"agentId"`)) || jsonscan.Valid(raw) != nil {
+		return nil
+	}
+	calls := map[string]string{}
+	_ = jsonscan.Array(jsonscan.Get(raw, "toolCalls"), func(call []byte) bool {
+		if agent, id := parts.ID(jsonscan.Get(call, "agentId")), parts.ID(jsonscan.Get(call, "id")); agent != "" && id != "" {
+			calls["agent-"+agent] = id
+		}
+		return true
+	})
+	return calls
+}
+
 // thoughts are the texts of a message's thoughts.
 func thoughts(list []byte) (all [][]byte) {
 	_ = jsonscan.Array(list, func(thought []byte) bool {
