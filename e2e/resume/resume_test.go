@@ -76,6 +76,13 @@ enabled = false
 		},
 	},
 	{
+		name: "copilot",
+		env: []string{"COPILOT_OFFLINE=true", "COPILOT_PROVIDER_BASE_URL=MODEL/v1", "COPILOT_PROVIDER_TYPE=openai",
+			"COPILOT_PROVIDER_API_KEY=none", "COPILOT_MODEL=grinder", "COPILOT_AUTO_UPDATE=false"},
+		record: []string{"copilot", "--allow-all-tools", "-p"},
+		resume: func(command []string) []string { return append(command, "--allow-all-tools", "-p") },
+	},
+	{
 		name: "qwen",
 		config: map[string]string{".qwen/settings.json": `{"memory":{"enableManagedAutoMemory":false,"enableManagedAutoDream":false},
 			"telemetry":{"enabled":false},"privacy":{"usageStatisticsEnabled":false},"general":{"enableAutoUpdate":false}}`},
@@ -253,7 +260,7 @@ func (w *world) captured() (session string, known known) {
 // recorded is what the files say that are called after the session: Gemini CLI takes the beginning of its id.
 func (w *world) recorded(session string) (files []string) {
 	must.Do(w, filepath.WalkDir(w.home, func(name string, d fs.DirEntry, err error) error {
-		if err != nil || !d.Type().IsRegular() || !strings.Contains(filepath.Base(name), session[:8]) {
+		if err != nil || !d.Type().IsRegular() || !strings.Contains(strings.TrimPrefix(name, w.home), session[:8]) {
 			return err
 		}
 		text, err := os.ReadFile(name)
@@ -294,7 +301,7 @@ type known struct{ text string }
 
 var (
 	ids   = regexp.MustCompile(`[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}`)
-	times = regexp.MustCompile(`\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d(\.\d+)?Z|\b1[0-9]{12}\b`)
+	times = regexp.MustCompile(`\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d(\.\d+)?(Z|[+-]\d\d:\d\d)|\b1[0-9]{12}\b`)
 )
 
 // hide is a body without ids and times of the run that asked.
