@@ -145,7 +145,8 @@ func (w *materialize) look() error {
 			}
 			info, err := d.Info()
 			if staged != nil {
-				if err == nil && transcript.IsWanted(path.Join(path.Dir(name), staged[1])) && time.Since(info.ModTime()) > partLives {
+				ours := staged[1] == workspaceFile || transcript.IsWanted(path.Join(path.Dir(name), staged[1]))
+				if err == nil && ours && time.Since(info.ModTime()) > partLives {
 					_ = w.Dir.Remove(name) // else a later call does
 				}
 				return err
@@ -206,8 +207,11 @@ func (w *materialize) session(ctx context.Context, id string, needs int64) (name
 	if err != nil {
 		return "", err
 	}
-	if w.Harness.Name == "claude" || w.Harness.Name == "qwen" {
+	switch w.Harness.Name {
+	case "claude", "qwen":
 		return name, w.beside(ctx, id, agents, name, &said)
+	case "copilot":
+		return name, w.workspace(ctx, main, name)
 	}
 	base, bytes, err := w.base(ctx, main)
 	if err != nil || base == "" || w.known[base] {

@@ -163,6 +163,37 @@ func TestMaterialize(t *testing.T) {
 	}
 }
 
+// GitHub Copilot CLI keeps a session's name beside its file: without that it calls the session after the next prompt.
+func TestMaterializeNamesOfCopilot(t *testing.T) {
+	r, here := newRig(t), t.TempDir()
+	file := "session-state/" + geminiID + "/events.jsonl"
+	text := `{"type":"session.start","data":{"sessionId":"` + geminiID + `","context":{"cwd":"/srv/mill"}},"id":"e1","timestamp":"2026-01-05T10:00:00.010Z","parentId":null}
+{"type":"user.message","data":{"content":"grind: \"rye\""},"id":"e2","timestamp":"2026-01-05T10:00:01.000Z","parentId":"e1"}
+`
+	write(t, filepath.Join(here, ".copilot", file), []byte(text))
+	load(t, r.conn, here)
+	must.Get(r.write(geminiID))(t)
+	const said = `id: "` + geminiID + `"
+cwd: "/srv/mill"
+name: "grind: \"rye\""
+user_named: false
+created_at: "2026-01-05T10:00:00.010Z"
+updated_at: "2026-01-05T10:00:01.000Z"
+`
+	beside := "session-state/" + geminiID + "/workspace.yaml"
+	r.holds(map[string]string{file: text, beside: said})
+	write(t, filepath.Join(r.Path, beside), []byte("name: Mine\n"))
+	must.Get(r.write(geminiID))(t)
+	r.holds(map[string]string{file: text, beside: "name: Mine\n"})
+
+	r.elsewhere()
+	must.Do(t, r.Client.NameSession(t.Context(), geminiID, "The mill", false))
+	r.Cwd = "/elsewhere"
+	must.Get(r.write(geminiID))(t)
+	named := strings.NewReplacer("/srv/mill", r.Cwd, `grind: \"rye\"`, "The mill", "false", "true").Replace(said)
+	r.holds(map[string]string{file: text, beside: named})
+}
+
 // A session of Qwen Code that an earlier version took for one of Claude Code becomes one of Qwen Code with the next import of its file,
 // whether that has grown or not, and goes on there.
 func TestFileOfQwenThatWasClaudes(t *testing.T) {
