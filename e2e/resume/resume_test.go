@@ -25,6 +25,7 @@ const (
 	toolPrompt = "mill the rye with your tool"
 	toolSays   = "rye is ground to grist" // in one piece in nothing that the tool is told
 	lastPrompt = "and now the oats"
+	endPrompt  = "and at last the barley"
 )
 
 // within bounds a program, or a command of Spool.
@@ -159,13 +160,41 @@ func TestResume(t *testing.T) {
 			})
 
 			// What was said in the other home goes on in the session's one thread.
-			must.Do(t, os.RemoveAll(w.home))
+			must.Do(t, os.Rename(w.home, filepath.Join(w.dir, "own")))
 			must.Do(t, os.Rename(filepath.Join(w.dir, "other"), w.home))
 			w.run("spool", "watch", "--once")
 			if text := w.run("spool", "export", session); !slices.Contains(w.recorded(session), text) || !strings.Contains(text, lastPrompt) {
 				t.Errorf("from the other home %d bytes are captured, and that is not what is in its file", len(text))
 			}
 			must.Same(t, strings.Count(w.run("spool", "thread", "ls", "--json"), "\n"), 1, "%d threads, want %d")
+
+			// What was said in its own home is another copy: that takes the thread's name, and the one before can be gone on with, too.
+			kept := w.run("spool", "export", session)
+			must.Do(t, os.RemoveAll(w.home))
+			must.Do(t, os.Rename(filepath.Join(w.dir, "own"), w.home))
+			w.run("spool", "watch", "--once")
+			if text := w.run("spool", "export", session); text == kept || !slices.Contains(w.recorded(session), text) {
+				t.Errorf("from its own home %d bytes are captured, and that is not what is in its file", len(text))
+			}
+			former := session + "/" + regexp.MustCompile(`main-was-[0-9a-f]+`).FindString(w.run("spool", "thread", "ls", "--json"))
+			must.Do(t, os.RemoveAll(w.home))
+			w.makeHome()
+			var r struct{ Command []string }
+			must.Do(t, json.Unmarshal([]byte(w.run("spool", "resume", former, "--json")), &r))
+			if files := w.recorded(session); !slices.Contains(files, kept) {
+				t.Errorf("%s is in none of %d files", former, len(files))
+			}
+			w.model.take()
+			w.run(append(p.resume(r.Command), endPrompt)...)
+			asked := w.model.take()
+			if len(asked) == 0 {
+				t.Fatalf("%s does not ask the model", p.name)
+			}
+			for _, prompt := range []string{toolPrompt, lastPrompt, endPrompt} {
+				if !strings.Contains(string(shown(asked[0].body)), prompt) {
+					t.Errorf("going on with %s, the model is not told %q", former, prompt)
+				}
+			}
 		})
 	}
 }
