@@ -259,7 +259,7 @@ func isMain(t events.Thread) bool {
 
 // noteGenerations says what else the session's file was, or is on another machine: who goes on may want that.
 func (w *materialize) noteGenerations(main client.Thread, all []client.Thread) {
-	all = slices.DeleteFunc(slices.Clone(all), func(t client.Thread) bool { return !events.HasFormer(main.Thread, t.Thread) })
+	all = slices.DeleteFunc(slices.Clone(all), func(t client.Thread) bool { return !w.isGeneration(main.Thread, t) })
 	if len(all) == 0 {
 		return
 	}
@@ -270,6 +270,12 @@ func (w *materialize) noteGenerations(main client.Thread, all []client.Thread) {
 	}
 	w.out.Notes = append(w.out.Notes, fmt.Sprintf("the session also went on otherwise, or was rewritten: "+
 		"that is kept in %s%s, and %s goes on with it", newest.Thread, more, goesOn(newest.Thread)))
+}
+
+// isGeneration tells whether a thread is another generation of one, and of the same harness: an earlier version took some files for those
+// of another.
+func (w *materialize) isGeneration(of events.Thread, t client.Thread) bool {
+	return t.Thread != of && events.AreGenerations(of, t.Thread) && t.Head.Dialect == w.Harness.Dialect
 }
 
 // goesOn is the command that goes on with a thread.
@@ -336,7 +342,7 @@ func (w *materialize) keptIn(ctx context.Context, t events.Thread, name string) 
 		return kept, err
 	}
 	for _, was := range all {
-		if was.Thread == t || !events.AreGenerations(t, was.Thread) {
+		if !w.isGeneration(t, was) {
 			continue
 		}
 		there, err := w.Dir.Open(name)

@@ -217,7 +217,7 @@ func TestFileOfQwenThatWasClaudes(t *testing.T) {
 			if res := load(t, r.conn, here); res.Published > 0 || len(res.Files[0].Warnings) > 0 {
 				t.Errorf("one more import: %+v", res)
 			}
-			if done, err := r.write(f.Session); err != nil || done.Harness != "qwen" || done.File != at {
+			if done, err := r.write(f.Session); err != nil || done.Harness != "qwen" || done.File != at || done.Notes != nil {
 				t.Fatalf("Session: %v, %+v", err, done)
 			}
 			r.holds(map[string]string{at: qwenText + grown})
