@@ -184,7 +184,7 @@ func (h *Handler) fail(w http.ResponseWriter, r *http.Request, err error) {
 	case r.Context().Err() != nil:
 		return // nobody listens
 	case errors.As(err, &long):
-		status = http.StatusRequestEntityTooLarge
+		status, err = http.StatusRequestEntityTooLarge, fmt.Errorf("%w: %d bytes at most", err, long.Limit)
 	case errors.Is(err, client.ErrBusyThread):
 		status = http.StatusConflict
 	case errors.Is(err, record.ErrBusy):

@@ -304,7 +304,10 @@ type failure struct {
 func failureOf(err error) failure {
 	var beyond *quota.Refused
 	var full *apply.BeyondError
+	var long *http.MaxBytesError
 	switch {
+	case errors.As(err, &long):
+		return failure{Error: err.Error() + ": " + strconv.FormatInt(long.Limit, 10) + " bytes at most"}
 	case errors.As(err, &beyond):
 		return failure{err.Error(), beyond.Quota, beyond.Limit, beyond.Seconds()}
 	case errors.As(err, &full):

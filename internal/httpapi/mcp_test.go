@@ -226,7 +226,7 @@ func TestMCPGuards(t *testing.T) {
 		{"an event stream", local, "GET", "", nil, 405, "POST"},
 		{"the end of a session", local, "DELETE", "", nil, 405, "POST"},
 		{"too much", local, "POST", `{"jsonrpc":"2.0","id":1,"method":"tools/list","params":{"x":"` +
-			strings.Repeat("x", 64<<10) + `"}}`, nil, 413, "too large"},
+			strings.Repeat("x", 64<<10) + `"}}`, nil, 413, "65536 bytes at most"},
 		{"a batch", local, "POST", batch(16), nil, 200, `"id":15`},
 		{"a large batch", local, "POST", batch(17), nil, 400, "16"},
 		{"a batch of nothing", local, "POST", "[" + strings.Repeat("0,", 30_000) + "0]", nil, 400, "16"},

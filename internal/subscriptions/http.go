@@ -77,7 +77,7 @@ func (s *Service) failure(r *http.Request, err error) (status int, body any) {
 	case errors.As(err, &no):
 		status, code = no.status, no.code
 	case errors.As(err, &long):
-		status, code = http.StatusRequestEntityTooLarge, "INVALID_REQUEST"
+		status, code, err = http.StatusRequestEntityTooLarge, "INVALID_REQUEST", fmt.Errorf("%w: %d bytes at most", err, long.Limit)
 	case record.Temporary(err), errors.Is(err, context.DeadlineExceeded), errors.Is(err, context.Canceled):
 		status = http.StatusServiceUnavailable
 	default:

@@ -32,7 +32,7 @@ func (c *Client) ItemsBack(ctx context.Context, t events.Thread, head threads.He
 const maxFull = 64 << 20
 
 // ErrTooLong: an item is too large to be had in one piece. The log of its thread streams it (OpenLog).
-var ErrTooLong = errors.New("item is too large to be read in one piece: read its local_log")
+var ErrTooLong = errors.New("item of more than 64 MiB is too large to be read in one piece: read its local_log")
 
 // FullItem makes an item as it was before any cut (SPEC I5), up to 64 MiB; above, the error wraps ErrTooLong.
 // threads.ErrNoPoint: the thread has no item of that number.
