@@ -17,11 +17,14 @@ const (
 	nd = "application/x-ndjson"
 )
 
-// call is a request. In path and body {s} stands for the session's path, {t} for that of its thread main, and {id} for the session's name.
+// call is a request. In path and body {s} stands for the session's path, {t} for that of its thread main, {id} for the session's name, and {narrow}
+// for that of a session that Server.Narrow is for.
 type call struct {
 	method, path, kind, body string
 	header                   []string // names and values in turn
 	anybody                  bool     // without the token
+	token                    string   // another one than the server's
+	once                     bool     // a server that is busy is not asked again
 }
 
 type answer struct {
@@ -33,7 +36,7 @@ type answer struct {
 
 func (r *run) fill(text string) string {
 	at := "/v1/sessions/" + r.session
-	return strings.NewReplacer("{s}", at, "{t}", at+"/threads/main", "{id}", r.session).Replace(text)
+	return strings.NewReplacer("{s}", at, "{t}", at+"/threads/main", "{id}", r.session, "{narrow}", r.narrow).Replace(text)
 }
 
 func (r *run) authorize(req *http.Request) {
@@ -45,7 +48,10 @@ func (r *run) authorize(req *http.Request) {
 func (r *run) request(ctx context.Context, c call, body io.Reader) *http.Request {
 	req, err := http.NewRequestWithContext(ctx, c.method, r.server.URL+c.path, body)
 	r.do(err)
-	if !c.anybody {
+	switch {
+	case c.token != "":
+		req.Header.Set("Authorization", "Bearer "+c.token)
+	case !c.anybody:
 		r.authorize(req)
 	}
 	if c.kind != "" {
@@ -71,7 +77,7 @@ func (r *run) send(c call) answer {
 			r.fail("%s %s: %w", c.method, c.path, err)
 		}
 		a := answer{c, res.StatusCode, res.Header, string(b)}
-		if busy := a.status == 429 || a.status == 503; !busy || time.Since(begun) > patience {
+		if busy := a.status == 429 || a.status == 503; !busy || c.once || time.Since(begun) > patience {
 			return a
 		}
 		if res.Header.Get("Retry-After") == "" {

@@ -1,10 +1,12 @@
 package spooltest_test
 
 import (
+	"bufio"
 	"context"
 	"encoding/json"
 	"io"
 	"log"
+	"net"
 	"net/http"
 	"net/http/httptest"
 	"net/http/httputil"
@@ -12,8 +14,10 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
 	"strconv"
 	"strings"
+	"sync"
 	"testing"
 	"time"
 
@@ -23,6 +27,7 @@ import (
 	"spool/internal/must"
 	"spool/internal/natsio"
 	"spool/internal/natstest"
+	"spool/internal/quota"
 	"spool/internal/service"
 	"spool/pkg/client"
 	"spool/pkg/events"
@@ -31,28 +36,46 @@ import (
 
 const token = "spooltest-0123456789"
 
+// sessionBytes is more than cases store of a session, but for the one about quotas.
+const sessionBytes = 2 << 20
+
 // serve is Spool's own HTTP side, for tokens, at a server that listens.
-func serve(t *testing.T) (conn *natsio.Conn, nats, url string) {
+func serve(t *testing.T) (conn *natsio.Conn, s spooltest.Server) {
 	t.Helper()
 	server := must.Get(embedded.Start(embedded.Config{Dir: t.TempDir(), Listen: "127.0.0.1:0", Sync: time.Minute}))(t)
 	t.Cleanup(server.Stop)
 	conn = natstest.Dial(t, server)
 	must.Do(t, conn.Ensure(t.Context(), natsio.Limits{EventsBytes: 1 << 30, ItemsBytes: 1 << 30}))
 	natstest.Run(t, service.NewPersister(conn, service.PersisterConfig{}, nil).Run)
-	tokens := must.Get(access.Parse("kit read,write,answer,admin " + token + "\n"))(t)
-	srv := httptest.NewServer(httpapi.For(conn, httpapi.Config{Tokens: tokens, History: filepath.Join(t.TempDir(), "history.db")}))
+	s = spooltest.Server{NATS: server.ClientURL(), Token: token, Reader: "reads-0123456789", Writer: "writes-0123456789",
+		Narrow: "narrow-0123456789", SessionBytes: sessionBytes}
+	tokens := must.Get(access.Parse("kit read,write,answer,admin " + token + "\nreader read " + s.Reader + "\nwriter write " + s.Writer +
+		"\nnarrow read,write " + s.Narrow + " session=" + spooltest.NarrowPrefix + "\n"))(t)
+	srv := httptest.NewServer(httpapi.For(conn, httpapi.Config{Tokens: tokens, History: filepath.Join(t.TempDir(), "history.db"),
+		Quotas: quota.New(quota.Rates{Session: quota.Rate{Bytes: sessionBytes}})}))
 	t.Cleanup(func() { srv.CloseClientConnections(); srv.Close() })
-	return conn, server.ClientURL(), srv.URL
+	s.URL = srv.URL
+	return conn, s
 }
 
-// TestServer holds a server to docs/http.md: the one at SPOOL_HTTP, with the token SPOOL_TOKEN, or Spool's own.
-func TestServer(t *testing.T) {
-	url, with := os.Getenv("SPOOL_HTTP"), os.Getenv("SPOOL_TOKEN")
-	if url == "" {
-		_, _, url = serve(t)
-		with = token
+// server is the one to hold to the documents: that of SPOOL_HTTP and SPOOL_NATS, with the token SPOOL_TOKEN, or Spool's own.
+func server(t *testing.T) spooltest.Server {
+	s := spooltest.Server{URL: os.Getenv("SPOOL_HTTP"), NATS: os.Getenv("SPOOL_NATS"), Token: os.Getenv("SPOOL_TOKEN")}
+	if s.URL == "" && s.NATS == "" {
+		_, s = serve(t)
 	}
-	spooltest.RunHTTP(t, url, with)
+	return s
+}
+
+// TestServer holds a server to docs/http.md, and to docs/protocol.md.
+func TestServer(t *testing.T) {
+	s := server(t)
+	if s.URL != "" {
+		t.Run("http", func(t *testing.T) { spooltest.RunHTTP(t, s) })
+	}
+	if s.NATS != "" {
+		t.Run("nats", func(t *testing.T) { spooltest.RunNATS(t, s) })
+	}
 }
 
 // goClient is the Go client, over NATS.
@@ -82,10 +105,13 @@ func (c goClient) Items(ctx context.Context, session, thread string, count int) 
 }
 
 // program is a client of docs/protocol.md that is a program, as those of examples/clients.
-type program struct{ nats string }
+type program struct {
+	nats    string
+	command []string
+}
 
 func (c program) run(ctx context.Context, input string, args ...string) (string, error) {
-	cmd := exec.CommandContext(ctx, "python3", append([]string{"../../examples/clients/spool.py"}, args...)...)
+	cmd := exec.CommandContext(ctx, c.command[0], append(c.command[1:], args...)...)
 	cmd.Env = append(os.Environ(), "NATS_URL="+c.nats)
 	cmd.Stdin, cmd.Stderr = strings.NewReader(input), os.Stderr
 	out, err := cmd.Output()
@@ -105,78 +131,219 @@ func (c program) Items(ctx context.Context, session, thread string, count int) (
 	return items, err
 }
 
-// TestClients: three clients do what a client does: by HTTP alone, the Go client, and the example in Python, which speaks NATS by itself.
+// TestClients: four clients do what a client does: by HTTP alone, the Go client, and the examples in Python and JavaScript, which speak
+// NATS by themselves. The last needs packages: SPOOL_NODE_CLIENT is where e2e/nodeclient/run has put it beside them.
 func TestClients(t *testing.T) {
-	conn, nats, url := serve(t)
-	s := spooltest.Server{URL: url, Token: token}
+	conn, s := serve(t)
 	t.Run("http", func(t *testing.T) { spooltest.RunClient(t, s, spooltest.HTTP(s)) })
 	t.Run("go", func(t *testing.T) { spooltest.RunClient(t, s, goClient{client.New(conn)}) })
-	t.Run("python", func(t *testing.T) {
-		if _, err := exec.LookPath("python3"); err != nil {
-			t.Skip(err)
-		}
-		spooltest.RunClient(t, s, program{nats})
-	})
+	for name, command := range map[string][]string{
+		"python":     {"python3", "../../examples/clients/spool.py"},
+		"javascript": {"node", os.Getenv("SPOOL_NODE_CLIENT")},
+	} {
+		t.Run(name, func(t *testing.T) {
+			if _, err := exec.LookPath(command[0]); err != nil || command[1] == "" {
+				t.Skip("not here")
+			}
+			spooltest.RunClient(t, s, program{s.NATS, command})
+		})
+	}
 }
 
-// TestBrokenServers: a server that answers one thing in another way fails the case that is about it, and no other of those that are tried.
+// breaks is what a server does in another way than it should, and the cases that are about it.
+type breaks struct {
+	fails []string
+	proxy httputil.ReverseProxy
+}
+
+// TestBrokenServers: a server that answers one thing in another way fails the cases that are about it, and no other of those that are tried.
 func TestBrokenServers(t *testing.T) {
-	_, _, url := serve(t)
-	to := must.Get(neturl.Parse(url))(t)
+	_, s := serve(t)
+	to := must.Get(neturl.Parse(s.URL))(t)
 	cases := map[string]spooltest.Case{}
 	for _, c := range spooltest.Cases() {
 		cases[c.Name] = c
 	}
-	tried := []string{"store: a producer sends again", "store: answers", "read: pages of items", "follow: cut everywhere", "artifacts: bytes"}
-	for fails, broken := range map[string]httputil.ReverseProxy{
-		"store: answers": {ModifyResponse: func(res *http.Response) error { // the second answer counts, too
+	rewrite := func(more func(*httputil.ProxyRequest)) httputil.ReverseProxy {
+		return httputil.ReverseProxy{Rewrite: func(r *httputil.ProxyRequest) { r.SetURL(to); more(r) }}
+	}
+	everything := func(from string) httputil.ReverseProxy { // a token gives all that there is
+		return rewrite(func(r *httputil.ProxyRequest) {
+			if r.In.Header.Get("Authorization") == "Bearer "+from {
+				r.Out.Header.Set("Authorization", "Bearer "+token)
+			}
+		})
+	}
+	answer := func(change func(*http.Response)) httputil.ReverseProxy {
+		proxy := rewrite(func(*httputil.ProxyRequest) {})
+		proxy.ModifyResponse = func(res *http.Response) error { change(res); return nil }
+		return proxy
+	}
+	all := []breaks{
+		{[]string{"store: answers"}, answer(func(res *http.Response) { // the second answer counts, too
 			if strings.HasSuffix(res.Request.URL.Path, "/answer") && res.StatusCode == http.StatusConflict {
 				res.StatusCode = http.StatusOK
 			}
-			return nil
-		}},
-		"store: a producer sends again": {Rewrite: func(r *httputil.ProxyRequest) {
-			r.SetURL(to)
+		})},
+		{[]string{"store: a producer sends again"}, rewrite(func(r *httputil.ProxyRequest) {
 			r.Out.Header.Del("Spool-Producer")
 			r.Out.Header.Del("Spool-Seq")
-		}},
-		"follow: cut everywhere": {Rewrite: func(r *httputil.ProxyRequest) { // it forgets a tenth of what a reader had
-			r.SetURL(to)
+		})},
+		{[]string{"follow: cut everywhere"}, rewrite(func(r *httputil.ProxyRequest) { // it forgets a tenth of what a reader had
 			if last := r.In.Header.Get("Last-Event-ID"); strings.HasPrefix(last, "3;") || last == "3" {
 				r.Out.Header.Set("Last-Event-ID", "2"+last[1:])
 			}
-		}},
-		"artifacts: bytes": {Rewrite: func(r *httputil.ProxyRequest) { r.SetURL(to); r.Out.Header.Del("If-None-Match") }},
-		"read: pages of items": {Rewrite: func(r *httputil.ProxyRequest) {
-			r.SetURL(to)
+		})},
+		{[]string{"artifacts: bytes"}, rewrite(func(r *httputil.ProxyRequest) { r.Out.Header.Del("If-None-Match") })},
+		{[]string{"read: pages of items"}, rewrite(func(r *httputil.ProxyRequest) {
 			q := r.Out.URL.Query()
 			q.Del("before")
 			r.Out.URL.RawQuery = q.Encode()
-		}},
-	} {
-		if broken.Rewrite == nil {
-			broken.Rewrite = func(r *httputil.ProxyRequest) { r.SetURL(to) }
-		}
-		broken.FlushInterval, broken.ErrorLog = -1, log.New(io.Discard, "", 0)
-		srv := httptest.NewServer(&broken)
-		t.Cleanup(func() { srv.CloseClientConnections(); srv.Close() })
-		for _, name := range tried {
-			err := cases[name].Run(t.Context(), spooltest.Server{URL: srv.URL, Token: token})
-			if failed := err != nil; failed != (name == fails) {
-				t.Errorf("of a server that breaks %q the case %q says %v", fails, name, err)
+		})},
+		{[]string{"tokens: read alone"}, everything(s.Reader)},
+		{[]string{"tokens: write alone", "tokens: what a writer is not told"}, everything(s.Writer)},
+		{[]string{"tokens: some sessions"}, everything(s.Narrow)},
+		{[]string{"limits: beyond a quota"}, answer(func(res *http.Response) {
+			if res.StatusCode == http.StatusTooManyRequests {
+				res.Header.Set("Retry-After", "0")
 			}
-		}
+		})},
+		{[]string{"limits: too large"}, answer(func(res *http.Response) {
+			if res.StatusCode == http.StatusRequestEntityTooLarge {
+				res.StatusCode = http.StatusBadRequest
+			}
+		})},
+		{[]string{"mcp: a message, and its answer"}, answer(func(res *http.Response) { res.Header.Set("Mcp-Session-Id", "1") })},
+		{[]string{"mcp: what agents are shown"}, rewrite(func(r *httputil.ProxyRequest) {
+			if r.In.Header.Get("Mcp-Protocol-Version") != "" && r.In.Header.Get("Authorization") == "Bearer "+token {
+				r.Out.Header.Set("Authorization", "Bearer "+s.Narrow)
+			}
+		})},
+	}
+	for _, broken := range all {
+		broken.proxy.FlushInterval, broken.proxy.ErrorLog = -1, log.New(io.Discard, "", 0)
+		srv := httptest.NewServer(&broken.proxy)
+		t.Cleanup(func() { srv.CloseClientConnections(); srv.Close() })
+		at := s
+		at.URL = srv.URL
+		t.Run(broken.fails[0], func(t *testing.T) {
+			t.Parallel()
+			for _, other := range all {
+				for _, name := range other.fails {
+					err := cases[name].Run(t.Context(), at)
+					if failed := err != nil; failed != slices.Contains(broken.fails, name) {
+						t.Errorf("the case %q says %v", name, err)
+					}
+				}
+			}
+		})
 	}
 }
 
-// Every case says what docs/http.md says, in its words, and has a name of its own.
-func TestCasesAreOfTheDocument(t *testing.T) {
-	doc := strings.Join(strings.Fields(string(must.Get(os.ReadFile("../../docs/http.md"))(t))), " ")
-	names := map[string]bool{}
-	for _, c := range append(spooltest.Cases(), spooltest.ClientCases(nil)...) {
-		if !strings.Contains(doc, c.Says) || names[c.Name] {
-			t.Errorf("%s: docs/http.md does not say %q, or the name is there twice", c.Name, c.Says)
+// TestBrokenNATS: each case of docs/protocol.md fails at a server that takes, or tells, what it is about in another way. What stands for
+// what is as long as that, for a message says its length before.
+func TestBrokenNATS(t *testing.T) {
+	_, s := serve(t)
+	spooltest.Impatient(t, 2*time.Second)
+	broken := map[string]struct {
+		old, now string
+		from     int // the which one it is, from 0; all behind it are, too
+	}{
+		"an ack":                     {`"SPOOL_EVENTS"`, `"SPOOL_OTHERS"`, 0},
+		"sent again":                 {`"seq":7`, `"seq":8`, 1},
+		"an old sequence":            {`"seq":4`, `"seq":6`, 0},
+		"a sequence names one event": {`"seq":1`, `"seq":2`, 1},
+		"an older incarnation":       {`"epoch":1`, `"epoch":0`, 0},
+		"a predecessor":              {`"prev":2`, `"prev":0`, 0},
+		"bodies":                     {`"body_base64"`, `"body_base65"`, 0},
+		"a body in the inbox":        {`"ref":`, `"rex":`, 0},
+		"one message for many":       {`"more":`, `"none":`, 0},
+		"members":                    {`"colour":"green"`, `"dialect":"itex"`, 0},
+		"another session's envelope": {`"session":"another"`, `"sitting":"another"`, 0},
+		"one body":                   {`"body_base64"`, `"body_base65"`, 0},
+		"what is no JSON":            {`"body":"{"`, `"body":"1"`, 0},
+		"depth":                      {"Spool-Reason", "Spool-Season", 0},
+		"subjects of items":          {"tool_result.error", "tool_result.other", 0},
+		"where a reader begins":      {`"last_per_subject"`, `"all"             `, 0},
+		"what an envelope claims":    {`"time":"2020`, `"time":"2021`, 0},
+		"a thread that has ended":    {`"op":"end"`, `"op":"fin"`, 0},
+		"a fork":                     {`"whole":true`, `"whole":null`, 0},
+		"an output":                  {`"is_error":true`, `"is_error":null`, 0},
+		"attempts":                   {`"attempt":"b"`, `"attempt":"a"`, 0},
+		"lives":                      {"Spool-Life", "Spool-Wife", 0},
+		"state":                      {"$KV.spool.run.", "$KV.spool.ran.", 0},
+	}
+	for _, c := range spooltest.ProtocolCases() {
+		b, ok := broken[strings.TrimPrefix(c.Name, "protocol: ")]
+		if !ok || len(b.old) != len(b.now) {
+			t.Errorf("nothing breaks %q, or %q is not as long as %q", c.Name, b.old, b.now)
+			continue
 		}
-		names[c.Name] = true
+		at := s
+		at.NATS = "nats://" + replaces(t, strings.TrimPrefix(s.NATS, "nats://"), b.old, b.now, b.from)
+		t.Run(c.Name, func(t *testing.T) {
+			t.Parallel()
+			if err := c.Run(t.Context(), at); err == nil {
+				t.Errorf("it holds where %q stands for %q", b.now, b.old)
+			}
+		})
+	}
+}
+
+// replaces is the address of a proxy before another one, which writes now for old, in both directions, but for the first ones.
+func replaces(t *testing.T, to, old, now string, first int) string {
+	l := must.Get(net.Listen("tcp", "127.0.0.1:0"))(t)
+	t.Cleanup(func() { _ = l.Close() })
+	var mu sync.Mutex
+	pass := func(from, to net.Conn) {
+		defer from.Close()
+		defer to.Close()
+		for in := bufio.NewReader(from); ; {
+			line, err := in.ReadString('\n')
+			mu.Lock()
+			if n := strings.Count(line, old); n > 0 {
+				if first <= 0 {
+					line = strings.ReplaceAll(line, old, now)
+				}
+				first -= n
+			}
+			mu.Unlock()
+			if _, failed := to.Write([]byte(line)); err != nil || failed != nil {
+				return
+			}
+		}
+	}
+	go func() {
+		for {
+			here, err := l.Accept()
+			if err != nil {
+				return
+			}
+			there, err := net.Dial("tcp", to)
+			if err != nil {
+				_ = here.Close()
+				return
+			}
+			go pass(here, there)
+			go pass(there, here)
+		}
+	}()
+	return l.Addr().String()
+}
+
+// Every case says what its document says, in its words, and has a name of its own.
+func TestCasesAreOfTheDocument(t *testing.T) {
+	names := map[string]bool{}
+	for file, cases := range map[string][]spooltest.Case{
+		"http.md":     append(spooltest.Cases(), spooltest.ClientCases(nil)...),
+		"protocol.md": spooltest.ProtocolCases(),
+	} {
+		doc := strings.Join(strings.Fields(string(must.Get(os.ReadFile("../../docs/"+file))(t))), " ")
+		for _, c := range cases {
+			if !strings.Contains(doc, c.Says) || names[c.Name] {
+				t.Errorf("%s: %s does not say %q, or the name is there twice", c.Name, file, c.Says)
+			}
+			names[c.Name] = true
+		}
 	}
 }
