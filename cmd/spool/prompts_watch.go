@@ -15,7 +15,7 @@ import (
 
 type promptsWatchCmd struct {
 	Session string `arg:"" optional:"" help:"Prompts of one session (default: of all)."`
-	Exec    string `xor:"to" placeholder:"COMMAND" help:"Run it in sh for each: the prompt as JSON is its standard input, and in SPOOL_SESSION, SPOOL_THREAD, SPOOL_PROMPT and SPOOL_TEXT; exit code 0 takes it."`
+	Exec    string `xor:"to" placeholder:"COMMAND" help:"Run it in sh for each: what is told as JSON is its standard input, and in SPOOL_TYPE, SPOOL_SESSION, SPOOL_THREAD, SPOOL_PROMPT, SPOOL_RUN, SPOOL_STATE and SPOOL_TEXT; exit code 0 takes it."`
 	URL     string `xor:"to" name:"url" placeholder:"URL" help:"POST each to this address, as Standard Webhooks has it; any 2xx takes it."`
 	Secret  string `name:"secret-file" placeholder:"FILE" help:"Sign with the key in this file: whsec_ and base64."`
 	Private bool   `help:"The address may be one of this machine or network."`

@@ -300,10 +300,11 @@ func TestPublicAddressesAlone(t *testing.T) {
 // TestCommand gives a command the note, and takes its exit code.
 func TestCommand(t *testing.T) {
 	out := filepath.Join(t.TempDir(), "out")
-	n := notify.Note{Type: notify.Asked, Data: notify.Data{Session: "s", Thread: "main", Prompt: "p", Text: "a $(touch pwned)\x00 'b'"}}
-	tell := notify.Command(`{ cat; printf '%s\n' "$SPOOL_TYPE" "$SPOOL_SESSION/$SPOOL_THREAD" "$SPOOL_PROMPT" "$SPOOL_TEXT"; } >`+out, io.Discard, io.Discard)
+	n := notify.Note{Type: notify.Asked, Data: notify.Data{Session: "s", Thread: "main", Prompt: "p", Run: "r", State: "failed", Text: "a $(touch pwned)\x00 'b'"}}
+	tell := notify.Command(`{ cat; printf '%s\n' "$SPOOL_TYPE" "$SPOOL_SESSION/$SPOOL_THREAD" "$SPOOL_PROMPT" "$SPOOL_RUN $SPOOL_STATE" "$SPOOL_TEXT"; } >`+out,
+		io.Discard, io.Discard)
 	must.Do(t, tell(t.Context(), n, []byte(`{"a":1}`)))
-	if got, want := string(must.Get(os.ReadFile(out))(t)), "{\"a\":1}\nprompt.asked\ns/main\np\na $(touch pwned) 'b'\n"; got != want {
+	if got, want := string(must.Get(os.ReadFile(out))(t)), "{\"a\":1}\nprompt.asked\ns/main\np\nr failed\na $(touch pwned) 'b'\n"; got != want {
 		t.Errorf("the command had %q, want %q", got, want)
 	}
 	if err := notify.Command("exit 3", io.Discard, io.Discard)(t.Context(), n, nil); err == nil {

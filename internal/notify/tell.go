@@ -79,7 +79,7 @@ func Secret(text string) ([]byte, error) {
 }
 
 // Command is a Teller of a command of the shell: the note is its standard input, and in SPOOL_TYPE, SPOOL_SESSION, SPOOL_THREAD,
-// SPOOL_PROMPT and SPOOL_TEXT. Exit code 0 takes it.
+// SPOOL_PROMPT, SPOOL_RUN, SPOOL_STATE and SPOOL_TEXT. Exit code 0 takes it.
 func Command(line string, stdout, stderr io.Writer) Teller {
 	return func(ctx context.Context, n Note, body []byte) error {
 		ctx, stop := context.WithTimeout(ctx, commandWait)
@@ -88,7 +88,7 @@ func Command(line string, stdout, stderr io.Writer) Teller {
 		cmd.Stdin, cmd.Stdout, cmd.Stderr = bytes.NewReader(append(body, '\n')), stdout, stderr
 		cmd.WaitDelay = time.Second // what it started may hold its output open
 		cmd.Env = append(os.Environ(), "SPOOL_TYPE="+n.Type, "SPOOL_SESSION="+n.Data.Session, "SPOOL_THREAD="+n.Data.Thread,
-			"SPOOL_PROMPT="+clean(n.Data.Prompt), "SPOOL_TEXT="+clean(n.Data.Text))
+			"SPOOL_PROMPT="+clean(n.Data.Prompt), "SPOOL_RUN="+n.Data.Run, "SPOOL_STATE="+n.Data.State, "SPOOL_TEXT="+clean(n.Data.Text))
 		if err := cmd.Run(); err != nil {
 			return fmt.Errorf("%s: %w", line, err)
 		}
