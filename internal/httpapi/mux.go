@@ -143,9 +143,14 @@ func (a *api) serve(to route, w http.ResponseWriter, r *http.Request) {
 	}
 }
 
-// knows refuses a parameter that the route does not have: to take no notice of a misspelt one would answer another question.
+// knows refuses a parameter that the route does not have, and one that is there twice: to take no notice of a misspelt one, or of all but
+// the first, would answer another question.
 func (to *route) knows(r *http.Request) error {
-	for _, name := range slices.Sorted(maps.Keys(r.URL.Query())) {
+	q := r.URL.Query()
+	for _, name := range slices.Sorted(maps.Keys(q)) {
+		if len(q[name]) > 1 {
+			return fmt.Errorf("%w: the parameter %.50q is there %d times: give it once", ErrRequest, name, len(q[name]))
+		}
 		if slices.ContainsFunc(to.query, func(p param) bool { return p.name == name && !p.header }) {
 			continue
 		}
