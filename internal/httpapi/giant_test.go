@@ -32,7 +32,23 @@ func TestGiantEntries(t *testing.T) {
 	if status != 200 || strings.Count(body, `"ok":true`) != 3 || !strings.Contains(body, "too large") {
 		t.Errorf("stream = %d %.500s, want three stored and one refused", status, body)
 	}
+	for name, bad := range map[string]string{
+		"torn": giant[:len(giant)-1], "more behind it": giant + "1", "no JSON": strings.Repeat("x", 10<<20),
+		"wrong in the middle": giant[:6<<20] + "\x01" + giant[6<<20:], "too deep": strings.Repeat(" ", 5<<20) + strings.Repeat("[", 300) + strings.Repeat("]", 300),
+	} {
+		if status, _, body := do(t, server.URL, request{path: entriesPath, kind: "application/json", body: bad}); status != 400 {
+			t.Errorf("%s = %d %.200s, want 400", name, status, body)
+		}
+		status, _, body := do(t, server.URL, request{path: entriesPath, kind: "application/x-ndjson", body: bad + "\n{}\n"})
+		if status != 200 || strings.Count(body, `"ok":true`) != 1 || !strings.Contains(body, "byte") {
+			t.Errorf("%s, as a line = %d %.500s, want that it is refused, and one behind it stored", name, status, body)
+		}
+	}
 	checkClaims(t, conn, giant, 2)
+	raw := strings.Replace(entriesPath, "dialect=claude", "dialect=raw", 1)
+	if status, _, body := do(t, server.URL, request{path: raw, kind: "application/json", body: "no" + giant[2:]}); status != 202 {
+		t.Errorf("bytes of the dialect raw = %d %.200s, want 202", status, body)
+	}
 }
 
 // checkClaims: that many events carry a claim check for the body, and the inbox holds no other object.

@@ -25,8 +25,8 @@ const rawDialect = "raw"
 
 // event makes a line an event, or says why it can not be one.
 func (s *stream) event(ctx context.Context, l line) (*events.Event, error) {
-	if l.long {
-		return nil, fmt.Errorf("%w: more than %d bytes", ErrTooLarge, s.cfg.MaxBody)
+	if l.bad != nil {
+		return nil, l.bad
 	}
 	e := &events.Event{
 		Producer: s.cfg.Producer, Epoch: s.cfg.Epoch, Seq: max(s.cfg.Start+uint64(l.n)-1, s.seq+1), Kind: events.KindEntry,
@@ -50,6 +50,14 @@ func (s *stream) event(ctx context.Context, l line) (*events.Event, error) {
 	}
 	s.seq = e.Seq
 	return e, nil
+}
+
+func tooLarge(cfg Config) error {
+	return fmt.Errorf("%w: more than %d bytes", ErrTooLarge, cfg.MaxBody)
+}
+
+func notJSON(err error) error {
+	return fmt.Errorf("%w: entry: %w; bytes that are not JSON go in the dialect %q", ErrEntry, err, rawDialect)
 }
 
 // open reads an envelope: {"session", "thread", "dialect", "body", "time", "user", "seq"}. The body is a JSON value,
@@ -156,7 +164,7 @@ func (s *stream) check(ctx context.Context, e *events.Event) error {
 		return nil
 	}
 	if err := jsonscan.Valid(e.Body); err != nil {
-		return fmt.Errorf("%w: entry: %w; bytes that are not JSON go in the dialect %q", ErrEntry, err, rawDialect)
+		return notJSON(err)
 	}
 	if d, _ := dialect.Lookup(e.Dialect); e.Dialect == "item" || e.Dialect == "step" { // the two that can fail
 		read, err := d.Read(e.Body, nil)

@@ -8,7 +8,10 @@ import (
 	"io"
 	"math"
 
+	"spool/internal/jsonscan"
 	"spool/internal/text"
+	"spool/pkg/dialect"
+	"spool/pkg/truncate"
 )
 
 // inMemory is how many bytes of a line wait in memory for its end; what is longer goes to the inbox.
@@ -48,7 +51,7 @@ func whole(ctx context.Context, r io.Reader, cfg Config) (l line, err error) {
 	case err != nil:
 		return line{}, err
 	case size > cfg.MaxBody:
-		return line{n: 1, long: true}, nil
+		return line{n: 1, bad: tooLarge(cfg)}, nil
 	case size <= room:
 		return line{n: 1, text: head.join()}, nil
 	}
@@ -93,19 +96,66 @@ func (t *taker) Read(p []byte) (int, error) {
 	return n, err
 }
 
-// checkIn stores head and rest in the inbox.
+// checkIn stores head and rest in the inbox, unless they are no entry.
 func checkIn(ctx context.Context, head *pieces, rest io.Reader, cfg Config) (line, error) {
 	size := head.size()
-	bounded := &atMost{r: rest, left: cfg.MaxBody - size}
-	ref, err := cfg.Inbox.CheckIn(ctx, io.MultiReader(head, bounded))
-	if errors.Is(err, errLong) {
-		return line{long: true}, nil
+	var body io.Reader = io.MultiReader(head, &atMost{r: rest, left: cfg.MaxBody - size})
+	if dialect.IsJSON(cfg.Dialect) {
+		read := scan(body)
+		defer read.end()
+		body = read
 	}
-	if err != nil {
+	ref, err := cfg.Inbox.CheckIn(ctx, body)
+	switch {
+	case errors.Is(err, errLong):
+		return line{bad: tooLarge(cfg)}, nil
+	case errors.Is(err, jsonscan.ErrSyntax), errors.Is(err, jsonscan.ErrDepth):
+		return line{bad: notJSON(err)}, nil
+	case err != nil:
 		return line{}, fmt.Errorf("store an entry of more than %d bytes: %w", size, err)
 	}
 	return line{ref: &ref}, nil
 }
+
+// scanned is what is read of in, as JSON: Read fails with what jsonscan says of it.
+type scanned struct {
+	in   io.Reader
+	to   *io.PipeWriter
+	said chan error // what the scan says
+}
+
+func scan(in io.Reader) *scanned {
+	from, to := io.Pipe()
+	s := &scanned{in, to, make(chan error, 1)}
+	go func() {
+		_, err := truncate.Scan(from, truncate.Options{})
+		if !errors.Is(err, jsonscan.ErrSyntax) && !errors.Is(err, jsonscan.ErrDepth) {
+			err = nil // a persister may cut it in another way
+			_, _ = io.Copy(io.Discard, from)
+		}
+		s.said <- err
+		_ = from.CloseWithError(err)
+	}()
+	return s
+}
+
+func (s *scanned) Read(p []byte) (int, error) {
+	n, err := s.in.Read(p)
+	if _, no := s.to.Write(p[:n]); no != nil {
+		return 0, no
+	}
+	if errors.Is(err, io.EOF) {
+		_ = s.to.Close()
+		if no := <-s.said; no != nil {
+			return 0, no
+		}
+		s.said <- nil // for who reads on
+	}
+	return n, err
+}
+
+// end ends the scan of what was not read to its end.
+func (s *scanned) end() { _ = s.to.CloseWithError(io.ErrUnexpectedEOF) }
 
 // atMost fails with errLong behind so many bytes.
 type atMost struct {

@@ -115,7 +115,7 @@ func live() uint64 {
 // What the inbox has read of a giant line or entry is not kept beside what it holds itself: its room is counted once.
 func TestGiantIsHeldOnce(t *testing.T) {
 	giant := func() io.Reader {
-		return io.MultiReader(io.LimitReader(zeros{}, room+200_000), strings.NewReader("\n"))
+		return io.MultiReader(strings.NewReader(`"`), io.LimitReader(zeros{}, room+200_000), strings.NewReader("\"\n"))
 	}
 	cfg, inbox := config(), &weighing{t: t}
 	cfg.Inbox = inbox

@@ -199,7 +199,7 @@ func One(ctx context.Context, r io.Reader, out Publisher, cfg Config) (seq uint6
 	if err != nil {
 		return 0, err
 	}
-	if cfg.Identify != nil && !l.long {
+	if cfg.Identify != nil && l.bad == nil {
 		if cfg.Producer, cfg.Start, err = cfg.Identify(ctx, l.sum()); err != nil {
 			return 0, err
 		}

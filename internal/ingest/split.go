@@ -16,7 +16,7 @@ import (
 type line struct {
 	n    int64           // from 1
 	text []byte          // without the newline; its own memory
-	long bool            // longer than allowed; text is nil
+	bad  error           // why it is no entry, known before all of it was read; text is nil
 	ref  *events.BodyRef // in the inbox; text is nil
 	held int             // bytes of room that it has taken
 }
@@ -40,7 +40,7 @@ func split(ctx context.Context, r io.Reader, cfg Config) (lines <-chan line, end
 		in := bufio.NewReaderSize(r, 64<<10)
 		for n := int64(1); ; n++ {
 			l, err := readLine(ctx, in, cfg)
-			if cut := err != nil && !errors.Is(err, io.EOF); !cut && (l.long || l.ref != nil || !blank(l.text)) {
+			if cut := err != nil && !errors.Is(err, io.EOF); !cut && (l.bad != nil || l.ref != nil || !blank(l.text)) {
 				l.n = n
 				select {
 				case out <- l:
@@ -82,7 +82,10 @@ func readLine(ctx context.Context, in *bufio.Reader, cfg Config) (l line, err er
 		if err == nil {
 			piece = piece[:len(piece)-1]
 		}
-		if l.long = l.long || int64(l.held+len(piece)) > cfg.MaxBody; l.long {
+		if l.bad == nil && int64(l.held+len(piece)) > cfg.MaxBody {
+			l.bad = tooLarge(cfg)
+		}
+		if l.bad != nil {
 			cfg.Room.Give(l.held)
 			l.held, head = 0, nil
 		} else if no := cfg.Room.Take(ctx, len(piece)); no != nil {
