@@ -53,16 +53,12 @@ const (
 	RunEnded = "run.ended"
 )
 
-// Teller takes a note; an error has it told again. ErrRefused: again will not help.
+// Teller takes a note; an error has it told again.
 type Teller func(ctx context.Context, n Note, body []byte) error
-
-// ErrRefused: whoever is told refuses this note, and will for good.
-var ErrRefused = errors.New("refused")
 
 const (
 	mostWait   = time.Minute      // between two tries
 	mostTries  = 24 * time.Hour   // then a note is given up
-	refusals   = 3                // then one that is refused is
 	mostAlone  = 5                // tries of one before those behind it are told, too
 	mostAhead  = 10 * time.Second // to look for those
 	mostText   = 4000             // characters
@@ -129,14 +125,9 @@ func (r *runner) follow(ctx context.Context, name, what, typ string, note maker)
 func (r *runner) tell(ctx context.Context, it client.Item, behind client.Filter, note maker) error {
 	wait := backoff.NewExponentialBackOff(backoff.WithMaxInterval(mostWait), backoff.WithMaxElapsedTime(mostTries))
 	of := fmt.Sprintf("%s/%s item %d", it.Session, it.Thread, it.N)
-	tries, refused, passed := 0, 0, map[string]bool{}
+	tries, passed := 0, map[string]bool{}
 	err := backoff.RetryNotify(func() error {
 		err := r.try(ctx, it, note, false)
-		if errors.Is(err, ErrRefused) {
-			if refused++; refused >= refusals {
-				return backoff.Permanent(err)
-			}
-		}
 		if tries++; err != nil && tries >= mostAlone {
 			r.ahead(ctx, behind, it.Seq+1, note, passed)
 		}
@@ -163,7 +154,7 @@ func (r *runner) ahead(ctx context.Context, behind client.Filter, from uint64, n
 				passed[id] = true
 			}
 		}
-		if err != nil && !errors.Is(err, ErrRefused) {
+		if err != nil {
 			return
 		}
 		if it.More == 0 {
@@ -259,12 +250,10 @@ func (r *runner) runs(ctx context.Context, name string) error {
 		}
 		of := fmt.Sprintf("run %s of %s", run.ID, run.Thread)
 		again = min(time.Second<<min(f.n, 6), mostWait)
-		if f.n++; errors.Is(err, ErrRefused) {
-			f.refused++
-		}
+		f.n++
 		switch {
 		case ctx.Err() != nil: // the next watch tells of it
-		case f.refused >= refusals, time.Since(f.since) > mostTries:
+		case time.Since(f.since) > mostTries:
 			r.Log.Error("given up", "of", of, "error", err)
 			return 0
 		default:
@@ -277,8 +266,8 @@ func (r *runner) runs(ctx context.Context, name string) error {
 
 // tries are those of a note that was not taken yet.
 type tries struct {
-	since      time.Time
-	n, refused int
+	since time.Time
+	n     int
 }
 
 func (r *runner) tellRun(ctx context.Context, n Note) error {
