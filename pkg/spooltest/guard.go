@@ -96,9 +96,9 @@ var guarding = []Case{
 		r.want(413, call{method: "POST", path: "/mcp", kind: js, body: strings.Repeat(" ", 64<<10) + "{}"}, "65536")
 		r.get("{s}", "!xxxx")
 	}},
-	{"mcp: a message, and its answer", "a message, and its answer as JSON. There are no sessions of that protocol, and nothing is pushed", func(r *run) {
-		a := r.want(200, mcpCall("initialize", `{"protocolVersion":"2025-11-25","capabilities":{},"clientInfo":{"name":"spooltest","version":"1"}}`),
-			`"protocolVersion":"2025-11-25"`, `"serverInfo"`)
+	{"mcp: a message, and its answer", "There are no sessions of that protocol, and nothing is pushed", func(r *run) {
+		const peer = `{"protocolVersion":"2025-11-25","capabilities":{},"clientInfo":{"name":"spooltest","version":"1"}}`
+		a := r.want(200, mcpCall("initialize", peer), `"protocolVersion":"2025-11-25"`, `"serverInfo"`)
 		kind, _, _ := strings.Cut(a.header.Get("Content-Type"), ";")
 		r.is(kind == js && a.header.Get("Mcp-Session-Id") == "", "an answer is %s, with the session %q", kind, a.header.Get("Mcp-Session-Id"))
 		r.want(405, call{path: "/mcp"})
@@ -120,8 +120,9 @@ var guarding = []Case{
 			r.is(tool.Annotations.ReadOnlyHint != (tool.Name == "answer_prompt"), "the tool %s says that it only reads: %v",
 				tool.Name, tool.Annotations.ReadOnlyHint)
 		}
-		r.want(200, mcpCall("tools/call", `{"name":"read_thread","arguments":{"session":"{id}"}}`), "the words that an agent looks for", "{id}")
-		r.want(200, mcpCall("tools/call", `{"name":"read_item","arguments":{"session":"{id}","n":1}}`), "the words that an agent looks for", "{id}")
+		for tool, args := range map[string]string{"read_thread": `{"session":"{id}"}`, "read_item": `{"session":"{id}","n":1}`} {
+			r.want(200, mcpCall("tools/call", `{"name":"`+tool+`","arguments":`+args+`}`), "the words that an agent looks for", "{id}")
+		}
 		r.want(200, mcpCall("tools/call", `{"name":"read_thread","arguments":{"session":"{id}-2"}}`), `"isError":true`)
 		r.want(200, mcpCall("resources/templates/list", `{}`), `"uriTemplate"`)
 		r.want(200, mcpCall("resources/read", `{"uri":"spool://session/{id}/item/1"}`), "the words that an agent looks for")

@@ -17,8 +17,8 @@ const (
 	nd = "application/x-ndjson"
 )
 
-// call is a request. In path and body {s} stands for the session's path, {t} for that of its thread main, {id} for the session's name, and {narrow}
-// for that of a session that Server.Narrow is for.
+// call is a request. In path and body {s} stands for the session's path, {t} for that of its thread main, {id} for the session's name, and
+// {narrow} for that of a session that Server.Narrow is for.
 type call struct {
 	method, path, kind, body string
 	header                   []string // names and values in turn

@@ -84,18 +84,8 @@ var protocol = []Case{
 		w.event("main", "entry", entry("p", 2, "", `"body_base64":"`+base64.StdEncoding.EncodeToString([]byte(item("of base64")))+`"`))
 		w.hears("of a string", "of base64")
 	}},
-	{"protocol: a body in the inbox", "as an ordinary object of the bucket `spool_inbox` under a name of its own, and the event", func(r *run) {
-		w := r.dial()
-		body := []byte(item("of an object"))
-		name, nuid := "spooltest-"+rand.Text(), rand.Text()
-		sum := sha256.Sum256(body)
-		meta, _ := json.Marshal(map[string]any{"name": name, "bucket": "spool_inbox", "nuid": nuid, "size": len(body), "chunks": 1,
-			"digest": "SHA-256=" + base64.URLEncoding.EncodeToString(sum[:]), "options": map[string]any{"max_chunk_size": 131072}})
-		w.store("$O.spool_inbox.C."+nuid, body)
-		w.store("$O.spool_inbox.M."+base64.URLEncoding.EncodeToString([]byte(name)), meta, "Nats-Rollup", "sub")
-		w.event("main", "entry", entry("p", 1, "", fmt.Sprintf(`"ref":{"object":%q,"size":%d,"sha256":"%x"}`, name, len(body), sum)))
-		w.hears("of an object")
-	}},
+	{"protocol: a body in the inbox", "as an ordinary object of the bucket `spool_inbox` under a name of its own, and the event",
+		func(r *run) { inTheInbox(r, r.dial()) }},
 	{"protocol: one message for many", "entries that follow in the same thread: one message for many small ones", func(r *run) {
 		w := r.dial()
 		w.event("main", "entry", entry("p", 1, "one", `"more":[{"seq":2,"body":`+item("two")+`},{"seq":5,"body":`+item("three")+`}]`))
@@ -177,7 +167,7 @@ var protocol = []Case{
 		r.is(got[0].text() == "last" && got[1].text() == "three", "the newest of the subject is %q, then %q", got[0].text(), got[1].text())
 		r.is(later.items(1)[0].text() == "three", "what is new is another item")
 	}},
-	{"protocol: what an envelope claims", "What an entry, or `time`, says is a claim. It stays in the entry and in its state as it came", func(r *run) {
+	{"protocol: what an envelope claims", "What an entry, or `time`, says is a claim.", func(r *run) {
 		w := r.dial()
 		w.event("main", "entry", entry("p", 1, "old", `"time":"2020-02-03T04:05:06Z","user":"mira"`))
 		w.event("main", "entry", entry("p", 2, "of no time", `"time":0`))
@@ -278,4 +268,16 @@ var protocol = []Case{
 		w.event("main", "control", `{"producer":"p","seq":2,"body":{"op":"run","run":{"id":"r","state":"running","lease":600000}}}`)
 		w.record("run.{id}.r")
 	}},
+}
+
+func inTheInbox(r *run, w *wire) {
+	body := []byte(item("of an object"))
+	name, nuid := "spooltest-"+rand.Text(), rand.Text()
+	sum := sha256.Sum256(body)
+	meta, _ := json.Marshal(map[string]any{"name": name, "bucket": "spool_inbox", "nuid": nuid, "size": len(body), "chunks": 1,
+		"digest": "SHA-256=" + base64.URLEncoding.EncodeToString(sum[:]), "options": map[string]any{"max_chunk_size": 131072}})
+	w.store("$O.spool_inbox.C."+nuid, body)
+	w.store("$O.spool_inbox.M."+base64.URLEncoding.EncodeToString([]byte(name)), meta, "Nats-Rollup", "sub")
+	w.event("main", "entry", entry("p", 1, "", fmt.Sprintf(`"ref":{"object":%q,"size":%d,"sha256":"%x"}`, name, len(body), sum)))
+	w.hears("of an object")
 }

@@ -1,6 +1,6 @@
-// Package spooltest holds a server, or a client, to what docs/http.md and docs/protocol.md promise: whoever serves one of them, or speaks it,
-// can run it, against ours or another one. It needs nothing of Spool but an address. Each case is a promise, told in the document's words,
-// and works in sessions of its own, which it removes; it touches nothing else.
+// Package spooltest holds a server, or a client, to what docs/http.md and docs/protocol.md promise: whoever serves one of them, or speaks
+// it, can run it, against ours or another one. It needs nothing of Spool but an address. Each case is a promise, told in the document's
+// words, and works in sessions of its own, which it removes; it touches nothing else.
 //
 //	func TestServer(t *testing.T) { spooltest.RunHTTP(t, spooltest.Server{URL: "http://127.0.0.1:7717"}) }
 //	func TestNATS(t *testing.T)   { spooltest.RunNATS(t, spooltest.Server{NATS: "nats://127.0.0.1:4222"}) }

@@ -156,7 +156,8 @@ type breaks struct {
 	proxy httputil.ReverseProxy
 }
 
-// TestBrokenServers: a server that answers one thing in another way fails the cases that are about it, and no other of those that are tried.
+// TestBrokenServers: a server that answers one thing in another way fails the cases that are about it, and no other of those that are
+// tried.
 func TestBrokenServers(t *testing.T) {
 	_, s := serve(t)
 	to := must.Get(neturl.Parse(s.URL))(t)
