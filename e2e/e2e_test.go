@@ -14,7 +14,7 @@ import (
 )
 
 func TestMain(m *testing.M) {
-	goleak.VerifyTestMain(proc.Main(m, "spool/cmd/...", "spool/e2e/natsd", "spool/e2e/keeper"))
+	goleak.VerifyTestMain(proc.Main(m, "spool/cmd/...", "spool/e2e/natsd", "spool/e2e/keeper", "spool/e2e/acpagent"))
 }
 
 // world is a home directory, and the addresses of what runs for a test.

@@ -33,7 +33,17 @@ type execCmd struct {
 	Show    int      `placeholder:"BYTES" help:"Bytes that the result shows (default and most: 51200)."`
 	Keep    bool     `help:"Keep the whole output as an artifact, also when the result shows all of it."`
 	UserID  string   `name:"user-id" placeholder:"U" help:"user_id stamped on the items."`
+	ACP     bool     `name:"acp" help:"The command is an agent of the Agent Client Protocol: record its sessions, and serve them to its editor."`
+	Offline string   `placeholder:"DIR" help:"With --acp: where what no server takes is kept (default: in $XDG_STATE_HOME/spool or ~/.local/state/spool)."`
 	Command []string `arg:"" passthrough:"" help:"The command and its arguments, behind --."`
+}
+
+func (c *execCmd) Help() string {
+	return "The command has the standard input, output, error, signals and exit code that it has without spool. " +
+		"With --acp it is what an editor starts, spool exec --acp -- AGENT, and a session of the editor is the session acp-AGENT-ID of Spool: " +
+		"prompts, answers, thoughts, tool calls, plans and permissions as they come, also while no server is there. Sessions that the agent " +
+		"does not list, load or resume itself are served from there, on any machine. Of the other flags --tool gives the agent's name, and " +
+		"--user-id counts; --session and those of outputs do not."
 }
 
 // exitCode ends spool as the command that it ran has ended.
@@ -57,6 +67,9 @@ func (c *execCmd) Run(a *app) error {
 	if err := errors.Join(atLeast("head", c.Head, 0), atLeast("columns", c.Columns, 0), atLeast("show", c.Show, 0)); err != nil {
 		return err
 	}
+	if c.Offline != "" && !c.ACP {
+		return service.UsageError{Err: errors.New("--offline is for --acp: without it nothing is run that cannot be recorded")}
+	}
 	t, err := c.thread()
 	if err != nil {
 		return service.UsageError{Err: err}
@@ -68,6 +81,9 @@ func (c *execCmd) Run(a *app) error {
 			return exitCode(exitNotFound)
 		}
 		return exitCode(exitNotRunnable)
+	}
+	if c.ACP {
+		return c.acp(a, path)
 	}
 	conn, err := a.dial()
 	if err != nil {

@@ -118,6 +118,8 @@ var rules = []rule{
 	{adapt, []string{"internal/mcp"}, slices.Concat(layer0, layer1,
 		[]string{"internal/access", "internal/history", "internal/view", "pkg/client"}), []string{any_}},
 
+	{adapt, []string{"internal/acp"}, slices.Concat(layer0, []string{"pkg/client"}), []string{ulid}},
+
 	{adapt, []string{"internal/history"}, slices.Concat(layer0, layer1, []string{"internal/natsio", "pkg/client"}), []string{any_}},
 
 	{adapt, []string{"internal/webhook"}, nil, nil},
@@ -149,7 +151,7 @@ var rules = []rule{
 		}), []string{any_}},
 	{wire, []string{"cmd/...", "examples/...", "internal/demo"},
 		slices.Concat(layer0, layer1, []string{
-			"internal/access", "internal/backup", "internal/natsio", "internal/natsadmin", "internal/artifactstore", "internal/history",
+			"internal/access", "internal/acp", "internal/backup", "internal/natsio", "internal/natsadmin", "internal/artifactstore", "internal/history",
 			"internal/interchange", "internal/mcp", "internal/notify", "internal/offline", "internal/view", "internal/watch",
 			"internal/httpapi", "internal/dstreams", "internal/subscriptions", "internal/web", "internal/embedded", "internal/service",
 			"internal/bench", "internal/demo",

@@ -35,15 +35,24 @@ func (n *NATS) Given() bool { return n.Server != "" || n.Context != "" }
 
 // Dial connects. name is what the server shows of the connection.
 func (n *NATS) Dial(ctx context.Context, name string, log *slog.Logger) (*natsio.Conn, error) {
+	cfg, err := n.Config(name, log)
+	if err != nil {
+		return nil, err
+	}
+	return natsio.Dial(ctx, cfg)
+}
+
+// Config is what connects so.
+func (n *NATS) Config(name string, log *slog.Logger) (natsio.Config, error) {
 	for url := range strings.SplitSeq(n.Server, ",") {
 		if scheme, _, _ := strings.Cut(strings.TrimSpace(url), "://"); scheme == "http" || scheme == "https" {
-			return nil, UsageError{Err: fmt.Errorf("%s is an address of HTTP, and no NATS server: NATS has a port of its own, "+
+			return natsio.Config{}, UsageError{Err: fmt.Errorf("%s is an address of HTTP, and no NATS server: NATS has a port of its own, "+
 				"as in nats://127.0.0.1:4222", url)}
 		}
 	}
-	return natsio.Dial(ctx, natsio.Config{
+	return natsio.Config{
 		URL: n.Server, Context: n.Context, Creds: n.Creds, NKey: n.NKey, User: n.User, Password: n.Password, Token: n.Token,
 		TLSCert: n.TLSCert, TLSKey: n.TLSKey, TLSCA: n.TLSCA, Inbox: n.Inbox, Scope: events.Scope(n.Scope), Domain: n.Domain,
 		Timeout: n.Timeout, Name: name, Logger: log,
-	})
+	}, nil
 }
