@@ -255,9 +255,15 @@ func (p *Proxy) answered(m message, line []byte) error {
 	default:
 		if id := text(m.result, "sessionId"); id != "" { // session/new, and what is like it
 			p.begin(p.session(id), asked.message, m)
-		} else {
-			p.record(asked.session, func(s *session) { s.heard(ofAgent, m, time.Now()) })
+			break
 		}
+		p.record(asked.session, func(s *session) {
+			if asked.method == "session/set_mode" && m.error == nil {
+				s.mode(text(asked.params, "modeId"), remark(ofAgent, m.line), time.Now())
+			} else {
+				s.heard(ofAgent, m, time.Now())
+			}
+		})
 	}
 	return p.editor.line(line)
 }

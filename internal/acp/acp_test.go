@@ -2,6 +2,7 @@ package acp
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"encoding/json"
 	"fmt"
@@ -13,6 +14,7 @@ import (
 
 	"go.uber.org/goleak"
 
+	"spool/internal/jsonscan"
 	"spool/internal/must"
 	"spool/pkg/dialect"
 	"spool/pkg/events"
@@ -128,6 +130,75 @@ func TestOrder(t *testing.T) {
 		t.Errorf("the log has %q", lines)
 	}
 	must.Same(t, len(strings.Split(editor.String(), "\n")), 3, "the editor has %d lines, want %d")
+}
+
+// items are what subscribers are told of a session, "type detail" each.
+func (l *memory) items(session string) string {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	omp, _ := dialect.Lookup("omp")
+	var all []string
+	var m dialect.Memory
+	for _, line := range l.lines[session] {
+		e, _ := omp.Read([]byte(line), &m)
+		for _, it := range e.Items {
+			all = append(all, strings.TrimSpace(cmp.Or(it.Type, "post")+" "+it.Detail))
+		}
+	}
+	return strings.Join(all, ", ")
+}
+
+// TestCalls: a call has one item and its result another one, in whatever order and how often an agent tells of it.
+func TestCalls(t *testing.T) {
+	update := func(members string) string {
+		return `{"method":"session/update","params":{"sessionId":"s","update":{"toolCallId":"c",` + members + "}}}\n"
+	}
+	ask := `{"id":5,"method":"session/request_permission","params":{"sessionId":"s",` +
+		`"toolCall":{"toolCallId":"c","title":"Edit a","kind":"edit"},"options":[{"optionId":"y","name":"Yes","kind":"allow_once"}]}}` + "\n"
+	for what, c := range map[string]struct{ said, want string }{
+		"as it should": {update(`"sessionUpdate":"tool_call","title":"Read","kind":"read"`) +
+			update(`"sessionUpdate":"tool_call_update","status":"in_progress"`) +
+			update(`"sessionUpdate":"tool_call_update","status":"failed"`), "tool_call read, tool_result error"},
+		"at once": {update(`"sessionUpdate":"tool_call","title":"Read","status":"completed","rawOutput":{"n":1}`),
+			"tool_call tool, tool_result ok"},
+		"ended twice": {update(`"sessionUpdate":"tool_call","title":"Read","status":"completed"`) +
+			update(`"sessionUpdate":"tool_call_update","title":"Read a","kind":"read","status":"completed"`), "tool_call tool, tool_result ok"},
+		"in its permission": {ask + update(`"sessionUpdate":"tool_call_update","status":"completed"`), "tool_call edit, status, tool_result ok"},
+		"twice, and in its permission": {update(`"sessionUpdate":"tool_call","title":"Edit","kind":"edit"`) + ask +
+			update(`"sessionUpdate":"tool_call","title":"Edit","kind":"edit","status":"completed"`), "tool_call edit, status, tool_result ok"},
+	} {
+		log := &memory{}
+		p, _, _ := talk(log)
+		must.Do(t, p.FromEditor(strings.NewReader(asks)))
+		must.Get(io.WriteString(p, c.said+`{"id":1,"result":{"stopReason":"end_turn"}}`+"\n"))(t)
+		must.Do(t, p.End(""))
+		if got, want := log.items("acp-a_b-s"), "post, "+c.want+", turn_end"; got != want {
+			t.Errorf("%s: items %q, want %q", what, got, want)
+		}
+		var calls int
+		for _, line := range log.lines["acp-a_b-s"] {
+			for _, u := range replayed("s", []byte(line)) {
+				if u := jsonscan.Get(u, "params", "update"); text(u, "sessionUpdate") == "tool_call" && text(u, "title") != "" {
+					calls++
+				}
+			}
+		}
+		if want := max(1, strings.Count(c.said, `"tool_call"`)); calls != want {
+			t.Errorf("%s: an editor that loads the session is told %d times of the call, want %d", what, calls, want)
+		}
+	}
+}
+
+// TestMode: a mode that the editor chooses is the session's once the agent agrees.
+func TestMode(t *testing.T) {
+	log := &memory{}
+	p, _, _ := talk(log)
+	set := `{"id":%d,"method":"session/set_mode","params":{"sessionId":"s","modeId":"code"}}` + "\n"
+	must.Do(t, p.FromEditor(strings.NewReader(fmt.Sprintf(set, 1)+fmt.Sprintf(set, 2))))
+	must.Get(io.WriteString(p, `{"id":1,"error":{"code":1}}`+"\n"+`{"id":2,"result":{}}`+"\n"))(t)
+	must.Do(t, p.End(""))
+	must.Same(t, log.items("acp-a_b-s"), "status", "items %q, want %q")
+	must.Same(t, strings.Count(strings.Join(log.lines["acp-a_b-s"], ""), `"type":"mode_change"`), 1, "%d changes, want %d")
 }
 
 // TestRepeated: what an agent repeats of a prompt is no second one, neither in the log nor for an editor that loads the session.

@@ -28,7 +28,7 @@ const (
 //	tool_call_update, completed or failed  message of the role toolResult
 //	plan                                   custom_message, shown
 //	session/request_permission, its answer custom_message, shown
-//	current_mode_update                    mode_change
+//	current_mode_update, a mode set        mode_change
 //	session_info_update with a title       title_change
 //	answer to session/prompt               the last message of the assistant, with a stopReason
 //	all else of a session                  custom: messages that follow each other in one
@@ -51,14 +51,15 @@ type session struct {
 	remarks []byte // what it is made of: elements of "acp"
 	hold    *time.Timer
 
-	calls   map[string]*call // that have not ended
+	calls   map[string]*call // of this turn
 	entries [][]byte         // made, and not given to the log
 }
 
-// call is a tool's call that has not ended.
+// call is a call of a tool.
 type call struct {
 	name    string
 	content []byte // the newest that was said of its content
+	ended   bool
 }
 
 // Kinds of piece.
@@ -160,6 +161,7 @@ func (s *session) begin(cwd string, made []byte, now time.Time) {
 func (s *session) prompt(m message, now time.Time) {
 	s.close("", "", now)
 	s.prompts++
+	clear(s.calls)
 	s.message(slices.Concat([]byte(`"role":"user","content":`), blocks(jsonscan.Get(m.params, "prompt"))), remark(ofEditor, m.line), now)
 }
 
@@ -198,7 +200,6 @@ func (s *session) ended(stop, failure string, last []byte, now time.Time) {
 		s.close("", "", now)
 		s.message(slices.Concat([]byte(`"role":"assistant","content":[]`), stopped(stop, failure)), last, now)
 	}
-	clear(s.calls)
 }
 
 // update takes a session/update.
@@ -221,8 +222,7 @@ func (s *session) update(m message, now time.Time) {
 		s.close("", "", now)
 		s.shown("acp_plan", plan(u), remark(ofAgent, m.line), now)
 	case "current_mode_update":
-		s.close("", "", now)
-		s.add(sessions.TypeModeChange, slices.Concat([]byte(`,"mode":`), quoted(text(u, "currentModeId"))), remark(ofAgent, m.line), now)
+		s.mode(text(u, "currentModeId"), remark(ofAgent, m.line), now)
 	case "session_info_update":
 		title := text(u, "title")
 		if title == "" {
@@ -237,6 +237,11 @@ func (s *session) update(m message, now time.Time) {
 	}
 }
 
+func (s *session) mode(id string, remarks []byte, now time.Time) {
+	s.close("", "", now)
+	s.add(sessions.TypeModeChange, slices.Concat([]byte(`,"mode":`), quoted(id)), remarks, now)
+}
+
 func (s *session) chunk(piece string, u []byte, m message, now time.Time) {
 	s.join(piece, text(u, "messageId"), plain(jsonscan.Get(u, "content")), ofAgent, m.line, now)
 }
@@ -244,37 +249,45 @@ func (s *session) chunk(piece string, u []byte, m message, now time.Time) {
 // tool takes what is said of a call.
 func (s *session) tool(u []byte, m message, now time.Time) {
 	id := text(u, "toolCallId")
-	c, remarks := s.calls[id], remark(ofAgent, m.line)
-	if c == nil {
-		if text(u, "sessionUpdate") == "tool_call_update" && text(u, "title") == "" && text(u, "kind") == "" { // of a call that has ended
-			s.heard(ofAgent, m, now)
-			return
-		}
-		c = &call{name: nameOf(u)}
-		if s.calls == nil {
-			s.calls = map[string]*call{}
-		}
-		s.calls[id] = c
-		s.close("", "", now)
-		s.message(slices.Concat([]byte(`"role":"assistant","content":[{"type":"toolCall","id":`), quoted(id), []byte(`,"name":`),
-			quoted(c.name), []byte(`,"arguments":`), arguments(u), []byte("}]")), remarks, now)
-		remarks = nil
+	begun := s.calls[id] == nil && s.begins(u, m, now)
+	c := s.calls[id]
+	if c == nil || c.ended {
+		s.heard(ofAgent, m, now)
+		return
 	}
 	if content := jsonscan.Get(u, "content"); jsonscan.KindOf(content) == jsonscan.KindArray && len(content) > len("[]") {
 		c.content = content
 	}
-	status := text(u, "status")
-	if status != "completed" && status != "failed" {
-		if remarks != nil {
-			s.heard(ofAgent, m, now)
-		}
-		return
+	remarks, status := remark(ofAgent, m.line), text(u, "status")
+	if begun {
+		remarks = nil // they are with the call
 	}
-	delete(s.calls, id)
+	switch {
+	case status == "completed", status == "failed":
+		s.close("", "", now)
+		s.message(slices.Concat([]byte(`"role":"toolResult","toolCallId":`), quoted(id), []byte(`,"toolName":`), quoted(c.name),
+			[]byte(`,"content":`), results(c.content, jsonscan.Get(u, "rawOutput")),
+			[]byte(`,"isError":`), strconv.AppendBool(nil, status == "failed")), remarks, now)
+		c.ended, c.content = true, nil
+	case !begun:
+		s.heard(ofAgent, m, now)
+	}
+}
+
+// begins makes the entry of a call that is told of for the first time, unless too little is told: then it is not known to be one.
+func (s *session) begins(u []byte, m message, now time.Time) bool {
+	if text(u, "title") == "" && text(u, "kind") == "" {
+		return false
+	}
+	if s.calls == nil {
+		s.calls = map[string]*call{}
+	}
+	c := &call{name: nameOf(u)}
+	s.calls[text(u, "toolCallId")] = c
 	s.close("", "", now)
-	s.message(slices.Concat([]byte(`"role":"toolResult","toolCallId":`), quoted(id), []byte(`,"toolName":`), quoted(c.name),
-		[]byte(`,"content":`), results(c.content, jsonscan.Get(u, "rawOutput")),
-		[]byte(`,"isError":`), strconv.AppendBool(nil, status == "failed")), remarks, now)
+	s.message(slices.Concat([]byte(`"role":"assistant","content":[{"type":"toolCall","id":`), quoted(text(u, "toolCallId")),
+		[]byte(`,"name":`), quoted(c.name), []byte(`,"arguments":`), arguments(u), []byte("}]")), remark(ofAgent, m.line), now)
+	return true
 }
 
 // nameOf is what a tool is called: few agents say a name, and then it is the kind.
@@ -396,12 +409,17 @@ func (s *session) asked(m message, now time.Time) {
 		names = append(names, text(o, "name"))
 		return true
 	})
-	what := text(m.params, "toolCall", "title")
+	u := jsonscan.Get(m.params, "toolCall")
+	what := text(u, "title")
 	if what == "" {
-		what = text(m.params, "toolCall", "toolCallId")
+		what = text(u, "toolCallId")
+	}
+	remarks := remark(ofAgent, m.line)
+	if s.calls[text(u, "toolCallId")] == nil && s.begins(u, m, now) { // some agents tell of a call here first
+		remarks = nil
 	}
 	s.close("", "", now)
-	s.shown("acp_permission", fmt.Sprintf("Permission asked: %s (%s)", what, strings.Join(names, ", ")), remark(ofAgent, m.line), now)
+	s.shown("acp_permission", fmt.Sprintf("Permission asked: %s (%s)", what, strings.Join(names, ", ")), remarks, now)
 }
 
 // allowed takes the answer to one, of which asked is the params.

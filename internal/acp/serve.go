@@ -309,9 +309,12 @@ var ofTheState = map[string]bool{
 
 // replayed are the updates with which an editor is told what an entry holds.
 func replayed(session string, entry []byte) (updates [][]byte) {
-	update := func(kind string, content []byte) {
+	send := func(update []byte) {
 		updates = append(updates, slices.Concat([]byte(`{"jsonrpc":"2.0","method":"session/update","params":{"sessionId":`), quoted(session),
-			[]byte(`,"update":{"sessionUpdate":"`+kind+`","content":`), content, []byte("}}}")))
+			[]byte(`,"update":`), update, []byte("}}")))
+	}
+	update := func(kind string, content []byte) {
+		send(slices.Concat([]byte(`{"sessionUpdate":"`+kind+`","content":`), content, []byte("}")))
 	}
 	typ, acp := text(entry, "type"), jsonscan.Get(entry, "acp")
 	if acp == nil && typ == sessions.TypeMessage { // somebody else wrote it
@@ -332,6 +335,8 @@ func replayed(session string, entry []byte) (updates [][]byte) {
 				update("user_message_chunk", block)
 				return true
 			})
+		case text(m, "method") == "session/request_permission" && typ == sessions.TypeMessage: // it told of its call first
+			send(with(jsonscan.Get(m, "params", "toolCall"), []byte(`"tool_call"`), "sessionUpdate"))
 		case text(m, "method") != "session/update" || ofTheState[kind], kind == "user_message_chunk" && typ == sessions.TypeCustom:
 		default:
 			updates = append(updates, with(m, quoted(session), "params", "sessionId"))
