@@ -349,6 +349,48 @@ func TestACPServed(t *testing.T) {
 	}
 }
 
+// TestACPKilled: of a recorder that is killed while an agent streams the log has what was streamed, up to its last moments, each piece once
+// and in order.
+func TestACPKilled(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	w.up()
+	e := w.edit(w.agent()...)
+	s := e.open("/w")
+	e.ask("session/prompt", prompt(s, "flood 90000"))
+	for range 50_000 {
+		e.read()
+	}
+	e.p.Kill()
+	var said struct {
+		Message struct {
+			Role    string `json:"role"`
+			Content []struct {
+				Text string `json:"text"`
+			} `json:"content"`
+		} `json:"message"`
+	}
+	var text strings.Builder
+	for line := range strings.Lines(w.run("spool", "export", "acp-tester-"+s)) {
+		must.Do(t, json.Unmarshal([]byte(line), &said))
+		for _, c := range said.Message.Content {
+			if said.Message.Role == "assistant" {
+				text.WriteString(c.Text)
+			}
+		}
+		said.Message.Content = nil
+	}
+	n := 0
+	for piece := range strings.SplitSeq(strings.TrimSuffix(text.String(), ". "), ". ") {
+		must.Same(t, piece, fmt.Sprintf("piece %d", n), "%q, want %q")
+		n++
+	}
+	if n < 25_000 {
+		t.Errorf("the log has %d pieces of more than 50,000", n)
+	}
+	must.Same(t, w.run("spool", "dead", "ls", "--json"), "", "dead letters %s, want none%s")
+}
+
 // TestACPPicture: a picture comes back as it was sent, and is seen in the session.
 func TestACPPicture(t *testing.T) {
 	t.Parallel()

@@ -13,6 +13,6 @@
 //
 // Order, and what a crash leaves. A prompt is durable before the agent gets it, and all that it led to before the editor gets the
 // answer to it. In between the editor is ahead of the log: what an agent streams is written when the piece ends, or holdFor after it
-// began. A kill of this process loses that piece; the log has the turn, without an end. Who records cannot stop a session: after
-// durableWithin the message passes all the same, and Config.Warn is told.
+// began, and durable when a server has it. A kill of this process loses that, a window of it at most; the log has the turn, without an
+// end. Who records cannot stop a session: after durableWithin the message passes all the same, and Config.Warn is told.
 package acp

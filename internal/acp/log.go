@@ -33,8 +33,11 @@ func NewSpool(cl *client.Client, config client.PublisherConfig) *Spool {
 	return l
 }
 
+// window is how many bytes of what an agent streams may be not durable, before its editor waits.
+const window = 4 << 20
+
 func (l *Spool) publisher() *client.Async {
-	return l.cl.Async(client.AsyncConfig{PublisherConfig: l.config})
+	return l.cl.Async(client.AsyncConfig{PublisherConfig: l.config, Window: window})
 }
 
 func thread(session string) events.Thread {
