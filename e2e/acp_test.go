@@ -523,6 +523,11 @@ func TestACPOffline(t *testing.T) {
 	if m := e.call("session/list", params{}); m.Error == nil {
 		t.Errorf("session/list without a server = %s", m.Result)
 	}
+	began := time.Now()
+	m := e.call("session/load", params{"sessionId": s, "cwd": "/w", "mcpServers": []any{}})
+	if took := time.Since(began); m.Error == nil || !strings.Contains(m.Error.Message, "wait on this machine") || took > 30*time.Second {
+		t.Errorf("session/load without a server = %s %v after %v", m.Result, m.Error, took)
+	}
 	e.p.Kill()
 	w.up()
 	e = w.edit(w.agent()...) // sends what the other one left

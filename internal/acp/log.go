@@ -5,6 +5,7 @@ import (
 	"bytes"
 	"context"
 	"errors"
+	"fmt"
 	"io"
 	"slices"
 	"strings"
@@ -82,10 +83,13 @@ func (l *Spool) Sessions(ctx context.Context, prefix string) (all []Recorded, er
 
 // Lines gives the entries of a session, as they were recorded.
 func (l *Spool) Lines(ctx context.Context, session string, take func(line []byte) error) error {
-	if err := l.cl.Flush(ctx); err != nil { // what waits on disk is part of it
-		return err
+	sent, cancel := context.WithTimeout(ctx, durableWithin)
+	err := l.cl.Flush(sent) // what waits on disk is part of it
+	cancel()
+	if err != nil {
+		return fmt.Errorf("entries wait on this machine for a server: %w", err)
 	}
-	ctx, cancel := context.WithCancel(ctx)
+	ctx, cancel = context.WithCancel(ctx)
 	defer cancel()
 	r, w := io.Pipe()
 	go func() {
