@@ -94,7 +94,13 @@ func (o *output) write(b []byte) error {
 	return err
 }
 
-func (o *output) line(b []byte) error { return o.write(append(b[:len(b):len(b)], '\n')) }
+// line writes a line; nil is none.
+func (o *output) line(b []byte) error {
+	if b == nil {
+		return nil
+	}
+	return o.write(append(b[:len(b):len(b)], '\n'))
+}
 
 // New makes a proxy.
 func New(cfg Config) *Proxy {
@@ -137,10 +143,22 @@ func (p *Proxy) End(failure string) error {
 }
 
 func (p *Proxy) fromEditor(line []byte) error {
-	m, ok := parse(line)
-	if !ok {
-		return p.agent.line(line)
+	if m, ok := parse(line); ok {
+		line = p.editorSaid(m, line)
 	}
+	return p.agent.line(line)
+}
+
+func (p *Proxy) fromAgent(line []byte) error {
+	if m, ok := parse(line); ok {
+		line = p.agentSaid(m, line)
+	}
+	return p.editor.line(line)
+}
+
+// editorSaid takes a message of the editor, and gives the line that the agent is to read; nil for none. Nothing is written to either side
+// before it returns: who does not read would stop the other one, too.
+func (p *Proxy) editorSaid(m message, line []byte) []byte {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	if m.isAnswer() {
@@ -154,7 +172,7 @@ func (p *Proxy) fromEditor(line []byte) error {
 				}
 			})
 		}
-		return p.agent.line(line)
+		return line
 	}
 	if m.isRequest() && p.serves(m) {
 		return nil
@@ -164,7 +182,7 @@ func (p *Proxy) fromEditor(line []byte) error {
 		p.asked[string(m.id)] = request{m, s}
 	}
 	if s == nil {
-		return p.agent.line(line)
+		return line
 	}
 	switch m.method {
 	case "session/prompt":
@@ -182,14 +200,11 @@ func (p *Proxy) fromEditor(line []byte) error {
 		m.line = line
 		line = m.withSession(s.agent)
 	}
-	return p.agent.line(line)
+	return line
 }
 
-func (p *Proxy) fromAgent(line []byte) error {
-	m, ok := parse(line)
-	if !ok {
-		return p.editor.line(line)
-	}
+// agentSaid is editorSaid for the other direction.
+func (p *Proxy) agentSaid(m message, line []byte) []byte {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	if m.isAnswer() {
@@ -197,7 +212,7 @@ func (p *Proxy) fromAgent(line []byte) error {
 	}
 	s := p.of(m)
 	if s == nil {
-		return p.editor.line(line)
+		return line
 	}
 	if s.agent != s.id {
 		line = m.withSession(s.id)
@@ -206,7 +221,6 @@ func (p *Proxy) fromAgent(line []byte) error {
 	if m.isRequest() {
 		p.wanted[string(m.id)] = request{m, s}
 	}
-	err := p.editor.line(line)
 	p.record(s, func(s *session) {
 		switch m.method {
 		case "session/update":
@@ -217,32 +231,31 @@ func (p *Proxy) fromAgent(line []byte) error {
 			s.heard(ofAgent, m, time.Now())
 		}
 	})
-	return err
+	return line
 }
 
 // answered takes an answer of the agent.
-func (p *Proxy) answered(m message, line []byte) error {
+func (p *Proxy) answered(m message, line []byte) []byte {
 	if to, ok := p.own[string(m.id)]; ok {
 		delete(p.own, string(m.id))
 		if s := p.asked[string(m.id)].session; s != nil && m.error == nil {
 			p.goesOn(s, m)
 		}
 		delete(p.asked, string(m.id))
-		to <- m
+		to <- m // there is room
 		return nil
 	}
 	asked, ok := p.asked[string(m.id)]
 	if !ok {
-		return p.editor.line(line)
+		return line
 	}
 	delete(p.asked, string(m.id))
 	switch asked.method {
 	case "initialize":
-		return p.editor.line(p.initialized(m, line))
+		return p.initialized(m, line)
 	case "session/list":
 		if m.error == nil && p.serving {
-			p.addListed(asked.message, m)
-			return nil
+			return p.addListed(asked.message, m)
 		}
 	case "session/prompt":
 		if m.error == nil && asked.session != nil {
@@ -265,7 +278,7 @@ func (p *Proxy) answered(m message, line []byte) error {
 			}
 		})
 	}
-	return p.editor.line(line)
+	return line
 }
 
 // of is the session that a message is of; nil for none.

@@ -304,6 +304,30 @@ func TestServed(t *testing.T) {
 	next(told, `"sessions":[{"sessionId":"other"},{"sessionId":"s","cwd":"/w"`)
 }
 
+// TestSidesThatDoNotRead: a side that reads nothing before the other one has read does not stop that one.
+func TestSidesThatDoNotRead(t *testing.T) {
+	update := said("agent_message_chunk", "ho")
+	for _, first := range []string{"editor", "agent"} {
+		p, editor, agent := talk(&memory{})
+		blocked, read := make(chan string, 1), make(chan string)
+		block, reads := func(string) { blocked <- first; <-read }, func(string) { close(read) }
+		fromAgent := func() { _, _ = io.WriteString(p, update) }
+		fromEditor := func() { _ = p.FromEditor(strings.NewReader(asks)) }
+		begin, then := fromAgent, fromEditor
+		editor.on, agent.on = block, reads
+		if first == "agent" {
+			begin, then, editor.on, agent.on = fromEditor, fromAgent, reads, block
+		}
+		var both sync.WaitGroup
+		both.Go(begin)
+		must.Receive(t, blocked, "a line for the "+first)
+		both.Go(then)
+		must.Receive(t, read, "the other side to read while the "+first+" does not")
+		both.Wait()
+		must.Do(t, p.End(""))
+	}
+}
+
 // TestLongLine: a line that is too long passes as it is, and those around it are read.
 func TestLongLine(t *testing.T) {
 	log := &memory{}
@@ -372,6 +396,7 @@ func FuzzLines(f *testing.F) {
 {"id":1,"result":{}}
 `, 3)
 	f.Add(`{"id":1,"method":"session/new","params":{"cwd":"/","mcpServers":[{}],"env":[1]}}`+"\n"+`{"id":1,"result":{"sessionId":"s"}}`, 1000)
+	f.Add("\n\r\n{}\n[]\nnone", 2)
 	f.Fuzz(func(t *testing.T, said string, size int) {
 		log := &memory{}
 		p, editor, agent := talk(log)

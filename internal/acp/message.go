@@ -122,6 +122,9 @@ func (l *lines) Write(p []byte) (n int, err error) {
 		case l.passing:
 			err = l.pass(line)
 		case whole:
+			if l.begun == nil {
+				l.begun = []byte{} // an empty line is one
+			}
 			line = append(l.begun, line...)
 			l.begun = nil
 			err = l.take(line)

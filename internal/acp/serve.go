@@ -106,7 +106,7 @@ func (p *Proxy) loads(s *session, m message) {
 var errStop = errors.New("enough")
 
 // loaded takes the agent's answer to a load or resume.
-func (p *Proxy) loaded(asked request, m message, line []byte) error {
+func (p *Proxy) loaded(asked request, m message, line []byte) []byte {
 	s := asked.session
 	had := s.muted
 	s.muted = false
@@ -118,7 +118,7 @@ func (p *Proxy) loaded(asked request, m message, line []byte) error {
 		s.close("", "", time.Now())
 		s.heard(ofAgent, m, time.Now())
 	})
-	return p.editor.line(line)
+	return line
 }
 
 // serve gives a session from the log, and has it go on in a new one of the agent. refused is what the agent answered, if it was asked.
@@ -205,7 +205,7 @@ func (p *Proxy) refuse(asked message, code int, why string) {
 }
 
 // addListed adds the log's sessions to the last page of the agent's own, and leaves out those that the editor has under another id.
-func (p *Proxy) addListed(asked, m message) {
+func (p *Proxy) addListed(asked, m message) []byte {
 	if text(asked.params, "cursor") == "" {
 		clear(p.listed)
 	}
@@ -228,10 +228,10 @@ func (p *Proxy) addListed(asked, m message) {
 		line = with(line, append(rows, ']'), "result", "sessions")
 	}
 	if text(m.result, "nextCursor") != "" {
-		_ = p.editor.line(line)
-		return
+		return line
 	}
 	go p.list(asked, maps.Clone(p.listed), line)
+	return nil
 }
 
 // list answers session/list from the log, behind what the agent answered, if it did. known are sessions that are not listed.
