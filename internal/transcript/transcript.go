@@ -61,7 +61,7 @@ type Config struct {
 	Dialect string // of every file; empty: detected in each
 	User    string // user_id stamped on items (SPEC I6)
 	Host    string // machine the agents ran on
-	By      string // the home that the files are in: no other one has the name, be it on a machine of the same; empty: unknown
+	By      string // the home of who imports: no other one has the name, be it on a machine of the same; empty: unknown
 	Home    string // where that is
 	// Place, if not nil, is where a harness keeps a session's file, by its name: <kind>:<path below its directory>, or "".
 	Place func(dialect, session, name string) string

@@ -54,7 +54,7 @@ type Session struct {
 
 // Captured is the file that a thread's newest imported lines came from, as it was when they were read: all of it is what the import said.
 type Captured struct {
-	By       string `json:"by,omitempty"` // a name of the home that no other one has
+	By       string `json:"by,omitempty"` // a name of the home of who read it, that no other one has
 	Host     string `json:"host,omitempty"`
 	Home     string `json:"home,omitempty"`
 	Size     int64  `json:"size,omitempty"` // bytes, uncompressed; not there while more of them come

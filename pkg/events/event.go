@@ -78,7 +78,7 @@ type Event struct {
 
 // Captured is a file as an import read it. All of it is a claim.
 type Captured struct {
-	By       string   // the home that it is in: another machine or home has another name; empty: unknown
+	By       string   // the home of who read it: another machine or home has another name; empty: unknown
 	Home     string   // where that lies on the event's host
 	Size     int64    // bytes, uncompressed; 0: more of it is on its way, and it is not known yet
 	Modified int64    // when it was written last, Unix nanoseconds

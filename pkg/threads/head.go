@@ -107,7 +107,7 @@ type Head struct {
 
 // Captured is a file as an import read it. All of it is a claim.
 type Captured struct {
-	By, Host, Home string   // the home that it is in: a name that no other one has; its machine, and where it lies there
+	By, Host, Home string   // the home of who read it: a name that no other one has; its machine, and where it lies there
 	Size           int64    // bytes, uncompressed; 0: not known
 	Modified       int64    // when it was written last, Unix nanoseconds
 	Sum            [32]byte // SHA-256 of those bytes
