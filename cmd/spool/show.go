@@ -116,7 +116,10 @@ func (c *showCmd) show(a *app, cl *client.Client, t events.Thread, head threads.
 			}
 			for _, name := range slices.Sorted(maps.Keys(agents)) {
 				if item.Kind == events.TypeToolCall && item.Call == agents[name] && name != t.Name {
-					item.Facts = append(item.Facts, "subagent: "+t.Session+"/"+name)
+					if !strings.Contains(name, "/") {
+						name = t.Session + "/" + name
+					}
+					item.Facts = append(item.Facts, "subagent: "+name)
 				}
 			}
 			c.images(a, cl, &item)

@@ -4,12 +4,14 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"strings"
 	"sync"
 	"time"
 
 	"spool/internal/apply"
 	"spool/pkg/casstore"
 	"spool/pkg/client"
+	"spool/pkg/dialect"
 	"spool/pkg/events"
 	"spool/pkg/sessions"
 	"spool/pkg/threads"
@@ -82,7 +84,18 @@ func (r *Reader) Session(ctx context.Context, id string) (Session, error) {
 		return Session{}, fmt.Errorf("%w: %s", sessions.ErrNoSession, id)
 	}
 	out := all[0].View
-	out.ThreadList, err = r.Threads(ctx, all[0].Threads)
+	if out.ThreadList, err = r.Threads(ctx, all[0].Threads); err != nil {
+		return out, err
+	}
+	calls, err := r.calls(ctx, all[0].Threads)
+	for name, call := range calls {
+		if session, _, of := strings.Cut(name, "/"); of {
+			if out.AgentSessions == nil {
+				out.AgentSessions = map[string]string{}
+			}
+			out.AgentSessions[session] = call
+		}
+	}
 	return out, err
 }
 
@@ -110,7 +123,7 @@ func (r *Reader) Threads(ctx context.Context, all []client.Thread) ([]Thread, er
 func (r *Reader) calls(ctx context.Context, all []client.Thread) (map[string]string, error) {
 	agents := false
 	for _, t := range all {
-		agents = agents || t.Name != events.MainThread
+		agents = agents || t.Name != events.MainThread || dialect.AgentsAreSessions(t.Head.Dialect)
 		if t.Session != all[0].Session {
 			return nil, nil
 		}

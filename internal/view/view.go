@@ -49,7 +49,9 @@ type Session struct {
 
 	Captured *Captured `json:"captured,omitempty"` // of its main thread
 
-	ThreadList []Thread `json:"thread_list,omitempty"` // only where one session is asked for
+	// Only where one session is asked for. AgentSessions are the subagents that are sessions of their own, with the calls that they work for.
+	ThreadList    []Thread          `json:"thread_list,omitempty"`
+	AgentSessions map[string]string `json:"agent_sessions,omitempty"`
 }
 
 // Captured is the file that a thread's newest imported lines came from, as it was when they were read: all of it is what the import said.

@@ -185,6 +185,13 @@ func (f *fleet) session(r *http.Request) (any, int) {
 			}
 			s = maps.Clone(s)
 			s["threads"], s["thread_list"] = len(threads), threads
+			agents := j{}
+			for k, call := range f.calls {
+				if session, _, _ := strings.Cut(k, "/"); session != s["id"] {
+					agents[session] = call
+				}
+			}
+			s["agent_sessions"] = agents
 			return s, 200
 		}
 	}

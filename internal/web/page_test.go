@@ -656,13 +656,14 @@ func TestErrors(t *testing.T) {
 	p.wait(`!!document.querySelector('[data-n="1"]')`)
 }
 
-// A call leads to the thread of the subagent that it set to work.
+// A call leads to the thread of the subagent that it set to work, also in another session.
 func TestSubagent(t *testing.T) {
 	f := working(t)
-	f.calls = map[string]string{"orchard/agent-1": "c1"}
+	f.calls = map[string]string{"orchard/agent-1": "c1", "mill/main": "c1"}
 	f.add("orchard", "agent-1", user("Look at the clock"))
 	p := open(t, f.URL+"/s/orchard/main", wide, tall)
-	p.wait(`document.querySelectorAll('.row .marker').length === 1`)
+	p.wait(`document.querySelectorAll('.row .marker').length === 2`)
+	p.wait(`document.querySelector('.row .marker a[href="/s/mill/main"]').textContent === 'mill'`)
 	p.has("Subagent: agent-1")
 	p.click(".row .marker a")
 	p.has("Works for the call c1")

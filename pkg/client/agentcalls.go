@@ -17,19 +17,37 @@ import (
 )
 
 // AgentCalls are the calls that the subagents of a session work for, by the names of their threads, as far as their harness said it: in
-// files beside the session's, or in the entries of its main thread.
+// files beside the session's, or in the entries of its main thread. Of one that is a session of its own, session/thread stands for the
+// name; and the main thread of such a session has the call of the other one.
 func (c *Client) AgentCalls(ctx context.Context, session string) (map[string]string, error) {
+	calls, sessions, err := c.ownCalls(ctx, session)
+	if err != nil || !sessions {
+		return calls, err
+	}
+	info, err := c.Info(ctx, session)
+	if err != nil || info.Parent == "" || events.CheckToken("session", info.Parent) != nil {
+		return calls, err
+	}
+	others, _, err := c.ownCalls(ctx, info.Parent)
+	if call := others[session+"/"+events.MainThread]; call != "" {
+		calls[events.MainThread] = call
+	}
+	return calls, err
+}
+
+// ownCalls are those that the session itself says, and whether its harness has a session for each subagent.
+func (c *Client) ownCalls(ctx context.Context, session string) (calls map[string]string, sessions bool, err error) {
 	known := c.agents.session(session)
 	known.mu.Lock()
 	defer known.mu.Unlock()
 	if err := errors.Join(known.readFiles(ctx, c, session), known.readEntries(ctx, c, session)); err != nil {
-		return nil, err
+		return nil, false, err
 	}
-	calls := maps.Clone(known.said)
+	calls = maps.Clone(known.said)
 	for _, key := range slices.Sorted(maps.Keys(known.files)) { // the newest file last
 		calls[known.files[key].agent] = known.files[key].call
 	}
-	return calls, nil
+	return calls, known.sessions, nil
 }
 
 // agentCalls is what is known of sessions that were asked for: only what is new in one is read. It costs some 100 bytes an artifact.
@@ -38,7 +56,8 @@ type agentCalls struct {
 	of map[string]*sessionCalls
 }
 
-// mostSessionCalls is how many sessions are known at a time, and mostKnownArtifacts how many artifacts of them when another one is asked for.
+// mostSessionCalls is how many sessions are known at a time, and mostKnownArtifacts how many artifacts of them when another one is
+// asked for.
 const mostSessionCalls, mostKnownArtifacts = 64, 200_000
 
 func (a *agentCalls) session(id string) *sessionCalls {
@@ -74,6 +93,8 @@ type sessionCalls struct {
 	at      casstore.Located  // its head then
 	created int64             // of the thread: another one of its name has another time
 	items   int64
+
+	sessions bool // of which each subagent has one
 }
 
 type agentCall struct{ agent, call string }
@@ -134,6 +155,7 @@ func (s *sessionCalls) readEntries(ctx context.Context, c *Client, session strin
 	if head.Created != s.created || head.N < s.items {
 		s.said, s.at, s.created, s.items = map[string]string{}, casstore.Located{}, head.Created, 0
 	}
+	s.sessions = dialect.AgentsAreSessions(head.Dialect)
 	d, _ := dialect.Lookup(head.Dialect)
 	says, ok := d.(saysCalls)
 	if !ok || head.Head() == s.at {

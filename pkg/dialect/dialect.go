@@ -83,6 +83,9 @@ func Lookup(name string) (Dialect, bool) {
 	return nil, false
 }
 
+// AgentsAreSessions tells whether the harness of a dialect keeps each subagent as a session of its own, whose parent is the other one.
+func AgentsAreSessions(name string) bool { return name == "opencode" }
+
 // IsJSON tells whether the entries of a dialect are JSON. Those of raw, part and tagged are any bytes.
 func IsJSON(name string) bool {
 	return name != raw.Dialect{}.Name() && name != raw.PartName && name != raw.TaggedName

@@ -54,6 +54,25 @@ func (Dialect) Read(raw []byte, m *entry.Memory) (entry.Entry, error) {
 	return r.Entry, nil
 }
 
+// AgentCalls are the calls of a session that subagents worked for, by the names of their threads: each is a session of its own.
+func (Dialect) AgentCalls(raw []byte) map[string]string {
+	if jsonscan.Valid(raw) != nil {
+		return nil
+	}
+	calls := map[string]string{}
+	_ = jsonscan.Array(jsonscan.Get(raw, "messages"), func(message []byte) bool {
+		_ = jsonscan.Array(jsonscan.Get(message, "parts"), func(part []byte) bool {
+			agent, call := parts.ID(jsonscan.Get(part, "state", "metadata", "sessionId")), parts.ID(jsonscan.Get(part, "callID"))
+			if parts.Is(jsonscan.Get(part, "tool"), "task") && agent != "" && call != "" {
+				calls[agent+"/"+events.MainThread] = call
+			}
+			return true
+		})
+		return true
+	})
+	return calls
+}
+
 // reader is a document on its way to the entry that it becomes.
 type reader struct {
 	entry.Entry

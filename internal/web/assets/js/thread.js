@@ -157,6 +157,9 @@ class ThreadView {
     for (const t of call ? this.info?.thread_list ?? [] : []) {
       if (t.tool_call === call && t.thread !== this.thread) el.append(marker('Subagent: ', h('a', { href: threadLink(this.session, t.thread) }, t.thread)));
     }
+    for (const [session, of] of call ? Object.entries(this.info?.agent_sessions ?? {}) : []) {
+      if (of === call) el.append(marker('Subagent: ', h('a', { href: threadLink(session, 'main') }, session)));
+    }
     if (this.search.q) requestAnimationFrame(() => this.highlight());
     return el;
   }
