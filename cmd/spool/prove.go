@@ -189,9 +189,10 @@ func keyLine(name string) (string, os.FileMode, error) {
 }
 
 type verifyCmd struct {
-	File string `arg:"" help:"The file of spool prove."`
-	Key  string `required:"" placeholder:"KEY" help:"Public key of who signed it, or a file that has it."`
-	JSON bool   `help:"One JSON object."`
+	File    string `arg:"" help:"The file of spool prove."`
+	Key     string `required:"" placeholder:"KEY" help:"Public key of who signed it, or a file that has it."`
+	Earlier string `placeholder:"FILE" help:"An earlier proof of the session: its threads must be there, and their heads then be among their states now."`
+	JSON    bool   `help:"One JSON object."`
 }
 
 func (c *verifyCmd) Help() string {
@@ -211,22 +212,17 @@ func (c *verifyCmd) Run(a *app) error {
 			return service.UsageError{Err: err}
 		}
 	}
-	info, err := os.Stat(c.File)
-	if err == nil && !info.Mode().IsRegular() { // to open a pipe would wait for who writes to it
-		err = fmt.Errorf("%s is no file", c.File)
+	file := c.File
+	var rep *proof.Report
+	if c.Earlier != "" {
+		file = c.Earlier
+		rep, err = verify(a, file, nil, key)
+	}
+	if err == nil && (rep == nil || len(rep.Findings) == 0) {
+		file = c.File
+		rep, err = verify(a, file, rep, key)
 	}
 	if err != nil {
-		return err
-	}
-	f, err := os.Open(c.File)
-	if err != nil {
-		return err
-	}
-	defer func() { _ = f.Close() }()
-	bars := newBars(a.err)
-	defer bars.end()
-	rep, err := proof.Verify(a.ctx, f, info.Size(), key, bars.set)
-	if bars.end(); err != nil {
 		return err
 	}
 	if c.JSON {
@@ -238,9 +234,28 @@ func (c *verifyCmd) Run(a *app) error {
 		err = writeProof(a.report(), rep)
 	}
 	if err == nil && len(rep.Findings) > 0 {
-		err = text.Errorf("%s does not hold: %d findings", c.File, len(rep.Findings))
+		err = text.Errorf("%s does not hold: %d findings", file, len(rep.Findings))
 	}
 	return err
+}
+
+// verify checks a file, and whether it goes on where an earlier one was, unless that is nil.
+func verify(a *app, file string, earlier *proof.Report, key note.Verifier) (*proof.Report, error) {
+	info, err := os.Stat(file)
+	if err == nil && !info.Mode().IsRegular() { // to open a pipe would wait for who writes to it
+		err = fmt.Errorf("%s is no file", file)
+	}
+	if err != nil {
+		return nil, err
+	}
+	f, err := os.Open(file)
+	if err != nil {
+		return nil, err
+	}
+	defer func() { _ = f.Close() }()
+	bars := newBars(a.err)
+	defer bars.end()
+	return proof.Verify(a.ctx, f, info.Size(), key, earlier, bars.set)
 }
 
 // writeProof says what a proof proves, or what is wrong with it and nothing else.

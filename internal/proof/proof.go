@@ -11,6 +11,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"slices"
 	"strings"
 
 	"golang.org/x/mod/sumdb/note"
@@ -57,7 +58,12 @@ func (s *statement) report(name string, hash uint32) *Report {
 // finding every node of the file has its digest and is reached from a head, all that heads reach is there, and the key
 // signed the heads. Nothing behind a note is read that the key did not sign. Verify takes memory for some packs, and
 // some hundred bytes for each node. Errors are those of reading, and of ctx.
-func Verify(ctx context.Context, file io.ReaderAt, size int64, key note.Verifier, progress Progress) (*Report, error) {
+//
+// earlier, if not nil, is what Verify reported of a proof of the session before, which holds: a finding is, too, that a thread of it is not
+// there any more, or that the head it had is none of the thread's states now.
+func Verify(
+	ctx context.Context, file io.ReaderAt, size int64, key note.Verifier, earlier *Report, progress Progress,
+) (*Report, error) {
 	failed := &Report{Threads: []Thread{}, Bytes: size, Findings: []Finding{}}
 	msg, err := readNote(io.NewSectionReader(file, 0, size))
 	if err != nil {
@@ -77,7 +83,9 @@ func Verify(ctx context.Context, file io.ReaderAt, size int64, key note.Verifier
 		failed.find("note", "%v", err)
 		return failed, nil
 	}
-	c := checked{Report: s.report(key.Name(), key.KeyHash()), file: file, statement: s, reached: map[casstore.Ref]bool{}}
+	c := checked{Report: s.report(key.Name(), key.KeyHash()), file: file, statement: s, reached: map[casstore.Ref]bool{},
+		before: map[string]string{}}
+	c.behind(earlier)
 	c.Bytes = size
 	if c.place(int64(len(msg)), size); len(c.Findings) > 0 {
 		return c.Report, nil
@@ -144,8 +152,27 @@ type checked struct {
 	file    io.ReaderAt
 	reached map[casstore.Ref]bool // nodes that a head leads to, and blobs that these name
 	failed  error                 // of a read of the file
+	before  map[string]string     // by thread: the head of an earlier proof, until a state of the thread is that
+	walked  string                // the thread that is read
 
 	states, entries int64 // for the progress
+}
+
+// behind takes the heads of an earlier proof.
+func (c *checked) behind(earlier *Report) {
+	if earlier == nil {
+		return
+	}
+	if earlier.Session != c.Session {
+		c.find("note", "it is of the session %s, and the earlier proof of %s", c.Session, earlier.Session)
+		return
+	}
+	for _, t := range earlier.Threads {
+		c.before[t.Name] = t.Head
+		if !slices.ContainsFunc(c.Threads, func(now Thread) bool { return now.Name == t.Name }) {
+			c.find("thread "+t.Name, "the earlier proof has it, and this one does not")
+		}
+	}
 }
 
 // place says where the packs begin, which are all that is behind the note.
@@ -230,6 +257,9 @@ func (c *checked) threads(ctx context.Context, progress Progress) error {
 			progress("threads", c.states, c.entries)
 		}
 		c.reached[ref] = true
+		if c.before[c.walked] == ref.String() {
+			delete(c.before, c.walked)
+		}
 		for _, to := range n.Refs {
 			if to.Kind() == casstore.KindBlob {
 				c.reached[to] = true
@@ -239,6 +269,7 @@ func (c *checked) threads(ctx context.Context, progress Progress) error {
 	}}
 	for _, t := range c.Threads {
 		head := threads.Head{Start: t.start, Tips: t.tips, Older: t.older, Entries: t.Entries, N: t.Items}
+		c.walked = t.Name
 		var err error
 		if !t.head.IsZero() {
 			head.Recent, err = r.Recent(ctx, t.head)
@@ -253,6 +284,8 @@ func (c *checked) threads(ctx context.Context, progress Progress) error {
 			for line := range strings.SplitSeq(err.Error(), "\n") {
 				c.find("thread "+t.Name, "%s", line)
 			}
+		} else if head := c.before[t.Name]; head != "" {
+			c.find("thread "+t.Name, "none of its states is %s, its head in the earlier proof: it went back, or is another history", head)
 		}
 	}
 	progress("threads", c.entries, c.entries)

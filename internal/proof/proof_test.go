@@ -127,7 +127,36 @@ func (w *world) written(names []string, heads []threads.Head, signer note.Signer
 
 func verified(t testing.TB, file []byte, key note.Verifier) *Report {
 	t.Helper()
-	return must.Get(Verify(context.Background(), bytes.NewReader(file), int64(len(file)), key, quiet))(t)
+	return must.Get(Verify(context.Background(), bytes.NewReader(file), int64(len(file)), key, nil, quiet))(t)
+}
+
+// TestEarlier: each thread goes on from where an earlier proof had it, whatever other threads lead there, or that is found.
+func TestEarlier(t *testing.T) {
+	w, names, heads := session(t)
+	signer, key := keys(t)
+	file := w.written(names, heads, signer)
+	fork, main := heads[0], heads[1]
+	for name, c := range map[string]struct{ fork, main, at, what string }{
+		"as it is":           {fork: fork.Recent[0].Ref.String(), main: main.Recent[0].Ref.String()},
+		"before both parted": {fork: fork.Recent[2].Ref.String(), main: fork.Recent[2].Ref.String()},
+		"a branch":           {main: fork.Recent[1].Ref.String()},
+		"before any":         {},
+		"went back":          {main: fork.Recent[0].Ref.String(), at: "thread main", what: "went back"},
+		"what the other has": {fork: main.Recent[0].Ref.String(), at: "thread fork", what: "went back"},
+	} {
+		earlier := &Report{Session: "s", Threads: []Thread{{Name: "fork", Head: c.fork}, {Name: "main", Head: c.main}}}
+		rep := must.Get(Verify(t.Context(), bytes.NewReader(file), int64(len(file)), key, earlier, quiet))(t)
+		if c.what == "" && len(rep.Findings) > 0 || c.what != "" && len(rep.Findings) != 1 {
+			t.Errorf("%s: findings = %v", name, rep.Findings)
+		}
+		if c.what != "" {
+			found(t, name, rep, c.at, c.what)
+		}
+	}
+	for _, earlier := range []*Report{{Session: "other"}, {Session: "s", Threads: []Thread{{Name: "gone"}}}} {
+		rep := must.Get(Verify(t.Context(), bytes.NewReader(file), int64(len(file)), key, earlier, quiet))(t)
+		found(t, "another", rep, "", "earlier proof")
+	}
 }
 
 // found fails unless a finding has both texts, of where and of what.
@@ -440,7 +469,7 @@ func TestFailureIsNoFinding(t *testing.T) {
 	defer file.Close()
 	size := int64(must.Get(file.Write(w.written(names, heads, signer)))(t))
 	for whole = 0; ; whole++ {
-		rep, err := Verify(t.Context(), &broken{file, whole}, size, key, quiet)
+		rep, err := Verify(t.Context(), &broken{file, whole}, size, key, nil, quiet)
 		if err == nil {
 			must.Same(t, len(rep.Findings), 0, "%d findings, want %d")
 			break
