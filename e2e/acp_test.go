@@ -8,6 +8,7 @@ import (
 	"io"
 	"os/exec"
 	"path/filepath"
+	"regexp"
 	"strings"
 	"syscall"
 	"testing"
@@ -208,6 +209,12 @@ func TestACP(t *testing.T) {
 	}
 	if got := w.run("spool", "search", "quick brown"); !strings.Contains(got, name) {
 		t.Errorf("spool search finds %q, want %s", got, name)
+	}
+	if got := w.run("spool", "session", "ls", "--all"); !regexp.MustCompile(name + " +acp ").MatchString(got) {
+		t.Errorf("spool session ls does not say that the session is one of acp:\n%s", got)
+	}
+	if _, got, code := w.try("", "spool", "resume", name); code != 1 || !strings.Contains(got, "go on with: an editor that") {
+		t.Errorf("spool resume = %d, %s", code, got)
 	}
 	raw := w.run("spool", "export", name)
 	for _, want := range []string{"unknown_of_tomorrow", `"_meta":{"n":1}`, "_x.y/z", `"cwd":"/w"`,

@@ -282,8 +282,11 @@ func goOn(r sessions.Row) string {
 	if _, ok := interchange.HarnessOf(r.Info); ok {
 		return "spool resume " + r.ID
 	}
-	if r.Harness == "opencode" { // it keeps sessions in a database, and takes documents
+	switch r.Agent() {
+	case "opencode": // it keeps sessions in a database, and takes documents
 		return fmt.Sprintf("spool export %[1]s >%[1]s.json && opencode import %[1]s.json && opencode --session %[1]s", r.ID)
+	case "acp": // its agent need not be here, nor be one that keeps sessions
+		return "an editor that starts its agent with spool exec --acp, on any machine, and lists it"
 	}
 	return "spool tail --all " + r.ID
 }

@@ -14,6 +14,7 @@ import (
 
 	"spool/pkg/client"
 	"spool/pkg/events"
+	"spool/pkg/sessions"
 	"spool/pkg/threads"
 )
 
@@ -29,6 +30,7 @@ type Spool struct {
 
 // NewSpool makes a log; config says who records.
 func NewSpool(cl *client.Client, config client.PublisherConfig) *Spool {
+	config.File = sessions.FileACP
 	l := &Spool{cl: cl, config: config}
 	l.out = l.publisher()
 	return l

@@ -51,11 +51,9 @@ func Titles() []string {
 
 // HarnessOf finds the harness of a session; false where there is none that opens files of it.
 func HarnessOf(info sessions.Info) (Harness, bool) {
-	kind, _, _ := strings.Cut(info.File, ":")
-	for _, h := range slices.Backward(Harnesses) {
-		if h.Dialect == info.Harness && (h.Name == info.Harness || h.Name == kind) {
-			return h, true
-		}
+	name := info.Agent()
+	if i := slices.IndexFunc(Harnesses, func(h Harness) bool { return h.Name == name }); i >= 0 {
+		return Harnesses[i], true
 	}
 	return Harness{}, false
 }

@@ -61,6 +61,7 @@ type PublisherConfig struct {
 	Epoch    uint64 // a greater one begins sequences anew, and shuts out what comes late of the lower ones
 	User     string // user_id stamped on items, for the self-filter (SPEC I6)
 	Host     string
+	File     string // where the harness keeps what main threads say, as sessions.Info has it; "" = nowhere, or nobody knows
 }
 
 // Publisher makes a publisher.
@@ -139,7 +140,7 @@ func (p *Publisher) send(ctx context.Context, evs []*events.Event) error {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	for _, e := range evs {
-		e.Producer, e.Epoch, e.User, e.Host = p.cfg.Producer, p.cfg.Epoch, p.cfg.User, p.cfg.Host
+		e.Producer, e.Epoch, e.User, e.Host, e.File = p.cfg.Producer, p.cfg.Epoch, p.cfg.User, p.cfg.Host, p.cfg.File
 	}
 	if err := p.seq.next(evs); err != nil {
 		return err

@@ -64,10 +64,13 @@ func (i Info) Encode() []byte {
 	return b
 }
 
-// Agent is what people call the program that the session is of: its harness, but for pi, whose entries are those of oh-my-pi.
+// FileACP is the File of a session that an editor has with an agent of the Agent Client Protocol: no file, of no program.
+const FileACP = "acp:"
+
+// Agent is what people call the program that the session is of: its harness, but for pi and acp, whose entries are those of oh-my-pi.
 func (i *Info) Agent() string {
-	if i.Harness == "omp" && strings.HasPrefix(i.File, "pi:") {
-		return "pi"
+	if kind, _, _ := strings.Cut(i.File, ":"); i.Harness == "omp" && (kind == "pi" || kind == "acp") {
+		return kind
 	}
 	return i.Harness
 }

@@ -19,7 +19,7 @@ export const quiet = 5 * 60_000;
 /** isQuiet tells a running session that has said nothing for a while. */
 export const isQuiet = (s, now = Date.now()) => stateOf(s) === 'running' && now - time(s.modified) > quiet;
 
-const harnesses = { claude: 'Claude Code', codex: 'Codex', copilot: 'GitHub Copilot CLI', gemini: 'Gemini CLI', qwen: 'Qwen Code', omp: 'oh-my-pi', pi: 'pi', item: 'items', step: 'workflow', raw: 'raw' };
+const harnesses = { claude: 'Claude Code', codex: 'Codex', copilot: 'GitHub Copilot CLI', gemini: 'Gemini CLI', qwen: 'Qwen Code', omp: 'oh-my-pi', pi: 'pi', acp: 'ACP', item: 'items', step: 'workflow', raw: 'raw' };
 
 /** harnessName is which program the agent is, for people. */
 export const harnessName = (s) => harnesses[s.harness || s.dialect] ?? s.harness ?? '';
