@@ -188,7 +188,16 @@ func TestACP(t *testing.T) {
 			t.Errorf("items have no %s:\n%s", want, items)
 		}
 	}
-	e.call("session/prompt", prompt(s, "tool"))
+	asked := e.ask("session/prompt", prompt(s, "tool"))
+	must.Eventually(t, "the permission is a prompt", func() error {
+		got := w.run("spool", "prompts", "ls")
+		if !strings.Contains(got, "Permission asked: Read a.txt") || !strings.Contains(got, "not answered here") {
+			return fmt.Errorf("spool prompts ls = %s", got)
+		}
+		return nil
+	})
+	e.answer(asked)
+	must.Same(t, w.run("spool", "prompts", "ls", "--json"), "", "prompts %s, want none%s")
 	if got := string(e.call("_x.y/z", params{"a": []int{1}, "sessionId": s}).Result); got != `{"got":{"a":[1],"sessionId":"`+s+`"}}` {
 		t.Errorf("a method that nobody knows is answered %s", got)
 	}
@@ -196,7 +205,7 @@ func TestACP(t *testing.T) {
 	shown := w.run("spool", "show", name)
 	for _, want := range []string{"say the quick", "quick brown fox", "Read a.txt", "the file's words",
 		"Permission asked: Read a.txt (Allow once, Reject)",
-		"Permission: Allow once", "[x] Read", "It is read."} {
+		"Prompt approved: Allow once", "[x] Read", "It is read."} {
 		if !strings.Contains(shown, want) {
 			t.Errorf("spool show has no %q:\n%s", want, shown)
 		}

@@ -48,7 +48,7 @@ test("a session outlives its agent", { timeout: 60_000 }, async () => {
 
   const name = `acp-parrot-${sessionId}`;
   const shown = spool("show", name);
-  for (const want of ["apples are ripe", "What have I heard?", "Listen", "Permission: Yes", "I have heard: apples are ripe"]) {
+  for (const want of ["apples are ripe", "What have I heard?", "Listen", "Prompt approved: Yes", "I have heard: apples are ripe"]) {
     assert.ok(shown.includes(want), `spool show has no ${want}:\n${shown}`);
   }
   assert.match(spool("search", "apples"), new RegExp(name));

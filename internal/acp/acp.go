@@ -33,6 +33,8 @@ type Log interface {
 	Sessions(ctx context.Context, prefix string) ([]Recorded, error)
 	// Lines gives the entries of a session, in order. ErrNoSession: there is none.
 	Lines(ctx context.Context, session string, take func(line []byte) error) error
+	// Waiting gives the ids of the prompts of a session that nobody settled.
+	Waiting(ctx context.Context, session string) ([]string, error)
 }
 
 // ErrNoSession: the log has no session of that name.
@@ -132,6 +134,7 @@ func (p *Proxy) End(failure string) error {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	for _, s := range p.all {
+		s.giveUp(time.Now())
 		if s.prompts > 0 {
 			s.ended("error", failure, nil, time.Now())
 		}
@@ -166,7 +169,7 @@ func (p *Proxy) editorSaid(m message, line []byte) []byte {
 			delete(p.wanted, string(m.id))
 			p.record(asked.session, func(s *session) {
 				if asked.method == "session/request_permission" {
-					s.allowed(m, asked.params, time.Now())
+					s.answer(m, asked.params, time.Now())
 				} else {
 					s.heard(ofEditor, m, time.Now())
 				}

@@ -7,6 +7,8 @@ import (
 	"encoding/json"
 	"fmt"
 	"io"
+	"maps"
+	"slices"
 	"strings"
 	"sync"
 	"testing"
@@ -132,20 +134,37 @@ func TestOrder(t *testing.T) {
 	must.Same(t, len(strings.Split(editor.String(), "\n")), 3, "the editor has %d lines, want %d")
 }
 
-// items are what subscribers are told of a session, "type detail" each.
-func (l *memory) items(session string) string {
+// read gives what subscribers are told of a session.
+func (l *memory) read(session string) (all []events.Item) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	omp, _ := dialect.Lookup("omp")
-	var all []string
 	var m dialect.Memory
 	for _, line := range l.lines[session] {
 		e, _ := omp.Read([]byte(line), &m)
-		for _, it := range e.Items {
-			all = append(all, strings.TrimSpace(cmp.Or(it.Type, "post")+" "+it.Detail))
-		}
+		all = append(all, e.Items...)
+	}
+	return all
+}
+
+// items are those as "type detail" each.
+func (l *memory) items(session string) string {
+	var all []string
+	for _, it := range l.read(session) {
+		all = append(all, strings.TrimSpace(cmp.Or(it.Type, "post")+" "+it.Detail))
 	}
 	return strings.Join(all, ", ")
+}
+
+func (l *memory) Waiting(_ context.Context, session string) ([]string, error) {
+	open := map[string]bool{}
+	for _, it := range l.read(session) {
+		if p, ok := events.ParsePrompt(it); ok {
+			open[p.ID] = it.Type == events.TypePendingPrompt
+		}
+	}
+	maps.DeleteFunc(open, func(_ string, waits bool) bool { return !waits })
+	return slices.Collect(maps.Keys(open)), nil
 }
 
 // TestCalls: a call has one item and its result another one, in whatever order and how often an agent tells of it.
@@ -163,14 +182,22 @@ func TestCalls(t *testing.T) {
 			"tool_call tool, tool_result ok"},
 		"ended twice": {update(`"sessionUpdate":"tool_call","title":"Read","status":"completed"`) +
 			update(`"sessionUpdate":"tool_call_update","title":"Read a","kind":"read","status":"completed"`), "tool_call tool, tool_result ok"},
-		"in its permission": {ask + update(`"sessionUpdate":"tool_call_update","status":"completed"`), "tool_call edit, status, tool_result ok"},
+		"in its permission": {ask + update(`"sessionUpdate":"tool_call_update","status":"completed"`),
+			"tool_call edit, pending_prompt, pending_prompt_resolved, tool_result ok"},
 		"twice, and in its permission": {update(`"sessionUpdate":"tool_call","title":"Edit","kind":"edit"`) + ask +
-			update(`"sessionUpdate":"tool_call","title":"Edit","kind":"edit","status":"completed"`), "tool_call edit, status, tool_result ok"},
+			update(`"sessionUpdate":"tool_call","title":"Edit","kind":"edit","status":"completed"`),
+			"tool_call edit, pending_prompt, pending_prompt_resolved, tool_result ok"},
 	} {
 		log := &memory{}
 		p, _, _ := talk(log)
 		must.Do(t, p.FromEditor(strings.NewReader(asks)))
-		must.Get(io.WriteString(p, c.said+`{"id":1,"result":{"stopReason":"end_turn"}}`+"\n"))(t)
+		for line := range strings.Lines(c.said) {
+			must.Get(io.WriteString(p, line))(t)
+			if line == ask {
+				must.Do(t, p.FromEditor(strings.NewReader(`{"id":5,"result":{"outcome":{"outcome":"selected","optionId":"y"}}}`+"\n")))
+			}
+		}
+		must.Get(io.WriteString(p, `{"id":1,"result":{"stopReason":"end_turn"}}`+"\n"))(t)
 		must.Do(t, p.End(""))
 		if got, want := log.items("acp-a_b-s"), "post, "+c.want+", turn_end"; got != want {
 			t.Errorf("%s: items %q, want %q", what, got, want)
@@ -185,6 +212,64 @@ func TestCalls(t *testing.T) {
 		}
 		if want := max(1, strings.Count(c.said, `"tool_call"`)); calls != want {
 			t.Errorf("%s: an editor that loads the session is told %d times of the call, want %d", what, calls, want)
+		}
+	}
+}
+
+// TestPermissions: a permission that an agent asks is a prompt under an id of its own, and each ends: by the editor's answer, with the
+// turn, with the agent, or when the session is loaded after its recorder was killed.
+func TestPermissions(t *testing.T) {
+	const ask = `{"id":7,"method":"session/request_permission","params":{"sessionId":"s","toolCall":{"toolCallId":"c","title":"Edit a"},` +
+		`"options":[{"optionId":"y","name":"Yes","kind":"allow_once"},{"optionId":"n","name":"Never","kind":"reject_always"},` +
+		`{"optionId":"o","name":"Other"}]}}` + "\n"
+	answer := func(outcome string) func(*Proxy) {
+		return func(p *Proxy) {
+			must.Do(t, p.FromEditor(strings.NewReader(`{"id":7,`+outcome+"}\n")))
+		}
+	}
+	for what, c := range map[string]struct {
+		then func(*Proxy)
+		want string
+	}{
+		"allowed":   {answer(`"result":{"outcome":{"outcome":"selected","optionId":"y"}}`), `approved "Yes"`},
+		"rejected":  {answer(`"result":{"outcome":{"outcome":"selected","optionId":"n"}}`), `denied "Never"`},
+		"cancelled": {answer(`"result":{"outcome":{"outcome":"cancelled"}}`), `denied "none was given"`},
+		"no kind":   {answer(`"result":{"outcome":{"outcome":"selected","optionId":"o"}}`), `answered "Other"`},
+		"an error":  {answer(`"error":{"code":1}`), `denied "none was given"`},
+		"the turn ends": {func(p *Proxy) { must.Get(io.WriteString(p, `{"id":1,"result":{"stopReason":"cancelled"}}`+"\n"))(t) },
+			`denied "none was given"`},
+		"the agent ends": {func(p *Proxy) { must.Do(t, p.End("gone")) }, `denied "none was given"`},
+		"killed, and loaded": {func(p *Proxy) {
+			next, _, _ := talk(p.cfg.Log)
+			must.Do(t, next.FromEditor(strings.NewReader(`{"id":1,"method":"session/load","params":{"sessionId":"s"}}`+"\n")))
+			must.Do(t, next.End(""))
+		}, `denied "none was given"`},
+	} {
+		log := &memory{}
+		for range 2 {
+			p, _, _ := talk(log)
+			must.Do(t, p.FromEditor(strings.NewReader(asks)))
+			must.Get(io.WriteString(p, ask))(t)
+			c.then(p)
+		}
+		asked, ended := map[string]bool{}, 0
+		for _, it := range log.read("acp-a_b-s") {
+			q, ok := events.ParsePrompt(it)
+			switch {
+			case !ok:
+			case it.Type == events.TypePendingPrompt:
+				must.Same(t, q.Text, "Permission asked: Edit a (Yes, Never, Other)", "the prompt is %s, want %s")
+				asked[q.ID] = true
+			default:
+				ended++
+				r := events.ParseResolution(it)
+				if got := fmt.Sprintf("%s %s", r.Outcome, r.Answer); !asked[q.ID] || q.Kind != events.PromptApproval || got != c.want {
+					t.Errorf("%s: settled is %s, want %s", what, it.Metadata, c.want)
+				}
+			}
+		}
+		if len(asked) != 2 || ended != 2 {
+			t.Errorf("%s: %d prompts, of which %d end, want 2", what, len(asked), ended)
 		}
 	}
 }

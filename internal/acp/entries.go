@@ -1,6 +1,7 @@
 package acp
 
 import (
+	"cmp"
 	"fmt"
 	"slices"
 	"strconv"
@@ -10,6 +11,7 @@ import (
 	"github.com/oklog/ulid/v2"
 
 	"spool/internal/jsonscan"
+	"spool/pkg/events"
 	"spool/pkg/sessions"
 )
 
@@ -27,7 +29,7 @@ const (
 //	tool_call                              message of the assistant: toolCall
 //	tool_call_update, completed or failed  message of the role toolResult
 //	plan                                   custom_message, shown
-//	session/request_permission, its answer custom_message, shown
+//	session/request_permission, its answer custom_message "acp_permission", shown: a prompt, and how it was settled
 //	current_mode_update, a mode set        mode_change
 //	session_info_update with a title       title_change
 //	answer to session/prompt               the last message of the assistant, with a stopReason
@@ -52,6 +54,7 @@ type session struct {
 	hold    *time.Timer
 
 	calls   map[string]*call // of this turn
+	waiting []prompt         // permissions that the agent waits for
 	entries [][]byte         // made, and not given to the log
 }
 
@@ -61,6 +64,9 @@ type call struct {
 	content []byte // the newest that was said of its content
 	ended   bool
 }
+
+// prompt is a permission that is asked.
+type prompt struct{ request, id string }
 
 // Kinds of piece.
 const (
@@ -91,10 +97,10 @@ func (s *session) message(members, remarks []byte, now time.Time) {
 	s.add(sessions.TypeMessage, slices.Concat([]byte(`,"message":{`), members, []byte("}")), remarks, now)
 }
 
-// shown makes an entry that people see and that is no message of either side.
-func (s *session) shown(kind, text string, remarks []byte, now time.Time) {
+// shown makes an entry that people see and that is no message of either side. members begin with a comma.
+func (s *session) shown(kind, text string, members, remarks []byte, now time.Time) {
 	s.add(sessions.TypeCustomMessage, slices.Concat([]byte(`,"customType":`), quoted(kind), []byte(`,"content":`), quoted(text),
-		[]byte(`,"display":true`)), remarks, now)
+		[]byte(`,"display":true`), members), remarks, now)
 }
 
 // join adds to the piece that is being written, or begins another one.
@@ -173,6 +179,7 @@ var stops = map[string]string{
 // answered takes the answer to a session/prompt.
 func (s *session) answered(m message, now time.Time) {
 	s.prompts = max(0, s.prompts-1)
+	s.giveUp(now)
 	reason := text(m.result, "stopReason")
 	stop, failure := stops[reason], ""
 	switch {
@@ -220,7 +227,7 @@ func (s *session) update(m message, now time.Time) {
 		s.tool(u, m, now)
 	case "plan":
 		s.close("", "", now)
-		s.shown("acp_plan", plan(u), remark(ofAgent, m.line), now)
+		s.shown("acp_plan", plan(u), nil, remark(ofAgent, m.line), now)
 	case "current_mode_update":
 		s.mode(text(u, "currentModeId"), remark(ofAgent, m.line), now)
 	case "session_info_update":
@@ -419,24 +426,70 @@ func (s *session) asked(m message, now time.Time) {
 		remarks = nil
 	}
 	s.close("", "", now)
-	s.shown("acp_permission", fmt.Sprintf("Permission asked: %s (%s)", what, strings.Join(names, ", ")), remarks, now)
+	s.allowed(string(m.id), "", "", nil, now) // an agent that asks again under the id does not wait for the other answer
+	q := prompt{string(m.id), strings.ToLower(ulid.Make().String())}
+	s.waiting = append(s.waiting, q)
+	options := jsonscan.Get(m.params, "options")
+	if options == nil {
+		options = []byte("null")
+	}
+	s.shown("acp_permission", fmt.Sprintf("Permission asked: %s (%s)", what, strings.Join(names, ", ")),
+		slices.Concat(q.open(), []byte(`,"options":`), options, []byte("}}")), remarks, now)
 }
 
-// allowed takes the answer to one, of which asked is the params.
-func (s *session) allowed(m message, asked []byte, now time.Time) {
-	outcome := text(m.result, "outcome", "optionId")
+// open are the members of an entry about a prompt, up to what stands in its braces beside its id.
+func (q prompt) open() []byte {
+	return slices.Concat([]byte(`,"details":{"prompt":{"id":`), quoted(q.id), []byte(`,"kind":"approval"`))
+}
+
+// answer takes the answer to a request_permission, of which asked is the params.
+func (s *session) answer(m message, asked []byte, now time.Time) {
+	chosen := text(m.result, "outcome", "optionId")
+	kind := ""
 	_ = jsonscan.Array(jsonscan.Get(asked, "options"), func(o []byte) bool {
-		if name := text(o, "name"); text(o, "optionId") == outcome && name != "" {
-			outcome = name
-			return false
+		if chosen == "" || text(o, "optionId") != chosen {
+			return true
 		}
-		return true
+		chosen, kind = cmp.Or(text(o, "name"), chosen), text(o, "kind")
+		return false
 	})
-	if outcome == "" {
-		outcome = "none was given"
-	}
 	s.close("", "", now)
-	s.shown("acp_permission", "Permission: "+outcome, remark(ofEditor, m.line), now)
+	s.allowed(string(m.id), chosen, kind, remark(ofEditor, m.line), now)
+}
+
+// allowed settles the prompt of a request, with the name and kind of the option that was chosen, "" if none was.
+func (s *session) allowed(request, chosen, kind string, remarks []byte, now time.Time) {
+	for i, q := range s.waiting {
+		if q.request == request {
+			s.waiting = slices.Delete(s.waiting, i, i+1)
+			s.settle(q, chosen, kind, remarks, now)
+			return
+		}
+	}
+}
+
+func (s *session) settle(q prompt, chosen, kind string, remarks []byte, now time.Time) {
+	outcome := events.OutcomeDenied
+	switch {
+	case strings.HasPrefix(kind, "allow"):
+		outcome = events.OutcomeApproved
+	case chosen != "" && !strings.HasPrefix(kind, "reject"): // nobody says which
+		outcome = events.OutcomeAnswered
+	}
+	chosen = cmp.Or(chosen, "none was given")
+	s.shown("acp_permission", "Permission: "+chosen, slices.Concat(q.open(), []byte(`},"resolution":{"outcome":"`+outcome+`","answer":`),
+		quoted(chosen), []byte("}}")), remarks, now)
+}
+
+// giveUp settles what nobody waits for any more.
+func (s *session) giveUp(now time.Time) {
+	if len(s.waiting) > 0 {
+		s.close("", "", now)
+	}
+	for _, q := range s.waiting {
+		s.settle(q, "", "", nil, now)
+	}
+	s.waiting = nil
 }
 
 // withoutValues is a message without what servers of the Model Context Protocol and commands are given beside their names.

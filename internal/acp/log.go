@@ -83,6 +83,17 @@ func (l *Spool) Sessions(ctx context.Context, prefix string) (all []Recorded, er
 	return all, err
 }
 
+// Waiting gives the ids of the prompts of a session that nobody settled.
+func (l *Spool) Waiting(ctx context.Context, session string) (ids []string, err error) {
+	all, err := l.cl.Prompts(ctx, session)
+	for _, p := range all {
+		if !p.Answerable && p.Thread == thread(session) {
+			ids = append(ids, p.ID)
+		}
+	}
+	return ids, err
+}
+
 // Lines gives the entries of a session, as they were recorded.
 func (l *Spool) Lines(ctx context.Context, session string, take func(line []byte) error) error {
 	sent, cancel := context.WithTimeout(ctx, durableWithin)

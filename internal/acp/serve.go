@@ -97,10 +97,28 @@ func (p *Proxy) loads(s *session, m message) {
 	ctx, cancel := context.WithTimeout(context.Background(), lookWithin)
 	defer cancel()
 	err := p.cfg.Log.Lines(ctx, s.log, func([]byte) error { return errStop })
+	if err == nil || errors.Is(err, errStop) {
+		left, err := p.cfg.Log.Waiting(ctx, s.log)
+		p.settleLeft(s, left, err)
+	}
 	s.muted = !errors.Is(err, ErrNoSession)
 	if !s.muted {
 		p.begin(s, m, message{line: []byte("null")})
 	}
+}
+
+// settleLeft settles the permissions that waited when a recorder was killed: the session is loaded, and goes on without.
+func (p *Proxy) settleLeft(s *session, left []string, err error) {
+	if err != nil {
+		p.warn(fmt.Errorf("permissions of session %s may wait for ever: %w", s.log, err))
+	}
+	p.record(s, func(s *session) {
+		for _, id := range left {
+			if !slices.ContainsFunc(s.waiting, func(q prompt) bool { return q.id == id }) {
+				s.settle(prompt{id: id}, "", "", nil, time.Now())
+			}
+		}
+	})
 }
 
 var errStop = errors.New("enough")
@@ -149,6 +167,10 @@ func (p *Proxy) serve(asked request, refused []byte) {
 		p.refuse(asked.message, codeInternal, "the session is not read from Spool: "+err.Error())
 		return
 	}
+	left, err := p.cfg.Log.Waiting(ctx, asked.session.log)
+	p.mu.Lock()
+	p.settleLeft(asked.session, left, err)
+	p.mu.Unlock()
 	m, err := p.ask(ctx, "session/new", without(asked.params, "sessionId"), asked.session)
 	switch {
 	case err != nil:

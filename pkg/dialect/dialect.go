@@ -61,7 +61,7 @@ var all = []Dialect{claude.Dialect{}, codex.Dialect{}, copilot.Dialect{}, gemini
 
 // earlier are versions of mappings that no new entry is read by: what they made is made again (DESIGN 8).
 var earlier = []Dialect{claude.Dialect{Earlier: 1}, claude.Dialect{Earlier: 2}, codex.Dialect{Earlier: 1}, codex.Dialect{Earlier: 2},
-	omp.Dialect{First: true}}
+	omp.Dialect{Earlier: 1}, omp.Dialect{Earlier: 2}}
 
 // Made finds the dialect, of this version or an earlier one, that made what is recorded as its name and version.
 func Made(name string, version int) (Dialect, bool) {

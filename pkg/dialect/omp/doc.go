@@ -16,7 +16,7 @@
 //	         branchSummary, compactionSummary, fileMention, developer   no item
 //	compaction                   status compacting_context; Step.Compact, Step.Kept
 //	branch_summary               status branch_summary
-//	custom_message               status custom_message if display
+//	custom_message               status custom_message if display; one of acp_permission whose details have a prompt is that, or how it ended
 //	model_change, mode_change    status of that name; Session.Model
 //	title_change                 no item: Session.Title
 //	thinking_level_change, custom, label, ttsr_injection, session_init, model_usage, service_tier_change,

@@ -1,6 +1,7 @@
 package omp
 
 import (
+	"cmp"
 	"strconv"
 
 	"spool/internal/jsonscan"
@@ -12,7 +13,7 @@ import (
 
 // Dialect is the dialect "omp".
 type Dialect struct {
-	First bool // its first version, which had no pictures in items
+	Earlier int // the version of the mapping, if it is not the newest: 1 had no pictures in items, 2 no prompts
 }
 
 // Name is "omp".
@@ -20,10 +21,7 @@ func (Dialect) Name() string { return "omp" }
 
 // Version is the version of the mapping.
 func (d Dialect) Version() int {
-	if d.First {
-		return 1
-	}
-	return 2
+	return cmp.Or(d.Earlier, 3)
 }
 
 // types are the line types that have a meaning here (SPEC S2).
@@ -41,7 +39,7 @@ func (d Dialect) Read(raw []byte, m *entry.Memory) (entry.Entry, error) {
 		m = new(entry.Memory)
 	}
 	m.Begin()
-	r := reader{m: m, raw: raw, first: d.First}
+	r := reader{m: m, raw: raw, mapping: d.Version()}
 	r.scan(raw)
 	r.Type, r.Known = types.Of(r.typ)
 	r.Role = entry.RoleSystem
@@ -92,7 +90,7 @@ type reader struct {
 	raw, typ, id, parentID, timestamp, body []byte
 	msg                                     message // what body holds
 
-	first bool // see Dialect
+	mapping int // its version, see Dialect
 }
 
 func (r *reader) scan(raw []byte) {
@@ -125,7 +123,7 @@ func (r *reader) add(it events.Item) { r.Items = append(r.Items, it) }
 
 // addShown adds an item with the pictures of its message behind the text.
 func (r *reader) addShown(it events.Item) {
-	if !r.first {
+	if r.mapping > 1 {
 		it = it.With(parts.Pictures(r.msg.content, []string{"data"}, []string{"mimeType"}, false))
 	}
 	r.add(it)
@@ -238,7 +236,7 @@ func thousands(n int64) string {
 
 // custom posts what an extension says, if it is meant to be seen.
 func (r *reader) custom(raw []byte) {
-	var kind, content []byte
+	var kind, content, details []byte
 	display := false
 	_ = jsonscan.Object(raw, func(key, value []byte) bool {
 		switch string(key) {
@@ -246,12 +244,17 @@ func (r *reader) custom(raw []byte) {
 			kind = value
 		case "content":
 			content = value
+		case "details":
+			details = value
 		case "display":
 			display = parts.True(value)
 		}
 		return true
 	})
 	text := parts.Join(content)
+	if r.mapping > 2 && parts.Is(kind, "acp_permission") && r.permission(parts.Text(text), details) {
+		return
+	}
 	if display && !parts.Empty(text) {
 		extra := []events.Field{}
 		if !parts.Empty(kind) {
@@ -259,4 +262,20 @@ func (r *reader) custom(raw []byte) {
 		}
 		r.add(events.Status("custom_message", "", parts.Text(text), extra...))
 	}
+}
+
+// permission posts what package acp writes of a permission that an agent asks for: a prompt, or how it was settled.
+func (r *reader) permission(text string, details []byte) bool {
+	asked, settled := jsonscan.Get(details, "prompt"), jsonscan.Get(details, "resolution")
+	id, kind := parts.Text(jsonscan.Get(asked, "id")), parts.Text(jsonscan.Get(asked, "kind"))
+	switch {
+	case id == "" || kind == "":
+		return false
+	case settled == nil:
+		r.add(events.PendingPrompt(id, kind, text, asked))
+	default:
+		outcome := parts.Text(jsonscan.Get(settled, "outcome"))
+		r.add(events.PendingPromptResolved(id, kind, events.Resolution{Outcome: outcome, At: r.Time, Answer: jsonscan.Get(settled, "answer")}))
+	}
+	return true
 }

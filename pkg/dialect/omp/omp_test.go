@@ -6,6 +6,7 @@ import (
 
 	"spool/internal/must"
 	"spool/pkg/dialect/entry"
+	"spool/pkg/events"
 	"spool/pkg/sessions"
 )
 
@@ -62,5 +63,15 @@ func TestCurrentVersionHasNoNumbers(t *testing.T) {
 		if e, _ := (Dialect{}).Read([]byte(line), &m); e.Type == sessions.TypeMessage && (e.ID != "" || m.Used()) {
 			t.Errorf("%s has the id %q", line, e.ID)
 		}
+	}
+}
+
+// What version 2 of the mapping made of a permission is made again.
+func TestPermissionOfVersion2(t *testing.T) {
+	const line = `{"type":"custom_message","id":"a","customType":"acp_permission","content":"Permission asked: Edit","display":true,` +
+		`"details":{"prompt":{"id":"p","kind":"approval"}}}`
+	for version, want := range map[int]string{0: events.TypePendingPrompt, 2: events.TypeStatus} {
+		e := must.Get(Dialect{Earlier: version}.Read([]byte(line), nil))(t)
+		must.Same(t, e.Items[0].Type, want, "the item is %s, want %s")
 	}
 }
