@@ -114,9 +114,18 @@ func New(cfg Config) *Proxy {
 	if cfg.Name != "" {
 		p.name = cfg.Name
 	}
-	p.asking = lines{take: p.fromEditor, pass: p.agent.write}
-	p.telling = lines{take: p.fromAgent, pass: p.editor.write}
+	p.asking = lines{take: p.fromEditor, pass: p.agent.write, long: p.long(ofEditor)}
+	p.telling = lines{take: p.fromAgent, pass: p.editor.write, long: p.long(ofAgent)}
 	return p
+}
+
+// long tells of lines that are too long.
+func (p *Proxy) long(from string) func(most int) {
+	return func(most int) {
+		p.mu.Lock()
+		defer p.mu.Unlock()
+		p.warn(fmt.Errorf("a line of the %s with more than %d bytes", from, most))
+	}
 }
 
 // FromEditor copies what the editor writes to the agent, until it ends.

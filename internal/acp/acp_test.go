@@ -417,12 +417,15 @@ func TestSidesThatDoNotRead(t *testing.T) {
 func TestLongLine(t *testing.T) {
 	log := &memory{}
 	p, editor, _ := talk(log)
+	var warned []string
+	p.cfg.Warn = func(format string, values ...any) { warned = append(warned, fmt.Sprintf(format, values...)) }
 	p.telling.most = 1000
 	long := said("agent_message_chunk", strings.Repeat("x", 5000))
 	all := said("agent_message_chunk", "be") + long + said("agent_message_chunk", "hind")
 	must.Get(io.CopyBuffer(struct{ io.Writer }{p}, struct{ io.Reader }{strings.NewReader(all)}, make([]byte, 64)))(t)
 	must.Do(t, p.End(""))
 	must.Same(t, editor.String() == all, true, "it passes: %v, want %v")
+	must.Same(t, strings.Join(warned, "\n"), "not recorded: a line of the agent with more than 1000 bytes", "told is %s, want %s")
 	if got := log.lines["acp-a_b-s"]; len(got) != 1 || !strings.Contains(got[0], `"text":"behind"`) {
 		t.Errorf("the log has %q", got)
 	}
