@@ -1,6 +1,7 @@
 package acp
 
 import (
+	"bytes"
 	"context"
 	"errors"
 	"fmt"
@@ -114,18 +115,16 @@ func New(cfg Config) *Proxy {
 	if cfg.Name != "" {
 		p.name = cfg.Name
 	}
-	p.asking = lines{take: p.fromEditor, pass: p.agent.write, long: p.long(ofEditor)}
-	p.telling = lines{take: p.fromAgent, pass: p.editor.write, long: p.long(ofAgent)}
+	p.asking = lines{take: p.fromEditor, pass: p.agent.write, unread: func(why string) { p.unread(ofEditor, why) }}
+	p.telling = lines{take: p.fromAgent, pass: p.editor.write, unread: func(why string) { p.unread(ofAgent, why) }}
 	return p
 }
 
-// long tells of lines that are too long.
-func (p *Proxy) long(from string) func(most int) {
-	return func(most int) {
-		p.mu.Lock()
-		defer p.mu.Unlock()
-		p.warn(fmt.Errorf("a line of the %s with more than %d bytes", from, most))
-	}
+// unread tells of a line that passes without being recorded.
+func (p *Proxy) unread(from, why string) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.warn(fmt.Errorf("a line of the %s %s", from, why))
 }
 
 // FromEditor copies what the editor writes to the agent, until it ends.
@@ -154,9 +153,14 @@ func (p *Proxy) End(failure string) error {
 	return err
 }
 
+// noMessage is why nothing is read of what is no JSON, nested too deep, or several messages at once, which the protocol has not.
+const noMessage = "that is no message"
+
 func (p *Proxy) fromEditor(line []byte) error {
 	if m, ok := parse(line); ok {
 		line = p.editorSaid(m, line)
+	} else if len(bytes.TrimSpace(line)) > 0 {
+		p.unread(ofEditor, noMessage)
 	}
 	return p.agent.line(line)
 }
@@ -164,6 +168,8 @@ func (p *Proxy) fromEditor(line []byte) error {
 func (p *Proxy) fromAgent(line []byte) error {
 	if m, ok := parse(line); ok {
 		line = p.agentSaid(m, line)
+	} else if len(bytes.TrimSpace(line)) > 0 {
+		p.unread(ofAgent, noMessage)
 	}
 	return p.editor.line(line)
 }
@@ -234,10 +240,10 @@ func (p *Proxy) agentSaid(m message, line []byte) []byte {
 		p.wanted[string(m.id)] = request{m, s}
 	}
 	p.record(s, func(s *session) {
-		switch m.method {
-		case "session/update":
+		switch {
+		case m.method == "session/update":
 			s.update(m, time.Now())
-		case "session/request_permission":
+		case m.method == "session/request_permission" && m.isRequest():
 			s.asked(m, time.Now())
 		default:
 			s.heard(ofAgent, m, time.Now())

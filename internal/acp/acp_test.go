@@ -431,6 +431,24 @@ func TestLongLine(t *testing.T) {
 	}
 }
 
+// TestUnread: what is no message passes, and is told of; what asks for a permission and takes no answer is no prompt.
+func TestUnread(t *testing.T) {
+	log := &memory{}
+	p, editor, agent := talk(log)
+	var warned []string
+	p.cfg.Warn = func(format string, values ...any) { warned = append(warned, fmt.Sprintf(format, values...)) }
+	deep := strings.Replace(asks, `"hi"`, strings.Repeat("[", 100_000)+strings.Repeat("]", 100_000), 1)
+	must.Do(t, p.FromEditor(strings.NewReader("\n"+deep)))
+	all := "[" + strings.TrimSpace(said("plan", "")) + "]\nhello\n" +
+		`{"id":null,"method":"session/request_permission","params":{"sessionId":"s"}}` + "\n"
+	must.Get(io.WriteString(p, all))(t)
+	must.Do(t, p.End(""))
+	must.Same(t, agent.String() == "\n"+deep && editor.String() == all, true, "all pass: %v, want %v")
+	must.Same(t, strings.Join(warned, "\n"), "not recorded: a line of the editor that is no message\n"+
+		"not recorded: a line of the agent that is no message", "told is %s, want %s")
+	must.Same(t, log.items("acp-a_b-s"), "", "items %q, want %q")
+}
+
 // TestNames: the name of a session leads back to its id, and no two have one name.
 func TestNames(t *testing.T) {
 	p, _, _ := talk(&memory{})

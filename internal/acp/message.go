@@ -3,6 +3,7 @@ package acp
 import (
 	"bytes"
 	"cmp"
+	"fmt"
 	"slices"
 
 	"spool/internal/jsonscan"
@@ -103,7 +104,7 @@ func (m message) withSession(id string) []byte {
 type lines struct {
 	take    func(line []byte) error
 	pass    func(b []byte) error
-	long    func(most int) // told of a line that is too long
+	unread  func(why string) // told of a line that is too long
 	begun   []byte
 	passing bool // the line that is being written is too long: it goes through unread
 	most    int  // bytes of the longest line that is read; 0 = maxLine
@@ -130,7 +131,7 @@ func (l *lines) Write(p []byte) (n int, err error) {
 			l.begun = nil
 			err = l.take(line)
 		case len(l.begun)+len(line) > cmp.Or(l.most, maxLine):
-			l.long(cmp.Or(l.most, maxLine))
+			l.unread(fmt.Sprintf("with more than %d bytes", cmp.Or(l.most, maxLine)))
 			l.passing, err = true, l.pass(append(l.begun, line...))
 			l.begun = nil
 		default:
