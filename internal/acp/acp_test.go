@@ -272,6 +272,14 @@ func TestPermissions(t *testing.T) {
 			t.Errorf("%s: %d prompts, of which %d end, want 2", what, len(asked), ended)
 		}
 	}
+
+	log := &memory{}
+	p, _, _ := talk(log)
+	must.Do(t, p.FromEditor(strings.NewReader(asks)))
+	must.Get(io.WriteString(p, ask+`{"id":1,"result":{"stopReason":"end_turn"}}`+"\n"))(t)
+	answer(`"result":{"late":true}`)(p)
+	must.Do(t, p.End(""))
+	must.Same(t, strings.Count(strings.Join(log.lines["acp-a_b-s"], ""), `"late":true`), 1, "a late answer is there %d times, want %d")
 }
 
 // TestMode: a mode that the editor chooses is the session's once the agent agrees.

@@ -453,19 +453,22 @@ func (s *session) answer(m message, asked []byte, now time.Time) {
 		chosen, kind = cmp.Or(text(o, "name"), chosen), text(o, "kind")
 		return false
 	})
-	s.close("", "", now)
-	s.allowed(string(m.id), chosen, kind, remark(ofEditor, m.line), now)
+	if !s.allowed(string(m.id), chosen, kind, remark(ofEditor, m.line), now) { // its turn is over
+		s.heard(ofEditor, m, now)
+	}
 }
 
-// allowed settles the prompt of a request, with the name and kind of the option that was chosen, "" if none was.
-func (s *session) allowed(request, chosen, kind string, remarks []byte, now time.Time) {
-	for i, q := range s.waiting {
-		if q.request == request {
-			s.waiting = slices.Delete(s.waiting, i, i+1)
-			s.settle(q, chosen, kind, remarks, now)
-			return
-		}
+// allowed settles the prompt of a request, if it waits, with the name and kind of the option that was chosen, "" if none was.
+func (s *session) allowed(request, chosen, kind string, remarks []byte, now time.Time) bool {
+	i := slices.IndexFunc(s.waiting, func(q prompt) bool { return q.request == request })
+	if i < 0 {
+		return false
 	}
+	q := s.waiting[i]
+	s.waiting = slices.Delete(s.waiting, i, i+1)
+	s.close("", "", now)
+	s.settle(q, chosen, kind, remarks, now)
+	return true
 }
 
 func (s *session) settle(q prompt, chosen, kind string, remarks []byte, now time.Time) {
