@@ -128,7 +128,7 @@ func give(ctx context.Context, cl *client.Client, cfg Config, end client.Item) e
 	if err != nil {
 		return err
 	}
-	t := turn{harness: info.Harness, model: info.Model, host: info.Host, content: cfg.Content}
+	t := turn{harness: info.Agent(), model: info.Model, host: info.Host, content: cfg.Content}
 	if t.caller, err = cfg.caller(ctx, cl, id, head); err != nil {
 		return err
 	}

@@ -29,6 +29,7 @@ import (
 	"spool/internal/service"
 	"spool/pkg/client"
 	"spool/pkg/events"
+	"spool/pkg/sessions"
 )
 
 // The turns of a session of Claude Code: one with a call that failed, and one that is not over.
@@ -332,4 +333,22 @@ func TestSubagent(t *testing.T) {
 			t.Errorf("%s has a parent", name)
 		}
 	}
+}
+
+// TestAgent: the turns of a session are those of the program that listings name.
+func TestAgent(t *testing.T) {
+	conn := natstest.Conn(t)
+	natstest.Run(t, service.NewPersister(conn, service.PersisterConfig{}, nil).Run)
+	cl, main := client.New(conn), events.Thread{Session: "s", Name: events.MainThread}
+	pub := cl.Publisher(client.PublisherConfig{Producer: "p", File: sessions.FileACP})
+	for i, line := range []string{
+		`{"type":"message","id":"a","timestamp":"2026-11-20T12:00:00Z","message":{"role":"user","content":"hi"}}`,
+		`{"type":"message","id":"b","timestamp":"2026-11-20T12:00:01Z","message":{"role":"assistant","content":[],"stopReason":"stop"}}`,
+	} {
+		must.Do(t, pub.Publish(t.Context(), client.Entry{Thread: main, Dialect: "omp", Seq: uint64(i + 1), Body: []byte(line)}))
+	}
+	must.Do(t, cl.Await(t.Context(), main, "p", 0, 2))
+	upload, sink := collector(t)
+	export(t, cl, "o", otlp.Config{Upload: upload})
+	named(t, spans(sink), "invoke_agent acp")
 }
