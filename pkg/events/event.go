@@ -65,7 +65,7 @@ type Event struct {
 	User    string // user_id stamped on items (SPEC I6)
 	Claimed string // who the publisher says to be, where User is another: who it is (SPEC P4)
 	Host    string // machine the agent runs on
-	File    string // of an imported entry of a main thread: where the harness keeps the file there, <kind>:<path below its directory>
+	File    string // of an entry of a main thread: where the harness keeps its file, <kind>:<path below its directory>, or acp:
 	Trace   string // W3C traceparent, if any
 	// Captured, if not nil, is the file that the last of its entries stands in, as it was when an import had read it.
 	Captured *Captured
