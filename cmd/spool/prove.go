@@ -191,7 +191,7 @@ func keyLine(name string) (string, os.FileMode, error) {
 type verifyCmd struct {
 	File    string `arg:"" help:"The file of spool prove."`
 	Key     string `required:"" placeholder:"KEY" help:"Public key of who signed it, or a file that has it."`
-	Earlier string `placeholder:"FILE" help:"An earlier proof of the session: its threads must be there, and their heads then be among their states now."`
+	Earlier string `placeholder:"FILE" help:"An earlier proof of the session: its threads must be there, and have all that they had then."`
 	JSON    bool   `help:"One JSON object."`
 }
 

@@ -60,7 +60,7 @@ func (s *statement) report(name string, hash uint32) *Report {
 // some hundred bytes for each node. Errors are those of reading, and of ctx.
 //
 // earlier, if not nil, is what Verify reported of a proof of the session before, which holds: a finding is, too, that a thread of it is not
-// there any more, or that the head it had is none of the thread's states now.
+// there any more, or that its start, the head it had or the end of a branch is not in the thread now.
 func Verify(
 	ctx context.Context, file io.ReaderAt, size int64, key note.Verifier, earlier *Report, progress Progress,
 ) (*Report, error) {
@@ -84,7 +84,7 @@ func Verify(
 		return failed, nil
 	}
 	c := checked{Report: s.report(key.Name(), key.KeyHash()), file: file, statement: s, reached: map[casstore.Ref]bool{},
-		before: map[string]string{}}
+		before: map[string]map[casstore.Ref]bool{}}
 	c.behind(earlier)
 	c.Bytes = size
 	if c.place(int64(len(msg)), size); len(c.Findings) > 0 {
@@ -152,8 +152,9 @@ type checked struct {
 	file    io.ReaderAt
 	reached map[casstore.Ref]bool // nodes that a head leads to, and blobs that these name
 	failed  error                 // of a read of the file
-	before  map[string]string     // by thread: the head of an earlier proof, until a state of the thread is that
 	walked  string                // the thread that is read
+
+	before map[string]map[casstore.Ref]bool // by thread: what an earlier proof had in it, until it is read
 
 	states, entries int64 // for the progress
 }
@@ -168,7 +169,10 @@ func (c *checked) behind(earlier *Report) {
 		return
 	}
 	for _, t := range earlier.Threads {
-		c.before[t.Name] = t.Head
+		c.before[t.Name] = map[casstore.Ref]bool{}
+		for _, ref := range t.ends {
+			c.before[t.Name][ref] = true
+		}
 		if !slices.ContainsFunc(c.Threads, func(now Thread) bool { return now.Name == t.Name }) {
 			c.find("thread "+t.Name, "the earlier proof has it, and this one does not")
 		}
@@ -257,9 +261,7 @@ func (c *checked) threads(ctx context.Context, progress Progress) error {
 			progress("threads", c.states, c.entries)
 		}
 		c.reached[ref] = true
-		if c.before[c.walked] == ref.String() {
-			delete(c.before, c.walked)
-		}
+		delete(c.before[c.walked], ref)
 		for _, to := range n.Refs {
 			if to.Kind() == casstore.KindBlob {
 				c.reached[to] = true
@@ -267,7 +269,8 @@ func (c *checked) threads(ctx context.Context, progress Progress) error {
 		}
 		return nil
 	}}
-	for _, t := range c.Threads {
+	for i := range c.Threads {
+		t := &c.Threads[i]
 		head := threads.Head{Start: t.start, Tips: t.tips, Older: t.older, Entries: t.Entries, N: t.Items}
 		c.walked = t.Name
 		var err error
@@ -277,6 +280,12 @@ func (c *checked) threads(ctx context.Context, progress Progress) error {
 		if err == nil {
 			err = threads.Verify(ctx, r, head)
 		}
+		t.ends = append(t.ends, head.Start.Ref)
+		for end, no := range r.Newest(ctx, head, 0) {
+			if t.ends = append(t.ends, end.Ref); no != nil { // which Verify found
+				break
+			}
+		}
 		if failed := cmp.Or(ctx.Err(), c.failed); failed != nil {
 			return failed
 		}
@@ -284,8 +293,11 @@ func (c *checked) threads(ctx context.Context, progress Progress) error {
 			for line := range strings.SplitSeq(err.Error(), "\n") {
 				c.find("thread "+t.Name, "%s", line)
 			}
-		} else if head := c.before[t.Name]; head != "" {
-			c.find("thread "+t.Name, "none of its states is %s, its head in the earlier proof: it went back, or is another history", head)
+		}
+		for ref := range c.before[t.Name] {
+			if err == nil {
+				c.find("thread "+t.Name, "it does not lead to %s, as in the earlier proof: it went back, or is another history", ref)
+			}
 		}
 	}
 	progress("threads", c.entries, c.entries)

@@ -136,15 +136,23 @@ func TestEarlier(t *testing.T) {
 	signer, key := keys(t)
 	file := w.written(names, heads, signer)
 	fork, main := heads[0], heads[1]
-	for name, c := range map[string]struct{ fork, main, at, what string }{
-		"as it is":           {fork: fork.Recent[0].Ref.String(), main: main.Recent[0].Ref.String()},
-		"before both parted": {fork: fork.Recent[2].Ref.String(), main: fork.Recent[2].Ref.String()},
-		"a branch":           {main: fork.Recent[1].Ref.String()},
+	for name, c := range map[string]struct {
+		fork, main casstore.Ref
+		at, what   string
+	}{
+		"as it is":           {fork: fork.Recent[0].Ref, main: main.Recent[0].Ref},
+		"before both parted": {fork: fork.Recent[2].Ref, main: fork.Recent[2].Ref},
+		"a branch":           {main: fork.Recent[1].Ref},
 		"before any":         {},
-		"went back":          {main: fork.Recent[0].Ref.String(), at: "thread main", what: "went back"},
-		"what the other has": {fork: main.Recent[0].Ref.String(), at: "thread fork", what: "went back"},
+		"went back":          {main: fork.Recent[0].Ref, at: "thread main", what: "went back"},
+		"what the other has": {fork: main.Recent[0].Ref, at: "thread fork", what: "went back"},
 	} {
-		earlier := &Report{Session: "s", Threads: []Thread{{Name: "fork", Head: c.fork}, {Name: "main", Head: c.main}}}
+		earlier := &Report{Session: "s", Threads: []Thread{{Name: "fork"}, {Name: "main"}}}
+		for i, end := range []casstore.Ref{c.fork, c.main} {
+			if !end.IsZero() {
+				earlier.Threads[i].ends = []casstore.Ref{end}
+			}
+		}
 		rep := must.Get(Verify(t.Context(), bytes.NewReader(file), int64(len(file)), key, earlier, quiet))(t)
 		if c.what == "" && len(rep.Findings) > 0 || c.what != "" && len(rep.Findings) != 1 {
 			t.Errorf("%s: findings = %v", name, rep.Findings)
@@ -156,6 +164,57 @@ func TestEarlier(t *testing.T) {
 	for _, earlier := range []*Report{{Session: "other"}, {Session: "s", Threads: []Thread{{Name: "gone"}}}} {
 		rep := must.Get(Verify(t.Context(), bytes.NewReader(file), int64(len(file)), key, earlier, quiet))(t)
 		found(t, "another", rep, "", "earlier proof")
+	}
+}
+
+// TestEarlierBranches: what an earlier proof had in a branch, or as the start, is found to be gone as its head is; a branch that is gone on
+// from, or that the head does not name any more, is there.
+func TestEarlierBranches(t *testing.T) {
+	w := newWorld(t)
+	signer, key := keys(t)
+	h := w.begin("a task")
+	w.add(&h, "one")
+	first, other := h.Clone(), w.begin("another task")
+	w.add(&h, "two")
+	second := h.Clone()
+	back := func(h *threads.Head) { h.MoveTo(must.Get(w.reader().Recent(t.Context(), first.Head()))(t)) }
+	back(&h)
+	branched := h.Clone()
+	w.add(&h, "two otherwise")
+	back(&h)
+	more := h.Clone()
+	var d casstore.Draft
+	for _, l := range more.Shrink(threads.HeadRoom{Tips: 1}, &d, w.id) {
+		w.b.Locate(l)
+	}
+	w.b.AddDraft(&d)
+	w.flush()
+	inNode := more.Clone()
+	w.add(&more, "more")
+	w.add(&second, "behind two")
+	lie := first.Clone()
+	w.add(&lie, "no such thing")
+	for name, c := range map[string]struct {
+		was, now threads.Head
+		found    bool
+	}{
+		"gone on from the branch":        {branched, second, false},
+		"other branches":                 {branched, more, false},
+		"branches in a node":             {inNode, more, false},
+		"another entry for the branch's": {branched, lie, true},
+		"for one in a node":              {inNode, lie, true},
+		"another start":                  {w.begin("a task of before"), other, true},
+		"the start before any entry":     {threads.Head{Start: h.Start}, h, false},
+	} {
+		file := func(h threads.Head) []byte { return w.written([]string{"main"}, []threads.Head{h}, signer) }
+		was, now := verified(t, file(c.was), key), file(c.now)
+		rep := must.Get(Verify(t.Context(), bytes.NewReader(now), int64(len(now)), key, was, quiet))(t)
+		if len(was.Findings) > 0 || !c.found && len(rep.Findings) > 0 {
+			t.Errorf("%s: findings = %v and %v", name, was.Findings, rep.Findings)
+		}
+		if c.found {
+			found(t, name, rep, "thread main", "another history")
+		}
 	}
 }
 

@@ -42,6 +42,8 @@ type Thread struct {
 
 	start, head, older casstore.Located // older: the node of the tips that the statement does not name; zero: none
 	tips               []casstore.Located
+
+	ends []casstore.Ref // all of the thread is reached from these: the start, the head and the ends of branches
 }
 
 // packed is a pack of the file.
