@@ -58,8 +58,13 @@ func TestDamagedThreadIsListed(t *testing.T) {
 	cl := client.New(conn)
 	say(ctx, t, cl, events.Thread{Session: "s", Name: "whole"}, "hello")
 	say(ctx, t, cl, events.Thread{Session: "other", Name: "main"}, "hello")
+	say(ctx, t, cl, events.Thread{Session: "calls", Name: "agent-a"}, "hello")
 	kept := must.Get(bucket.List(ctx))(t)
 	say(ctx, t, cl, events.Thread{Session: "s", Name: "broken"}, "goodbye")
+	calls := events.Thread{Session: "calls", Name: events.MainThread} // its entries say which call its agent works for
+	must.Do(t, cl.Publisher(client.PublisherConfig{}).Publish(ctx, client.Entry{Thread: calls, Dialect: "gemini",
+		Body: []byte(`{"id":"1","type":"gemini","content":"","toolCalls":[{"id":"c","name":"scout","args":{},"agentId":"a"}]}`)}))
+	must.Do(t, cl.Settled(ctx, calls))
 	for _, o := range must.Get(bucket.List(ctx))(t) {
 		if !slices.ContainsFunc(kept, func(k *jetstream.ObjectInfo) bool { return k.Name == o.Name }) {
 			must.Do(t, bucket.Delete(ctx, o.Name))
@@ -69,9 +74,11 @@ func TestDamagedThreadIsListed(t *testing.T) {
 	t.Cleanup(srv.Close)
 	type listed struct{ Session, Thread, Damage string }
 	for path, want := range map[string][]string{
-		"/v1/threads":            {"other/main", "s/broken", "s/whole"},
-		"/v1/sessions/s/threads": {"s/broken", "s/whole"},
-		"/v1/sessions/s":         {"s/broken", "s/whole"},
+		"/v1/threads":                {"calls/agent-a", "calls/main", "other/main", "s/broken", "s/whole"},
+		"/v1/sessions/s/threads":     {"s/broken", "s/whole"},
+		"/v1/sessions/s":             {"s/broken", "s/whole"},
+		"/v1/sessions/calls/threads": {"calls/agent-a", "calls/main"},
+		"/v1/sessions/calls":         {"calls/agent-a", "calls/main"},
 	} {
 		status, _, body := get(t, srv.URL, path)
 		var got struct {
@@ -85,7 +92,7 @@ func TestDamagedThreadIsListed(t *testing.T) {
 		var names []string
 		for _, th := range got.List {
 			names = append(names, th.Session+"/"+th.Thread)
-			if broken := th.Thread == "broken"; broken != (th.Damage != "") {
+			if broken := th.Thread == "broken" || th.Session+th.Thread == "callsmain"; broken != (th.Damage != "") {
 				t.Errorf("%s: damage of %s = %q", path, th.Thread, th.Damage)
 			}
 		}

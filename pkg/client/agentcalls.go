@@ -8,12 +8,12 @@ import (
 	"sync"
 	"sync/atomic"
 
+	"spool/internal/apply"
 	"spool/internal/record"
 	"spool/pkg/artifacts"
 	"spool/pkg/casstore"
 	"spool/pkg/dialect"
 	"spool/pkg/events"
-	"spool/pkg/threads"
 )
 
 // AgentCalls are the calls that the subagents of a session work for, by the names of their threads, as far as their harness said it: in
@@ -146,10 +146,11 @@ type saysCalls interface {
 	AgentCalls(raw []byte) map[string]string
 }
 
-// readEntries reads the entries of the main thread that came since, where its harness says it there.
+// readEntries reads the entries of the main thread that came since, where its harness says it there. Where some cannot be read it is known
+// of those before, and the others are read the next time.
 func (s *sessionCalls) readEntries(ctx context.Context, c *Client, session string) error {
 	head, err := c.Thread(ctx, events.Thread{Session: session, Name: events.MainThread})
-	if err != nil && !errors.Is(err, threads.ErrNoThread) {
+	if apply.Passing(err) {
 		return err
 	}
 	if head.Created != s.created || head.N < s.items {
@@ -162,8 +163,11 @@ func (s *sessionCalls) readEntries(ctx context.Context, c *Client, session strin
 		return nil
 	}
 	for line, err := range c.rawEntriesFrom(ctx, head, s.items) {
-		if err != nil {
+		if apply.Passing(err) {
 			return err
+		}
+		if err != nil {
+			return nil //nolint:nilerr // the thread is damaged, and who reads it is told
 		}
 		maps.Copy(s.said, says.AgentCalls(line.Head))
 	}
