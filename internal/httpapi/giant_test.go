@@ -34,8 +34,9 @@ func TestGiantEntries(t *testing.T) {
 	}
 	for name, bad := range map[string]string{
 		"torn": giant[:len(giant)-1], "more behind it": giant + "1", "no JSON": strings.Repeat("x", 10<<20),
-		"wrong in the middle": giant[:6<<20] + "\x01" + giant[6<<20:],
-		"too deep":            strings.Repeat(" ", 5<<20) + strings.Repeat("[", 300) + strings.Repeat("]", 300),
+		"wrong in the middle":                giant[:6<<20] + "\x01" + giant[6<<20:],
+		"wrong behind more than is ever cut": `{"a":[` + strings.Repeat(`{"partialJson":1},`, 100_001) + strings.Repeat(" ", 4<<20) + "]",
+		"too deep":                           strings.Repeat(" ", 5<<20) + strings.Repeat("[", 300) + strings.Repeat("]", 300),
 	} {
 		if status, _, body := do(t, server.URL, request{path: entriesPath, kind: "application/json", body: bad}); status != 400 {
 			t.Errorf("%s = %d %.200s, want 400", name, status, body)

@@ -128,11 +128,7 @@ func scan(in io.Reader) *scanned {
 	from, to := io.Pipe()
 	s := &scanned{in, to, make(chan error, 1)}
 	go func() {
-		_, err := truncate.Scan(from, truncate.Options{})
-		if !errors.Is(err, jsonscan.ErrSyntax) && !errors.Is(err, jsonscan.ErrDepth) {
-			err = nil // a persister may cut it in another way
-			_, _ = io.Copy(io.Discard, from)
-		}
+		err := truncate.Check(from)
 		s.said <- err
 		_ = from.CloseWithError(err)
 	}()

@@ -35,6 +35,9 @@ func (k key) signature() bool {
 
 // classify names the key that is called name.
 func (s *scanner) classify(name []byte) key {
+	if s.check {
+		return keyOther
+	}
 	if s.opt.Sources {
 		switch string(name) {
 		case "source", "file":
@@ -76,6 +79,7 @@ type scanner struct {
 	r     *jsonscan.Reader
 	opt   Options
 	hash  bool // externalized values need their ref
+	check bool // there are no edits: it only checks
 	depth int
 	edits []edit
 
@@ -232,6 +236,9 @@ func (s *scanner) strip(start, end, before int64, last bool) (newBefore int64, e
 }
 
 func (s *scanner) add(e edit) error {
+	if s.check {
+		return nil
+	}
 	if len(s.edits) == maxEdits {
 		return ErrTooManyEdits
 	}

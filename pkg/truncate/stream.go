@@ -37,6 +37,13 @@ func Scan(raw io.Reader, opt Options) (*Plan, error) {
 	return newPlan(s.edits, s.r.Offset()), nil
 }
 
+// Check says whether an entry of any size is JSON, as Scan does, in memory that does not depend on it. Errors are those of raw,
+// jsonscan.ErrSyntax and jsonscan.ErrDepth.
+func Check(raw io.Reader) error {
+	s := scanner{r: jsonscan.NewReader(raw), check: true}
+	return s.scan()
+}
+
 // Apply is the second pass: it reads the same entry again and writes what Entry calls Text to text, Full to full, and the
 // externalized values to blobs. full may be nil, and nothing is written to it if the plan is not Lossy. After an error the
 // outputs are incomplete; ErrChanged says that raw is another text than before.

@@ -54,6 +54,7 @@ func pieces(b []byte) io.Reader {
 // sameStreamed holds Scan and Apply against the result of Entry, and RestoreTo against raw.
 func sameStreamed(t testing.TB, raw []byte, opt truncate.Options, want truncate.Result, wantBlobs store) {
 	t.Helper()
+	must.Is(t, truncate.Check(pieces(raw)), nil, "Check(%.200q)", raw)
 	p, err := truncate.Scan(pieces(raw), opt)
 	if err != nil {
 		t.Fatalf("Scan(%.200q) = %v", raw, err)
@@ -98,6 +99,9 @@ func sameError(t testing.TB, raw []byte, opt truncate.Options) error {
 	_, streamed := truncate.Scan(pieces(raw), opt)
 	for _, reason := range []error{jsonscan.ErrSyntax, jsonscan.ErrDepth, truncate.ErrTooManyEdits} {
 		if errors.Is(err, reason) && errors.Is(streamed, reason) {
+			if checked := truncate.Check(pieces(raw)); !errors.Is(checked, reason) && (checked != nil || reason != truncate.ErrTooManyEdits) {
+				t.Fatalf("Check(%.200q) = %v, want %v", raw, checked, reason)
+			}
 			return err
 		}
 	}
