@@ -13,6 +13,7 @@ import (
 	"fmt"
 	"log/slog"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/cenkalti/backoff/v4"
@@ -125,30 +126,48 @@ func (r *runner) follow(ctx context.Context, name, what, typ string, note maker)
 func (r *runner) tell(ctx context.Context, it client.Item, behind client.Filter, note maker) error {
 	wait := backoff.NewExponentialBackOff(backoff.WithMaxInterval(mostWait), backoff.WithMaxElapsedTime(mostTries))
 	of := fmt.Sprintf("%s/%s item %d", it.Session, it.Thread, it.N)
-	tries, passed := 0, map[string]bool{}
-	err := backoff.RetryNotify(func() error {
+	passed := map[string]bool{}
+	for tries := 1; ; tries++ {
 		err := r.try(ctx, it, note, false)
-		if tries++; err != nil && tries >= mostAlone {
-			r.ahead(ctx, behind, it.Seq+1, note, passed)
+		if err == nil || ctx.Err() != nil {
+			return ctx.Err()
 		}
-		return err
-	}, backoff.WithContext(wait, ctx), func(err error, in time.Duration) {
-		r.Log.Warn("not taken, and told again", "of", of, "in", in, "error", err)
-	})
-	if err != nil && ctx.Err() == nil {
-		r.Log.Error("given up", "of", of, "error", err)
-		return nil
+		pause := wait.NextBackOff()
+		if pause == backoff.Stop || errors.As(err, new(*backoff.PermanentError)) {
+			r.Log.Error("given up", "of", of, "error", err)
+			return nil
+		}
+		r.Log.Warn("not taken, and told again", "of", of, "in", pause, "error", err)
+		again := time.NewTimer(pause)
+		if tries >= mostAlone {
+			r.ahead(ctx, pause, behind, it.Seq+1, note, passed)
+		}
+		select {
+		case <-ctx.Done():
+		case <-again.C:
+		}
+		again.Stop()
 	}
-	return ctx.Err()
 }
 
-// ahead tells of the items behind a place, from a sequence of SPOOL_ITEMS on, until one is not taken or none is left. The next call passes
-// over that one, until one has come to the end: so a target that takes nothing is told of one at a time, and several that it does not
-// take hold up none behind them.
-func (r *runner) ahead(ctx context.Context, behind client.Filter, from uint64, note maker, passed map[string]bool) {
-	looking, stop := context.WithTimeout(ctx, mostAhead)
+// ahead tells of the items behind a place, from a sequence of SPOOL_ITEMS on, until one is not taken, or until the pause is over and none
+// is left: one that comes meanwhile does not wait. The next call passes over the one that was not taken, until one has come to the end: so
+// a target that takes nothing is told of one at a time, and several that it does not take hold up none behind them.
+func (r *runner) ahead(
+	ctx context.Context, pause time.Duration, behind client.Filter, from uint64, note maker, passed map[string]bool,
+) {
+	looking, stop := context.WithTimeout(ctx, max(pause, mostAhead))
 	defer stop()
+	var atEnd atomic.Bool
+	over := time.AfterFunc(pause, func() {
+		if atEnd.Load() {
+			stop()
+		}
+	})
+	defer over.Stop()
+	began := time.Now()
 	for it, err := range r.cl.Subscribe(looking, behind, client.Position{Seq: from}) {
+		atEnd.Store(false)
 		if id := idOf(it); err == nil && !passed[id] {
 			if err = r.try(ctx, it, note, true); err != nil {
 				passed[id] = true
@@ -157,8 +176,11 @@ func (r *runner) ahead(ctx context.Context, behind client.Filter, from uint64, n
 		if err != nil {
 			return
 		}
-		if it.More == 0 {
-			clear(passed)
+		if it.More > 0 {
+			continue
+		}
+		clear(passed)
+		if atEnd.Store(true); time.Since(began) >= pause {
 			return
 		}
 	}

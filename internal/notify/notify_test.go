@@ -235,10 +235,12 @@ func TestTargets(t *testing.T) {
 func TestSomeThatAreNotTaken(t *testing.T) {
 	cl := system(t)
 	var stuck atomic.Bool
+	var tries atomic.Int32 // of those that are stuck
 	stuck.Store(true)
 	w := newTold()
 	tell := func(ctx context.Context, n notify.Note, body []byte) error {
 		if strings.HasPrefix(n.Data.Prompt, "stuck") && stuck.Load() {
+			tries.Add(1)
 			return errors.New("no room")
 		}
 		return w.tell(ctx, n, body)
@@ -249,14 +251,18 @@ func TestSomeThatAreNotTaken(t *testing.T) {
 	}
 	watch(t, cl, "phone", notify.Config{Tell: tell, Failed: true})
 	w.await(t, 3)
-	must.Do(t, cl.End(t.Context(), thread("over"), events.End{ReturnCode: 1}))
+	before := tries.Load()
+	ask(t, cl, "s", "fifth", 0)
 	w.await(t, 4)
+	must.Same(t, tries.Load(), before, "%d tries of what is not taken until one is told that comes meanwhile, want the %d before it")
+	must.Do(t, cl.End(t.Context(), thread("over"), events.End{ReturnCode: 1}))
+	w.await(t, 5)
 	stuck.Store(false)
-	w.await(t, 6)
+	w.await(t, 7)
 	ask(t, cl, "s", "last", 0)
-	want := []string{"prompt.asked s first", "prompt.asked s third", "prompt.asked s fourth", "thread.failed over", "prompt.asked s stuck",
-		"prompt.asked s stuck-too", "prompt.asked s last"}
-	if got := w.await(t, 7); !slices.Equal(got, want) {
+	want := []string{"prompt.asked s first", "prompt.asked s third", "prompt.asked s fourth", "prompt.asked s fifth",
+		"thread.failed over", "prompt.asked s stuck", "prompt.asked s stuck-too", "prompt.asked s last"}
+	if got := w.await(t, 8); !slices.Equal(got, want) {
 		t.Errorf("told %q, want %q", got, want)
 	}
 }
