@@ -11,7 +11,6 @@ import (
 	"strings"
 	"time"
 
-	"spool/internal/jsonscan"
 	"spool/pkg/client"
 	"spool/pkg/sessions"
 )
@@ -33,7 +32,7 @@ func (w *materialize) workspace(ctx context.Context, main client.Thread, file st
 	var text strings.Builder
 	line := func(key, value string) {
 		if value != "" {
-			fmt.Fprintf(&text, "%s: %s\n", key, jsonscan.AppendString(nil, value)) // which YAML takes as it is
+			fmt.Fprintf(&text, "%s: %q\n", key, value) // YAML has all escapes of Go, and takes no character that Go escapes as it is
 		}
 	}
 	line("id", info.ID)

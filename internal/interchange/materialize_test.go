@@ -187,10 +187,10 @@ updated_at: "2026-01-05T10:00:01.000Z"
 	r.holds(map[string]string{file: text, beside: "name: Mine\n"})
 
 	r.elsewhere()
-	must.Do(t, r.Client.NameSession(t.Context(), geminiID, "The mill", false))
-	r.Cwd = "/elsewhere"
+	must.Do(t, r.Client.NameSession(t.Context(), geminiID, "The mill 🌾\ufffe", false))
+	r.Cwd = "/elsewhere\x7f"
 	must.Get(r.write(geminiID))(t)
-	named := strings.NewReplacer("/srv/mill", r.Cwd, `grind: \"rye\"`, "The mill", "false", "true").Replace(said)
+	named := strings.NewReplacer("/srv/mill", `/elsewhere\x7f`, `grind: \"rye\"`, `The mill 🌾\ufffe`, "false", "true").Replace(said)
 	r.holds(map[string]string{file: text, beside: named})
 }
 
