@@ -20,32 +20,35 @@ func PeersOf(c *Conn) Peers { return Peers{c} }
 // Alone reports whether the server knows that nobody hears what is said. Where it does not say so, there may be somebody. An
 // error: this user may not say anything.
 func (p Peers) Alone(ctx context.Context) (bool, error) {
-	return p.nobody(ctx, events.PersistersSubject)
+	alone, err := p.nobody(ctx, events.PersistersSubject)
+	if errors.Is(err, record.ErrDenied) {
+		return false, err
+	}
+	return alone && err == nil, nil
 }
 
 // Gone reports whether the server knows that a persister hears no more. Of one whose machine is cut off it does not know it for minutes,
-// nor of one of an earlier version, which never heard there.
-func (p Peers) Gone(ctx context.Context, id string) bool {
-	if events.CheckToken("persister", id) != nil { // it comes from whoever speaks: a subject takes no more
-		return false
+// nor of one of an earlier version, which never heard there. An error: nobody said either, as where this user may not ask.
+func (p Peers) Gone(ctx context.Context, id string) (bool, error) {
+	if err := events.CheckToken("persister", id); err != nil { // it comes from whoever speaks: a subject takes no more
+		return false, err
 	}
-	gone, err := p.nobody(ctx, events.PersisterSubject(id))
-	return gone && err == nil
+	return p.nobody(ctx, events.PersisterSubject(id))
 }
 
-// nobody asks the server whether anybody hears a subject.
+// nobody asks the server whether nobody hears a subject. record.ErrDenied: this user may not ask; another error: there is no answer now.
 func (p Peers) nobody(ctx context.Context, subject string) (bool, error) {
 	ctx, cancel := context.WithTimeout(ctx, p.c.timeout)
 	defer cancel()
 	ctx, done, err := p.c.Streams().Denied(ctx, subject)
 	if err != nil {
-		return false, nil // it does not hear answers now
+		return false, record.ErrUnknown // it does not hear answers now
 	}
 	defer done()
 	inbox := p.c.nc.NewInbox()
 	sub, err := p.c.nc.SubscribeSync(inbox)
 	if err != nil {
-		return false, nil
+		return false, WrapErr(err)
 	}
 	defer func() { _ = sub.Unsubscribe() }()
 	err = p.c.nc.PublishRequest(subject, inbox, nil)
@@ -57,7 +60,7 @@ func (p Peers) nobody(ctx context.Context, subject string) (bool, error) {
 		return false, cause
 	}
 	if err != nil {
-		return false, nil
+		return false, WrapErr(err)
 	}
 	_, err = sub.NextMsg(time.Millisecond)
 	return errors.Is(err, nats.ErrNoResponders), nil

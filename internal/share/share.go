@@ -20,8 +20,8 @@ type Peers interface {
 	Say(b []byte) error
 	// Hear calls f for one at a time, also with what oneself said. Until stop, this persister is there.
 	Hear(id string, f func(b []byte)) (stop func(), err error)
-	// Gone reports whether it is known that a persister hears no more. Where it is not, it may be.
-	Gone(ctx context.Context, id string) bool
+	// Gone reports whether a persister hears no more. An error: that is not known.
+	Gone(ctx context.Context, id string) (bool, error)
 	Connected() bool
 }
 
@@ -132,7 +132,10 @@ func (s *Share) Run(ctx context.Context) error {
 		alone, s.mute, stop = true, true, func() {}
 	}
 	defer stop()
-	s.there = !s.mute && !s.cfg.Peers.Gone(ctx, s.cfg.ID) // a user of an earlier version may not hear there
+	if !s.mute {
+		gone, err := s.cfg.Peers.Gone(ctx, s.cfg.ID)
+		s.there = !gone && err == nil // a user of an earlier version may not hear there, nor ask
+	}
 	g.Go(func() error { s.run(ctx, g, alone); return nil })
 	err = g.Wait()
 	var wg sync.WaitGroup
@@ -246,10 +249,10 @@ func (s *Share) ask(ctx context.Context, g *errgroup.Group, now time.Time) {
 		}
 		o.asked = true
 		g.Go(func() error {
-			gone := s.cfg.Peers.Gone(ctx, id)
+			gone, err := s.cfg.Peers.Gone(ctx, id)
 			s.mu.Lock()
 			o.asked = false
-			gone = gone && s.others[id] == o
+			gone = gone && err == nil && s.others[id] == o
 			if gone {
 				delete(s.others, id)
 				for _, p := range o.holds {

@@ -26,6 +26,7 @@ type hall struct {
 	slow time.Duration                      // how long what is said takes
 
 	tells   bool            // the server knows who is gone
+	may     map[string]bool // nil: each may hear where it is asked for, and ask; else those
 	orphans int             // partitions that were begun as those of one who died
 	stuck   map[string]bool // those that cannot begin a partition
 	late    map[string]bool // those that begin one some seconds after they were told not to
@@ -93,10 +94,13 @@ func (s seat) Hear(_ string, f func([]byte)) (func(), error) {
 }
 
 // Gone is known of none but those that ended or died: one that is deaf is cut off.
-func (s seat) Gone(_ context.Context, id string) bool {
+func (s seat) Gone(_ context.Context, id string) (bool, error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	return s.tells && s.hear[id] == nil
+	if s.may != nil && !s.may[s.id] {
+		return false, record.ErrDenied
+	}
+	return s.tells && (s.hear[id] == nil || s.may != nil && !s.may[id]), nil
 }
 
 func (seat) Connected() bool { return true }
@@ -284,6 +288,27 @@ func TestGone(t *testing.T) {
 		must.Same(t, c.Holds(), len(partitions), "%d are held by the one that is left, want all of %d")
 		b.kill()
 		c.stop()
+	})
+}
+
+// TestMayNotHear has one miss a beat that may not hear where it is asked for, as a user of an earlier version: it is not taken for gone.
+func TestMayNotHear(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		h := newHall(t)
+		h.tells, h.may = true, map[string]bool{"a": true}
+		a, b := h.start("a", false), h.start("b", false)
+		time.Sleep(10 * time.Second)
+		h.divided("two", a, b)
+		for _, deaf := range []bool{true, false} {
+			h.mu.Lock()
+			h.deaf["b"] = deaf
+			h.mu.Unlock()
+			time.Sleep(3 * time.Second)
+		}
+		must.Same(t, h.orphans, 0, "%d were begun as those of one who died, want %d")
+		must.Same(t, h.max, 1, "%d consumed a partition at the same time, want %d")
+		a.stop()
+		b.stop()
 	})
 }
 

@@ -238,7 +238,7 @@ type nobody struct{}
 func (nobody) Alone(context.Context) (bool, error)                { return false, record.ErrDenied }
 func (nobody) Say([]byte) error                                   { return nil }
 func (nobody) Hear(string, func([]byte)) (stop func(), err error) { return nil, record.ErrDenied }
-func (nobody) Gone(context.Context, string) bool                  { return false }
+func (nobody) Gone(context.Context, string) (bool, error)         { return false, record.ErrDenied }
 func (nobody) Connected() bool                                    { return true }
 
 func (p *persister) hasEnded() bool {
