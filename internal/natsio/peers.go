@@ -3,6 +3,7 @@ package natsio
 import (
 	"context"
 	"errors"
+	"fmt"
 	"time"
 
 	"github.com/nats-io/nats.go"
@@ -58,6 +59,10 @@ func (p Peers) nobody(ctx context.Context, subject string) (bool, error) {
 	}
 	if cause := context.Cause(ctx); errors.Is(cause, record.ErrDenied) {
 		return false, cause
+	}
+	// Who waits for it may be told that it is not allowed only behind the ping.
+	if not, publish, _ := refused(p.c.nc.LastError()); publish && not == subject {
+		return false, fmt.Errorf("%w: %s", record.ErrDenied, subject)
 	}
 	if err != nil {
 		return false, WrapErr(err)
