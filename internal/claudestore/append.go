@@ -7,7 +7,9 @@ import (
 	"errors"
 	"fmt"
 	"slices"
+	"time"
 
+	"spool/internal/interchange"
 	"spool/internal/jsonscan"
 	"spool/internal/natsio"
 	"spool/internal/record"
@@ -20,9 +22,6 @@ import (
 
 // dialectName is that of all entries.
 const dialectName = "claude"
-
-// isAside tells whether Claude Code keeps an entry in no file of the transcript: the SDK makes a file beside that of it.
-func (e *entry) isAside() bool { return e.typ == "agent_metadata" }
 
 // entry is a line of an append.
 type entry struct {
@@ -151,19 +150,44 @@ func (s *Store) Append(ctx context.Context, k Key, body []byte, charge func(entr
 		return out, ctx.Err()
 	}
 	defer s.unlock(st)
-	for len(entries) > 0 {
-		n := batch(entries)
-		fresh, err := s.append(ctx, k, st, entries[:n], charge)
+	for rest := entries; len(rest) > 0; {
+		n := batch(rest)
+		fresh, err := s.append(ctx, k, st, rest[:n], charge)
 		if err != nil {
 			return out, err
 		}
 		out.Entries, out.Repeated = out.Entries+fresh, out.Repeated+n-fresh
-		entries = entries[n:]
+		rest = rest[n:]
+	}
+	if err := s.keepBeside(ctx, k, st.thread, entries); err != nil {
+		return out, err
 	}
 	if st.known {
 		out.Total = int(st.lines)
 	}
 	return out, nil
+}
+
+// keepBeside registers what entries say of a subagent as the file that Claude Code has of it. Repeats too: what was killed behind their
+// first append may not have come to it. Who may write no records goes without.
+func (s *Store) keepBeside(ctx context.Context, k Key, t events.Thread, entries []entry) error {
+	if t.Name != k.subagent() {
+		return nil
+	}
+	for _, e := range entries {
+		if !dialect.IsAside(dialectName, e.typ) {
+			continue
+		}
+		at := time.Now()
+		if e.time > 0 {
+			at = time.UnixMilli(e.time)
+		}
+		err := interchange.AdoptAgent(ctx, s.conn, t.Session, k.Subpath, e.body, at)
+		if err != nil && !errors.Is(err, record.ErrDenied) {
+			return err
+		}
+	}
+	return nil
 }
 
 // The most that is stored at once.
@@ -243,7 +267,7 @@ func (s *Store) publish(ctx context.Context, k Key, st *state, news []entry) err
 	evs := make([]*events.Event, len(news))
 	for i := range news {
 		e, event := &news[i], base
-		if at = cmp.Or(e.time, at); e.isAside() {
+		if at = cmp.Or(e.time, at); dialect.IsAside(dialectName, e.typ) {
 			aside++
 			event.Producer, event.Seq = transcript.Asides(st.producer), aside
 		} else {
@@ -366,7 +390,7 @@ func (s *Store) load(ctx context.Context, k Key, st *state) error {
 			st.add(step.Entry.ID)
 			st.time = step.Timestamp
 		}
-		if d := step.Entry.Dialect; d == "raw" || d == dialectName && step.Entry.Type != "agent_metadata" {
+		if d := step.Entry.Dialect; d == "raw" || d == dialectName && !dialect.IsAside(d, step.Entry.Type) {
 			last = step
 		}
 	}

@@ -30,6 +30,7 @@ import (
 
 // Store serves sessions of the SDK. Safe for concurrent use.
 type Store struct {
+	conn    *natsio.Conn
 	client  *client.Client
 	records natsio.Records
 	events  natsio.Events
@@ -43,7 +44,8 @@ type Store struct {
 
 // On is the store of a NATS system, that cl reads.
 func On(conn *natsio.Conn, cl *client.Client) *Store {
-	return &Store{client: cl, records: conn.Records(), events: conn.Events(), states: map[Key]*state{}, mostStates: maxStates, mostIDs: maxIDs}
+	return &Store{conn: conn, client: cl, records: conn.Records(), events: conn.Events(),
+		states: map[Key]*state{}, mostStates: maxStates, mostIDs: maxIDs}
 }
 
 // ErrKey is wrapped by the refusal of a key that the SDK would not give.

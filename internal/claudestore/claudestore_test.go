@@ -166,12 +166,44 @@ func TestFileAndStore(t *testing.T) {
 // materialized writes the session for Claude Code on another machine.
 func (r *rig) materialized(k claudestore.Key, want string) {
 	r.Helper()
-	harness, _ := interchange.HarnessOf(must.Get(r.cl.Info(r.Context(), k.Session))(r.T))
+	done, dir := r.materialize(k.Session)
+	must.Same(r.T, string(must.Get(dir.ReadFile(done.File))(r.T)), want, "materialized = %s, want %s")
+}
+
+func (r *rig) materialize(session string) (interchange.Materialized, *os.Root) {
+	r.Helper()
+	harness, _ := interchange.HarnessOf(must.Get(r.cl.Info(r.Context(), session))(r.T))
 	root := must.Get(os.OpenRoot(r.TempDir()))(r.T)
-	defer root.Close()
+	r.Cleanup(func() { _ = root.Close() })
 	m := interchange.Materializer{Client: r.cl, Artifacts: artifactstore.Of(r.conn, 0), Harness: harness, Dir: root, Path: root.Name()}
-	done := must.Get(m.Session(r.Context(), k.Session))(r.T)
-	must.Same(r.T, string(must.Get(root.ReadFile(done.File))(r.T)), want, "materialized = %s, want %s")
+	return must.Get(m.Session(r.Context(), session))(r.T), root
+}
+
+// TestAgentsOfTheSDK: what the SDK says of a subagent is the file that Claude Code keeps beside the transcript, which is without it.
+func TestAgentsOfTheSDK(t *testing.T) {
+	r := start(t)
+	r.persister()
+	r.append(key(""), lines(1, 2))
+	side := line(11, `"isSidechain":true,"agentId":"a1",`)
+	for _, sub := range []string{"subagents/agent-a1", "subagents/workflows/w1/agent-b2"} {
+		r.append(key(sub), meta+side)
+		r.append(key(sub), meta+side) // its answer was lost
+	}
+	r.append(key("other/log"), line(21, ""))
+	calls := must.Get(r.cl.AgentCalls(t.Context(), id))(t)
+	must.Same(t, fmt.Sprint(calls), "map[agent-a1:t1 agent-b2:t1]", "calls = %s, want %s")
+	must.Same(t, len(must.Get(artifactstore.Of(r.conn, 0).Records(t.Context(), id, ""))(t)), 2, "%d artifacts, want %d")
+
+	done, dir := r.materialize(id)
+	if len(done.Lost) != 1 || !strings.Contains(done.Lost[0], "/sub-") {
+		t.Errorf("not restored: %q, want the one that is no subagent's", done.Lost)
+	}
+	for _, sub := range []string{"subagents/agent-a1", "subagents/workflows/w1/agent-b2"} {
+		name := strings.TrimSuffix(done.File, ".jsonl") + "/" + sub
+		must.Same(t, string(must.Get(dir.ReadFile(name+".jsonl"))(t)), side, "the file of "+sub+" = %s, want %s")
+		must.Same(t, string(must.Get(dir.ReadFile(name+".meta.json"))(t)), `{"agentType":"gardener","toolUseId":"t1"}`,
+			"what is beside "+sub+" = %s, want %s")
+	}
 }
 
 // TestFileFirst: the store goes on from what was imported, and lists it; what a file says otherwise is what the session is.

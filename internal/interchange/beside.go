@@ -1,6 +1,7 @@
 package interchange
 
 import (
+	"bytes"
 	"cmp"
 	"context"
 	"crypto/sha256"
@@ -15,7 +16,9 @@ import (
 	"strings"
 	"time"
 
+	"spool/internal/artifactstore"
 	"spool/internal/jsonscan"
+	"spool/internal/natsio"
 	"spool/internal/record"
 	"spool/internal/transcript"
 	"spool/pkg/artifacts"
@@ -87,7 +90,7 @@ func (b *beside) take(ctx context.Context, src transcript.Source, is transcript.
 		return fmt.Errorf("%s: not a regular file", src.Path)
 	}
 	f.Session, f.Bytes = is.Session, info.Size()
-	r := besideRecord(is, info)
+	r := besideRecord(is, info.Size(), info.ModTime())
 	places, err := b.placesOf(ctx, b.reg, is.Session)
 	if err != nil {
 		return err
@@ -172,11 +175,10 @@ func (b *beside) isThere(ctx context.Context, session string, f *transcript.File
 }
 
 // besideRecord is the record of a file beside a session's. Its id follows from what it is told by.
-func besideRecord(is transcript.Sidecar, info fs.FileInfo) artifacts.Record {
+func besideRecord(is transcript.Sidecar, size int64, at time.Time) artifacts.Record {
 	session, place := is.Session, is.Place
-	at := info.ModTime()
 	h := sha256.New()
-	_, _ = fmt.Fprintf(h, "%s\x00%s\x00%d\x00", session, place, info.Size()) // it never fails
+	_, _ = fmt.Fprintf(h, "%s\x00%s\x00%d\x00", session, place, size) // it never fails
 	_ = binary.Write(h, binary.BigEndian, at.UnixNano())
 	kind, _, _ := mime.ParseMediaType(mime.TypeByExtension(path.Ext(place)))
 	return artifacts.Record{
@@ -194,6 +196,10 @@ func toolUseOf(src transcript.Source) string {
 	}
 	defer func() { _ = f.Close() }()
 	text, _ := io.ReadAll(io.LimitReader(f, 64<<10))
+	return toolUseIn(text)
+}
+
+func toolUseIn(text []byte) string {
 	if jsonscan.Valid(text) != nil {
 		return ""
 	}
@@ -203,6 +209,51 @@ func toolUseOf(src transcript.Source) string {
 		id, _ = strings.CutPrefix(said("agentId"), name+"-")
 	}
 	return id[:min(len(id), 256)]
+}
+
+// agentExt ends the name of the file that says which call a subagent is of, behind that of its transcript.
+const agentExt = ".meta.json"
+
+// AdoptAgent registers what the SDK of Claude Code says of a subagent in an entry, as an import does with the file that Claude Code has
+// beside the transcript, which is called name. What the session has is not registered again.
+func AdoptAgent(ctx context.Context, conn *natsio.Conn, session, name string, entry []byte, at time.Time) error {
+	is, ok := transcript.Beside("projects/-/" + session + "/" + name + agentExt)
+	if !ok {
+		return nil
+	}
+	text := []byte("{")
+	err := jsonscan.Object(entry, func(key, value []byte) bool {
+		if string(key) != "type" {
+			text = append(append(append(jsonscan.AppendString(text, string(key)), ':'), value...), ',')
+		}
+		return true
+	})
+	if err != nil {
+		return err
+	}
+	text = append(bytes.TrimSuffix(text, []byte(",")), '}')
+	r := besideRecord(is, int64(len(text)), at)
+	r.ToolCall = toolUseIn(text)
+	reg := artifactstore.Of(conn, 0)
+	all, err := reg.Records(ctx, session, "")
+	if err != nil && !errors.Is(err, artifacts.ErrRecord) {
+		return err
+	}
+	for _, old := range all {
+		if old.Place != r.Place || old.Size != int64(len(text)) {
+			continue
+		}
+		body, _, err := reg.Open(ctx, old)
+		if err != nil {
+			continue
+		}
+		had, _ := io.ReadAll(io.LimitReader(body, old.Size))
+		if _ = body.Close(); bytes.Equal(had, text) {
+			return nil
+		}
+	}
+	_, _, err = reg.Adopt(ctx, r, bytes.NewReader(text))
+	return err
 }
 
 // newest are the newest files of each place beside a session's file, by their names for a session whose file has that name.

@@ -12,6 +12,7 @@ import (
 	"os"
 	"path"
 	"path/filepath"
+	"regexp"
 	"slices"
 	"strconv"
 	"strings"
@@ -21,6 +22,7 @@ import (
 	"spool/internal/jsonscan"
 	"spool/internal/rehydrate"
 	"spool/internal/transcript"
+	"spool/pkg/artifacts"
 	"spool/pkg/client"
 	"spool/pkg/events"
 )
@@ -203,13 +205,21 @@ func (w *materialize) session(ctx context.Context, id string, needs int64) (name
 	if w.Thread == "" && needs == 0 {
 		w.noteGenerations(main, all)
 	}
-	agents, err := w.agents(ctx, id, all, name, &said)
-	if err != nil {
+	kept := map[string]artifacts.Record{}
+	sidecars := w.Harness.Name == "claude" || w.Harness.Name == "qwen"
+	if sidecars {
+		if kept, err = w.newest(ctx, id, name); err != nil {
+			return "", err
+		}
+	}
+	agents, err := w.agents(ctx, id, all, name, kept, &said)
+	switch {
+	case err != nil:
 		return "", err
+	case sidecars:
+		return name, w.beside(ctx, kept, agents, name, &said)
 	}
 	switch w.Harness.Name {
-	case "claude", "qwen":
-		return name, w.beside(ctx, id, agents, name, &said)
 	case "copilot":
 		return name, w.workspace(ctx, main, name)
 	}
@@ -305,7 +315,8 @@ func (w *materialize) thread(ctx context.Context, t client.Thread, name string, 
 		Ahead: w.Ahead, Needs: needs, Unpack: !strings.HasSuffix(name, sessionExt), Time: time.UnixMilli(t.Head.Updated)}
 	s, err := f.stage(func(out io.Writer) error {
 		var missing []error
-		_, err := w.Client.ExportAs(ctx, t.Thread, rehydrate.Full, io.MultiWriter(out, said), func(m rehydrate.Missing) { missing = append(missing, m) })
+		warn := func(m rehydrate.Missing) { missing = append(missing, m) }
+		_, err := w.Client.ExportAs(ctx, t.Thread, rehydrate.InFile, io.MultiWriter(out, said), warn)
 		if err = errors.Join(append(missing, err)...); err == nil && said.size < needs {
 			err = fmt.Errorf("%s has %d bytes, and %d of it are needed: it was rewritten since", t.Thread, said.size, needs)
 		}
@@ -349,7 +360,7 @@ func (w *materialize) keptIn(ctx context.Context, t events.Thread, name string) 
 		if err != nil {
 			return kept, err
 		}
-		_, differs := w.Client.ExportAs(ctx, was.Thread, rehydrate.Full, beginning{there}, func(rehydrate.Missing) {})
+		_, differs := w.Client.ExportAs(ctx, was.Thread, rehydrate.InFile, beginning{there}, func(rehydrate.Missing) {})
 		n, _ := there.Read(make([]byte, 1))
 		if _ = there.Close(); differs == nil && n == 0 {
 			return was.Thread, nil
@@ -406,13 +417,24 @@ func (w *materialize) base(ctx context.Context, t client.Thread) (id string, siz
 	return "", 0, nil
 }
 
-// agents stages the files of a session's subagents.
-func (w *materialize) agents(ctx context.Context, id string, all []client.Thread, main string, said *content) (names []string, err error) {
+// agents stages the files of a session's subagents: each where the file beside it is kept of, which may be some folders below.
+func (w *materialize) agents(
+	ctx context.Context, id string, all []client.Thread, main string, kept map[string]artifacts.Record, said *content,
+) (names []string, err error) {
 	for _, t := range all {
 		agent, ok := strings.CutPrefix(t.Name, "agent-")
 		name := w.Harness.agentFile(main, id, agent)
+		if w.Harness.Name == "claude" && ofSDK.MatchString(t.Name) {
+			w.out.Lost = append(w.out.Lost, t.String()+": Claude Code has no file for what its SDK calls so")
+		}
 		if !ok || name == "" || events.FormerOf(t.Thread) != "" || t.Head.Dialect != w.Harness.Dialect {
 			continue
+		}
+		for _, file := range slices.Sorted(maps.Keys(kept)) {
+			if of, ok := strings.CutSuffix(file, agentExt); ok && path.Base(of) == stemOf(name) {
+				name = of + sessionExt
+				break
+			}
 		}
 		there := w.find(func(there string) bool {
 			beside := strings.HasPrefix(there, strings.TrimSuffix(main, sessionExt)+"/") || path.Dir(there) == path.Dir(main)
@@ -427,13 +449,12 @@ func (w *materialize) agents(ctx context.Context, id string, all []client.Thread
 	return names, nil
 }
 
+// ofSDK is the name of a thread for what only the SDK of Claude Code calls something (docs/adr/0030).
+var ofSDK = regexp.MustCompile(`^sub-[0-9a-f]{32}$`)
+
 // beside stages what lay beside a session's files, and says what belongs there and is not kept.
-func (w *materialize) beside(ctx context.Context, id string, agents []string, main string, said *content) error {
+func (w *materialize) beside(ctx context.Context, kept map[string]artifacts.Record, agents []string, main string, said *content) error {
 	session := strings.TrimSuffix(main, sessionExt)
-	kept, err := w.newest(ctx, id, main)
-	if err != nil {
-		return err
-	}
 	lost := func(what string, name string) {
 		for file := range kept {
 			if file == name || strings.HasPrefix(file, name+"/") {
@@ -453,7 +474,7 @@ func (w *materialize) beside(ctx context.Context, id string, agents []string, ma
 		return nil
 	}
 	for _, name := range agents {
-		lost("which call a subagent is of", strings.TrimSuffix(name, sessionExt)+".meta.json")
+		lost("which call a subagent is of", strings.TrimSuffix(name, sessionExt)+agentExt)
 	}
 	for _, name := range slices.Sorted(maps.Keys(said.found)) {
 		lost("an output beside the file", path.Join(session, outputsDir, name))

@@ -372,7 +372,10 @@ func TestMaterializeBeside(t *testing.T) {
 		folder + claudeID + "/subagents/agent-a1b2c3d4.meta.json": `{"agentType":"general-purpose","toolUseId":"toolu_3"}`,
 		folder + claudeID + "/tool-results/toolu_1.txt":           "line\nwithout an end",
 		folder + claudeID + "/tool-results/empty.txt":             "",
-		"file-history/" + claudeID + "/0123456789abcdef@v2":       "package main\n",
+		folder + claudeID + "/subagents/workflows/w1/agent-e5f6.jsonl": strings.Replace(claudeLine(4, `"agentId":"e5f6",`),
+			`"isSidechain":false`, `"isSidechain":true`, 1),
+		folder + claudeID + "/subagents/workflows/w1/agent-e5f6.meta.json": `{"agentType":"general-purpose","toolUseId":"toolu_4"}`,
+		"file-history/" + claudeID + "/0123456789abcdef@v2":                "package main\n",
 	}
 	at := time.Date(2026, 11, 20, 12, 0, 0, 123456789, time.UTC)
 	put := func(dir string) {
@@ -392,7 +395,7 @@ func TestMaterializeBeside(t *testing.T) {
 		}
 		beside += f.Artifacts
 	}
-	if want := len(tree) - 2; beside != want {
+	if want := len(tree) - 3; beside != want {
 		t.Errorf("%d artifacts, want %d", beside, want)
 	}
 	done := must.Get(r.write(claudeID))(t)

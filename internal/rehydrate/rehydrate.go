@@ -43,6 +43,7 @@ const (
 	Full   Form = iota // as its agent wrote it, byte for byte, images in line (SPEC T9, T10)
 	Stored             // as it is persisted: long strings cut, images as blob refs (SPEC T1–T6)
 	Loaded             // as a program goes on with it: Full, and images in line whose refs its agent wrote (SPEC T10, P9)
+	InFile             // as it is in its harness's file: Full, without what that has in a file beside it
 )
 
 // Raw is the entry of a step as its agent wrote it. ok is false for a state that no agent wrote.
@@ -155,7 +156,8 @@ func (s Source) Export(ctx context.Context, head threads.Head, form Form, w io.W
 		if project.IsOwn(step.State) {
 			tail = events.Tail{} // of what it was forked from
 		}
-		if d := step.State.Entry.Dialect; d == "" || dialect.IsNote(head.Dialect, d) {
+		d := step.State.Entry.Dialect
+		if d == "" || dialect.IsNote(head.Dialect, d) || form == InFile && dialect.IsAside(d, step.State.Entry.Type) {
 			continue
 		}
 		part := step.State.Entry.Dialect == partDialect

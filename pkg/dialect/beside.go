@@ -59,3 +59,6 @@ func HasFile(name string) bool {
 
 // IsNote tells whether entries of a dialect are notes in the file of a thread's dialect: the file has none of them.
 func IsNote(thread, entry string) bool { return HasFile(thread) && rank(entry) == notes }
+
+// IsAside tells whether entries of a type are no lines of a transcript: an SDK brings them, and Claude Code has a file beside it for them.
+func IsAside(dialect, typ string) bool { return dialect == "claude" && typ == "agent_metadata" }
