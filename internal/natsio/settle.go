@@ -24,7 +24,12 @@ func Settle(ctx context.Context, es Events, t events.Thread, passed Passed, look
 		if err != nil || enough {
 			return err
 		}
-		moved, err := w.Next(ctx)
+		since, _, _ := w.of.told(w)
+		pause := mostPause
+		if !done { // no move tells that persisters are
+			pause = min(pause, max(askAfter, time.Since(since)/4))
+		}
+		moved, err := w.next(ctx, pause)
 		if err != nil {
 			return err
 		}
@@ -90,13 +95,17 @@ func (w *Waiting) End() { w.of.remove(w) }
 
 // Next returns when it is time to look at the thread again: it moved, or a while passed. The pauses grow, up to a quarter of a second, and
 // behind long waiting up to a twentieth of it. Where no persister runs, everybody waits, and nobody is to keep the server busy with it.
-func (w *Waiting) Next(ctx context.Context) (moved bool, err error) {
-	const most = 250 * time.Millisecond
+func (w *Waiting) Next(ctx context.Context) (moved bool, err error) { return w.next(ctx, mostPause) }
+
+const mostPause = 250 * time.Millisecond
+
+// next is Next that pauses only so long where moves are told.
+func (w *Waiting) next(ctx context.Context, told time.Duration) (moved bool, err error) {
 	begun, letter, watched := w.of.told(w)
 	waited := time.Since(begun)
-	pause := min(max(waited/8, time.Millisecond), max(most, waited/20)) // late by an eighth at most
+	pause := min(max(waited/8, time.Millisecond), max(mostPause, waited/20)) // late by an eighth at most
 	if watched && !letter {
-		pause = max(pause, most)
+		pause = max(pause, told)
 	}
 	timer := time.NewTimer(pause)
 	defer timer.Stop()

@@ -134,6 +134,24 @@ func TestSettleOfALetter(t *testing.T) {
 	others.move()
 }
 
+// TestSettleAsks: who waits only for persisters to be done is not told of that by the watch, and asks soon.
+func TestSettleAsks(t *testing.T) {
+	conn := natstest.Conn(t)
+	s := settle(t.Context(), t, conn, "s", 2)
+	s.watched()
+	time.Sleep(time.Second) // what the watch told when it began is past
+	for range 3 {
+		begun := time.Now()
+		passed := func(context.Context) bool { return time.Since(begun) > 60*time.Millisecond }
+		must.Do(t, natsio.Settle(t.Context(), conn.Events(), s.threads[0], passed, func(done bool) (bool, error) { return done, nil }))
+		if took := time.Since(begun); took < 200*time.Millisecond {
+			s.move()
+			return
+		}
+	}
+	t.Error("it takes longer than 200 ms each time, for what was done in 60")
+}
+
 // TestSettleCancelled: who stops waiting is told why, and leaves nothing behind.
 func TestSettleCancelled(t *testing.T) {
 	conn := natstest.Conn(t)
