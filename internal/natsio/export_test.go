@@ -33,3 +33,10 @@ func ChangesWithin(ctx context.Context, recs Records, wait time.Duration, name, 
 	c := changes{recs: recs, deal: deal, wait: wait}
 	return c.run(ctx, name, filter)
 }
+
+// AloneWithin is Alone where a process that gives no sign for so long is taken for dead.
+func AloneWithin(
+	ctx context.Context, its Items, lease time.Duration, name, session string, do func(context.Context) error,
+) error {
+	return its.alone(ctx, name, session, lease, do)
+}

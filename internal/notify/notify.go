@@ -78,6 +78,14 @@ type Config struct {
 // Run tells until ctx ends. Under a name it goes on where the last one that had it stopped, and begins with what waits; of several of a
 // name at a time one tells. Without a name it begins with the next one.
 func Run(ctx context.Context, cl *client.Client, name string, cfg Config) error {
+	if name == "" {
+		return run(ctx, cl, "", cfg)
+	}
+	// What is told comes over several subscriptions, each of which would be given to another process.
+	return cl.Alone(ctx, subDurable+name, cfg.Session, func(ctx context.Context) error { return run(ctx, cl, name, cfg) })
+}
+
+func run(ctx context.Context, cl *client.Client, name string, cfg Config) error {
 	r := runner{Config: cfg, cl: cl, early: map[string]bool{}}
 	g, ctx := errgroup.WithContext(ctx)
 	g.Go(func() error { return r.follow(ctx, name, "prompts", events.TypePendingPrompt, r.asked) })

@@ -8,6 +8,7 @@ import (
 	"slices"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -15,6 +16,7 @@ import (
 	"spool/internal/notify"
 	"spool/pkg/artifacts"
 	"spool/pkg/client"
+	"spool/pkg/events"
 )
 
 // run begins a run.
@@ -143,5 +145,44 @@ func TestRuns(t *testing.T) {
 		if id != "last" && !strings.HasPrefix(id, "probe") {
 			t.Errorf("the watch of another session is told of %s", id)
 		}
+	}
+}
+
+// TestOneTells: however many watch under a name, a target is told one at a time, of whatever; and when the one that tells stops, another
+// does.
+func TestOneTells(t *testing.T) {
+	cl := system(t)
+	var under, most, told atomic.Int32
+	tell := func(context.Context, notify.Note, []byte) error {
+		most.Store(max(most.Load(), under.Add(1)))
+		time.Sleep(50 * time.Millisecond) // a slow target
+		under.Add(-1)
+		told.Add(1)
+		return nil
+	}
+	var stops []func()
+	for range 3 {
+		stops = append(stops, watch(t, cl, "desk", notify.Config{Failed: true, Runs: true, Tell: tell}))
+	}
+	probes := 0
+	must.Until(t, "runs are told of", func() bool { // what ended before the first watch stands is not
+		probes++
+		end(t, cl, "probes", fmt.Sprint("probe", probes), artifacts.RunCompleted)
+		return told.Load() > 0
+	})
+	for round, stop := range stops {
+		before := told.Load()
+		for i := range 5 {
+			id := fmt.Sprint(round, "-", i)
+			ask(t, cl, "asks", id, 0)
+			must.Do(t, cl.StartThread(t.Context(), thread("ends-"+id), events.Start{Name: "flow"}))
+			must.Do(t, cl.End(t.Context(), thread("ends-"+id), events.End{ReturnCode: 1}))
+			end(t, cl, "runs", id, artifacts.RunCompleted)
+		}
+		must.Until(t, "all is told of", func() bool { return told.Load() >= before+15 })
+		stop()
+	}
+	if most.Load() != 1 {
+		t.Errorf("%d were under way at a time", most.Load())
 	}
 }

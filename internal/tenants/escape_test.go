@@ -492,6 +492,21 @@ func TestDurableOfAnEarlierVersion(t *testing.T) {
 	}
 }
 
+// TestReaderIsAlone: who only reads can wait to be the only one of a name.
+func TestReaderIsAlone(t *testing.T) {
+	s := newSite(t)
+	ctx, cancel := context.WithTimeout(t.Context(), wait)
+	defer cancel()
+	for range 2 { // one after the other
+		done := false
+		must.Do(t, s.dial("acme", tenants.Reader, nil).Items().Alone(ctx, "phone", "", func(context.Context) error {
+			done = true
+			return nil
+		}))
+		must.Same(t, done, true, "it was the only one: %v, want %v")
+	}
+}
+
 // TestNobodyWithoutKey: no user, another server's user and a removed one are not let in.
 func TestNobodyWithoutKey(t *testing.T) {
 	s := newSite(t)

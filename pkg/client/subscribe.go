@@ -216,6 +216,13 @@ func (c *Client) Forget(ctx context.Context, name string) error {
 	return c.items.ForgetReader(ctx, name)
 }
 
+// Alone calls do while no other program of the user does so under the name, of whatever session ("": of all), and waits for that. Its context
+// ends when that may not be so any more, since the server is not heard; do is called again when it is. ErrDurable: another program does so
+// for another session.
+func (c *Client) Alone(ctx context.Context, name, session string, do func(context.Context) error) error {
+	return c.items.Alone(ctx, name, session, do)
+}
+
 // subscription is what one reader has seen.
 type subscription struct {
 	c      *Client

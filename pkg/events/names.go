@@ -184,6 +184,9 @@ func ItemFilters(session, thread, typ string) []string {
 	return []string{s, s + ".*"}
 }
 
+// NoItems is a filter that matches no item, another one for each session, and for "", which stands for all.
+func NoItems(session string) string { return root + "item." + star(session) }
+
 // DetailFilter matches items of a type, "" for any, with a detail.
 func DetailFilter(session, thread, typ, detail string) string {
 	if typ == "" {
