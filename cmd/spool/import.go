@@ -23,6 +23,8 @@ import (
 type importCmd struct {
 	Paths   []string `arg:"" optional:"" name:"path" help:"Transcript files, and directories that are searched for *.jsonl, *.jsonl.zst and *.jsonl.gz (default: where ${harnesses} keep theirs)."`
 	Dialect string   `placeholder:"D" help:"What the files are, when that cannot be told from them; there are ${dialects}."`
+	Follow  bool     `xor:"how" help:"Go on with what is written to them, until it is stopped: spool watch."`
+	Hook    bool     `xor:"how" help:"A hook of Claude Code: import the session whose file it names on stdin. It prints nothing where that succeeds."`
 	NoWait  bool     `help:"Return when everything is stored; do not wait until it is in its threads."`
 	UserID  string   `name:"user-id" placeholder:"U" help:"user_id stamped on the items."`
 	JSON    bool     `help:"The result of each file as one line of JSON."`
@@ -32,6 +34,18 @@ func (c *importCmd) Run(a *app) error {
 	if _, ok := dialect.Lookup(c.Dialect); c.Dialect != "" && !ok {
 		return service.UsageError{Err: fmt.Errorf("--dialect %q: use one of %s", c.Dialect, strings.Join(dialect.Names(), ", "))}
 	}
+	switch {
+	case c.Hook:
+		return c.hook(a)
+	case c.Follow && c.NoWait:
+		return service.UsageError{Err: errors.New("--follow goes on, and --no-wait returns: give one of them")}
+	case c.Follow:
+		return (&watchCmd{Paths: c.Paths, Dialect: c.Dialect, UserID: c.UserID, JSON: c.JSON}).Run(a)
+	}
+	return c.run(a)
+}
+
+func (c *importCmd) run(a *app) error {
 	if len(c.Paths) == 0 {
 		var err error
 		if c.Paths, err = placesThere(); err != nil {

@@ -67,7 +67,10 @@ func (p Peers) nobody(ctx context.Context, subject string) (bool, error) {
 	if err != nil {
 		return false, WrapErr(err)
 	}
-	_, err = sub.NextMsg(time.Millisecond)
+	if n, _, err := sub.Pending(); err != nil || n == 0 {
+		return false, WrapErr(err)
+	}
+	_, err = sub.NextMsg(time.Millisecond) // it is there
 	return errors.Is(err, nats.ErrNoResponders), nil
 }
 
