@@ -57,6 +57,20 @@ func (w *world) edit(agent ...string) *editor {
 	return w.editor(w.command("spool", append([]string{"exec", "--acp", "--"}, agent...)...))
 }
 
+// has runs spool when everything is applied: what is durable need not be.
+func (w *world) has(args ...string) string {
+	w.t.Helper()
+	conn := w.dial()
+	must.Eventually(w.t, "all is applied", func() error {
+		b, err := conn.Events().Backlog(w.t.Context())
+		if err == nil && b.Pending+b.Unacked > 0 {
+			err = fmt.Errorf("%d events are not", b.Pending+b.Unacked)
+		}
+		return err
+	})
+	return w.run("spool", args...)
+}
+
 func (w *world) editor(cmd *exec.Cmd) *editor {
 	w.t.Helper()
 	e := &editor{t: w.t, in: must.Get(cmd.StdinPipe())(w.t), out: make(chan []byte, 100_000)}
@@ -197,12 +211,12 @@ func TestACP(t *testing.T) {
 		return nil
 	})
 	e.answer(asked)
-	must.Same(t, w.run("spool", "prompts", "ls", "--json"), "", "prompts %s, want none%s")
+	must.Same(t, w.has("prompts", "ls", "--json"), "", "prompts %s, want none%s")
 	if got := string(e.call("_x.y/z", params{"a": []int{1}, "sessionId": s}).Result); got != `{"got":{"a":[1],"sessionId":"`+s+`"}}` {
 		t.Errorf("a method that nobody knows is answered %s", got)
 	}
 	must.Same(t, e.quit(), 0, "exit code %d, want %d")
-	shown := w.run("spool", "show", name)
+	shown := w.has("show", name)
 	for _, want := range []string{"say the quick", "quick brown fox", "Read a.txt", "the file's words",
 		"Permission asked: Read a.txt (Allow once, Reject)",
 		"Prompt approved: Allow once", "[x] Read", "It is read."} {
@@ -210,22 +224,25 @@ func TestACP(t *testing.T) {
 			t.Errorf("spool show has no %q:\n%s", want, shown)
 		}
 	}
-	context := w.run("spool", "session", "context", name, "--json")
+	context := w.has("session", "context", name, "--json")
 	for _, want := range []string{`"role":"toolResult"`, `the file's words`, `It is read.`, `"mode":"code"`} {
 		if !strings.Contains(context, want) {
 			t.Errorf("spool session context has no %q:\n%s", want, context)
 		}
 	}
-	if got := w.run("spool", "search", "quick brown"); !strings.Contains(got, name) {
-		t.Errorf("spool search finds %q, want %s", got, name)
-	}
-	if got := w.run("spool", "session", "ls", "--all"); !regexp.MustCompile(name + " +acp ").MatchString(got) {
+	must.Eventually(t, "what was said is found", func() error {
+		if got := w.run("spool", "search", "quick brown"); !strings.Contains(got, name) {
+			return fmt.Errorf("spool search says\n%s", got)
+		}
+		return nil
+	})
+	if got := w.has("session", "ls", "--all"); !regexp.MustCompile(name + " +acp ").MatchString(got) {
 		t.Errorf("spool session ls does not say that the session is one of acp:\n%s", got)
 	}
 	if _, got, code := w.try("", "spool", "resume", name); code != 1 || !strings.Contains(got, "go on with: an editor that") {
 		t.Errorf("spool resume = %d, %s", code, got)
 	}
-	raw := w.run("spool", "export", name)
+	raw := w.has("export", name)
 	for _, want := range []string{"unknown_of_tomorrow", `"_meta":{"n":1}`, "_x.y/z", `"cwd":"/w"`,
 		`"mcpServers":[{"name":"db"}]`, `"extra":1`} {
 		if !strings.Contains(raw, want) {
@@ -270,7 +287,7 @@ func TestACPPasses(t *testing.T) {
 		}
 	}
 	flood := "piece 0. piece 1. piece 2. "
-	if got := w.run("spool", "export", "acp-tester-k-1"); !strings.Contains(got, flood) || !strings.Contains(got, "piece 1999. ") ||
+	if got := w.has("export", "acp-tester-k-1"); !strings.Contains(got, flood) || !strings.Contains(got, "piece 1999. ") ||
 		!strings.Contains(got, strings.Repeat("x", 6_000_000)) {
 		t.Errorf("the log lacks the flood, or the long line: %d bytes", len(got))
 	}
@@ -349,7 +366,7 @@ func TestACPServed(t *testing.T) {
 			if string(m.Result) != "{}" || len(e.updates) != 5 {
 				t.Errorf("session/load of the agent's own = %s %v, %q", m.Result, m.Error, e.updates)
 			}
-			if got := strings.Count(w.run("spool", "export", "acp-keeps_true-"+s), `"thinking":"thinking of only once"`); got != 1 {
+			if got := strings.Count(w.has("export", "acp-keeps_true-"+s), `"thinking":"thinking of only once"`); got != 1 {
 				t.Errorf("a thought is in the log %d times", got)
 			}
 		}
@@ -387,7 +404,7 @@ func TestACPKilled(t *testing.T) {
 		} `json:"message"`
 	}
 	var text strings.Builder
-	for line := range strings.Lines(w.run("spool", "export", "acp-tester-"+s)) {
+	for line := range strings.Lines(w.has("export", "acp-tester-"+s)) {
 		must.Do(t, json.Unmarshal([]byte(line), &said))
 		for _, c := range said.Message.Content {
 			if said.Message.Role == "assistant" {
@@ -404,7 +421,7 @@ func TestACPKilled(t *testing.T) {
 	if n < 25_000 {
 		t.Errorf("the log has %d pieces of more than 50,000", n)
 	}
-	must.Same(t, w.run("spool", "dead", "ls", "--json"), "", "dead letters %s, want none%s")
+	must.Same(t, w.has("dead", "ls", "--json"), "", "dead letters %s, want none%s")
 }
 
 // TestACPPicture: a picture comes back as it was sent, and is seen in the session.
@@ -418,7 +435,7 @@ func TestACPPicture(t *testing.T) {
 	e.call("session/prompt", params{"sessionId": s, "prompt": []any{
 		params{"type": "image", "mimeType": "image/png", "data": data}, params{"type": "text", "text": "say seen"}}})
 	must.Same(t, e.quit(), 0, "exit code %d, want %d")
-	if got := w.run("spool", "show", "acp-tester-"+s); !strings.Contains(got, "[image]") {
+	if got := w.has("show", "acp-tester-"+s); !strings.Contains(got, "[image]") {
 		t.Errorf("spool show has no picture:\n%.2000s", got)
 	}
 	e = w.edit(w.agent()...)
@@ -449,7 +466,7 @@ func TestACPTwoSessions(t *testing.T) {
 	}
 	_ = two
 	e.quit()
-	first, second := w.run("spool", "export", "acp-tester-"+a), w.run("spool", "export", "acp-tester-"+b)
+	first, second := w.has("export", "acp-tester-"+a), w.has("export", "acp-tester-"+b)
 	if strings.Contains(first, b) || strings.Contains(second, a) || strings.Contains(second, "alpha") ||
 		!strings.Contains(second, "piece 499.") {
 		t.Error("two sessions are mixed")
@@ -471,7 +488,7 @@ func TestACPEnds(t *testing.T) {
 		}
 		must.Same(t, e.p.Wait(), code, "exit code %d, want %d")
 		must.Same(t, last == "torn", do == "torn", "a torn line is passed: %v, want %v")
-		got := w.run("spool", "export", "acp-tester-"+s)
+		got := w.has("export", "acp-tester-"+s)
 		for _, want := range []string{map[string]string{"die": "last words", "torn": "before the torn line"}[do], `"stopReason":"error"`,
 			fmt.Sprintf("the agent ended with exit code %d", code)} {
 			if !strings.Contains(got, want) {
@@ -494,7 +511,7 @@ func TestACPSignal(t *testing.T) {
 	}
 	e.p.Signal(syscall.SIGTERM)
 	must.Same(t, e.p.Wait(), 128+15, "exit code %d, want %d")
-	if got := w.run("spool", "export", "acp-tester-"+s); !strings.Contains(got, `"text":"waiting"}],"stopReason":"error"`) {
+	if got := w.has("export", "acp-tester-"+s); !strings.Contains(got, `"text":"waiting"}],"stopReason":"error"`) {
 		t.Errorf("the log has\n%s", got)
 	}
 }
@@ -518,7 +535,7 @@ func TestACPServerGoes(t *testing.T) {
 	w.up("--sync", "always")
 	e.call("session/prompt", prompt(s, "say it is back"))
 	must.Eventually(t, "the log has the turns", func() error {
-		got := w.run("spool", "export", "acp-tester-"+s)
+		got := w.has("export", "acp-tester-"+s)
 		for _, want := range []string{"while it is there", "0 while it is away", "1 while it is away", "2 while it is away", "it is back"} {
 			if strings.Count(got, `"thinking":"thinking of `+want+`"`) != 1 {
 				return fmt.Errorf("the log has %d entries, and not %q once", strings.Count(got, "\n"), want)
