@@ -7,7 +7,6 @@ import (
 	"io"
 	"os"
 	"strings"
-
 )
 
 // mostHook is more than a hook says.
