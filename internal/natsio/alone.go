@@ -23,7 +23,7 @@ var errLeaseLost = errors.New("the lease may be over")
 // Alone calls do while no other process of the user does so under the name, and waits for that; when it returns, so does Alone. Where the
 // server is not heard for too long, so that another process may begin, the context of do ends first, and Alone waits for its turn again.
 // ErrReader: another process does so for another session.
-func (its Items) Alone(ctx context.Context, name, session string, do func(context.Context) error) error {
+func Alone(ctx context.Context, its Items, name, session string, do func(context.Context) error) error {
 	return its.alone(ctx, name, session, aloneLease, do)
 }
 

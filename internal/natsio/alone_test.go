@@ -51,7 +51,7 @@ func TestOneIsAlone(t *testing.T) {
 		t.Error("the second did not wait")
 	case <-time.After(2 * lease):
 	}
-	err := c.Items().Alone(t.Context(), "desk", "", nil)
+	err := natsio.Alone(t.Context(), c.Items(), "desk", "", nil)
 	if !errors.Is(err, natsio.ErrReader) {
 		t.Errorf("for another session: %v", err)
 	}

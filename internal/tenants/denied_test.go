@@ -128,7 +128,7 @@ func requests(c *natsio.Conn) map[string]func(context.Context) error {
 			return nil
 		},
 		"Alone": func(ctx context.Context) error {
-			return c.Items().Alone(ctx, "d", "", func(context.Context) error { return nil })
+			return natsio.Alone(ctx, c.Items(), "d", "", func(context.Context) error { return nil })
 		},
 		"FollowDurable": func(ctx context.Context) error {
 			for _, err := range c.Items().FollowDurable(ctx, "d", []string{events.ItemSubjects}, natsio.Position{}, nil) {

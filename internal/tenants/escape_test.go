@@ -499,7 +499,7 @@ func TestReaderIsAlone(t *testing.T) {
 	defer cancel()
 	for range 2 { // one after the other
 		done := false
-		must.Do(t, s.dial("acme", tenants.Reader, nil).Items().Alone(ctx, "phone", "", func(context.Context) error {
+		must.Do(t, natsio.Alone(ctx, s.dial("acme", tenants.Reader, nil).Items(), "phone", "", func(context.Context) error {
 			done = true
 			return nil
 		}))

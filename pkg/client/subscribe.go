@@ -220,7 +220,7 @@ func (c *Client) Forget(ctx context.Context, name string) error {
 // ends when that may not be so any more, since the server is not heard; do is called again when it is. ErrDurable: another program does so
 // for another session.
 func (c *Client) Alone(ctx context.Context, name, session string, do func(context.Context) error) error {
-	return c.items.Alone(ctx, name, session, do)
+	return natsio.Alone(ctx, c.items, name, session, do)
 }
 
 // subscription is what one reader has seen.
