@@ -71,8 +71,8 @@ func TestHostileMemory(t *testing.T) {
 		"one long name":        {"claude", repeated(`{"type":"user","`, block, `":1}`, size), 202},
 		"one long number":      {"claude", repeated(`{"type":"user","n":1`, strings.Repeat("0", 1000), `}`, size), 202},
 		"escapes":              {"claude", repeated(`{"type":"user","a":"`, strings.Repeat(`\u0041\ud83d\ude00`, 1000), `"}`, size), 202},
-		"brackets":             {"claude", repeated(``, strings.Repeat("[", 1000), ``, size), 0},
-		"no end":               {"claude", repeated(`{"a":"`, block, ``, size), 0},
+		"brackets":             {"claude", repeated(``, strings.Repeat("[", 1000), ``, size), 400},
+		"no end":               {"claude", repeated(`{"a":"`, block, ``, size), 400},
 		"no JSON":              {"raw", repeated(``, block, ``, size), 202},
 		"secrets all the way":  {"claude", repeated(`{"type":"user","a":"`, "AKIA"+"Q3EGRZ7MXL2TVB5D ", `"}`, size), 202},
 		"an image without end": {"omp", repeated(`{"type":"message","id":"b","message":{"role":"user","content":[{"type":"image","mimeType":"image/png","data":"`, strings.Repeat("iVBORw0K", 1000), `"}]}}`, size), 202},
@@ -80,7 +80,7 @@ func TestHostileMemory(t *testing.T) {
 		status, answer := w.post("/v1/sessions/m/threads/"+strings.ReplaceAll(name, " ", "-")+"/entries?dialect="+c.dialect,
 			"application/json", c.body)
 		t.Logf("%s: %d %.100s", name, status, strings.TrimSpace(answer))
-		if c.status != 0 && status != c.status || status >= 500 {
+		if status != c.status {
 			t.Errorf("%s: %d %.300s, want %d", name, status, answer, c.status)
 		}
 	}
@@ -128,14 +128,8 @@ func TestHostileMemory(t *testing.T) {
 		}
 	}
 	w.settle()
-	letters := w.letters()
-	if len(letters) < 2 {
-		t.Errorf("%d dead letters, want those of the entries that are no JSON", len(letters))
-	}
-	for _, l := range letters {
-		if t.Logf("dead letter of %s, event %d: %s", l.Session, l.Seq, l.Reason); l.Reason == "" {
-			t.Errorf("dead letter %d says no reason", l.At)
-		}
+	for _, l := range w.letters() {
+		t.Errorf("dead letter of %s, event %d: %s; want that what is no JSON is refused where it comes in", l.Session, l.Seq, l.Reason)
 	}
 	w.run("gc", "-once")
 	for _, p := range daemons {
