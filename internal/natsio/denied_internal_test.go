@@ -2,6 +2,7 @@ package natsio
 
 import (
 	"fmt"
+	"sync"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -35,9 +36,14 @@ func TestOneComplaintARequest(t *testing.T) {
 func TestLostAnswers(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		d := denials{}
+		var mu sync.Mutex
 		ended := map[string]error{}
 		wait := func(name string, lasts bool) {
-			must.Do(t, must.Err(d.add(&waiter{lasts: lasts, sends: func(string) bool { return false }, end: func(why error) { ended[name] = why }})))
+			must.Do(t, must.Err(d.add(&waiter{lasts: lasts, sends: func(string) bool { return false }, end: func(why error) {
+				mu.Lock()
+				defer mu.Unlock()
+				ended[name] = why
+			}})))
 		}
 		wait("before", false)
 		wait("lasting", true)
@@ -46,9 +52,13 @@ func TestLostAnswers(t *testing.T) {
 		wait("behind", false)
 		time.Sleep(lateAnswer - time.Millisecond)
 		synctest.Wait()
+		mu.Lock()
 		must.Same(t, len(ended), 0, "%d ended while an answer may still come, want %d")
+		mu.Unlock()
 		time.Sleep(time.Minute)
 		synctest.Wait()
+		mu.Lock()
+		defer mu.Unlock()
 		must.Is(t, ended["before"], errLost, "what was sent before")
 		must.Same(t, len(ended), 1, "%d ended, want %d")
 	})
