@@ -162,7 +162,7 @@ func TestResume(t *testing.T) {
 			// What was said in the other home goes on in the session's one thread.
 			must.Do(t, os.Rename(w.home, filepath.Join(w.dir, "own")))
 			must.Do(t, os.Rename(filepath.Join(w.dir, "other"), w.home))
-			w.run("spool", "watch", "--once")
+			w.captures(session)
 			if text := w.run("spool", "export", session); !slices.Contains(w.recorded(session), text) || !strings.Contains(text, lastPrompt) {
 				t.Errorf("from the other home %d bytes are captured, and that is not what is in its file", len(text))
 			}
@@ -172,7 +172,7 @@ func TestResume(t *testing.T) {
 			kept := w.run("spool", "export", session)
 			must.Do(t, os.RemoveAll(w.home))
 			must.Do(t, os.Rename(filepath.Join(w.dir, "own"), w.home))
-			w.run("spool", "watch", "--once")
+			w.captures(session)
 			if text := w.run("spool", "export", session); text == kept || !slices.Contains(w.recorded(session), text) {
 				t.Errorf("from its own home %d bytes are captured, and that is not what is in its file", len(text))
 			}
@@ -284,6 +284,20 @@ func (w *world) captured() (session string, known known) {
 		return nil
 	})
 	return session, known
+}
+
+// captures has the home captured when nothing writes there any more: a program may have left a process that does, and a file that it is
+// writing anew has another beginning for that moment.
+func (w *world) captures(session string) {
+	w.Helper()
+	for was := []string(nil); ; time.Sleep(time.Second) {
+		now := w.recorded(session)
+		if was != nil && slices.Equal(was, now) {
+			break
+		}
+		was = now
+	}
+	w.run("spool", "watch", "--once")
 }
 
 // recorded is what the files say that are called after the session: Gemini CLI takes the beginning of its id.
