@@ -76,6 +76,7 @@ type Share struct {
 	there bool // they can ask whether it is there
 	beats chan Beat
 	ready chan struct{} // a partition was begun or left
+	stop  func()        // ends what it hears by: then it is gone for the others
 
 	mu     sync.Mutex
 	others map[string]*other
@@ -104,7 +105,7 @@ type held struct {
 // New makes a share of which nothing is held yet.
 func New(cfg Config) *Share {
 	return &Share{cfg: cfg, beats: make(chan Beat, 64), ready: make(chan struct{}, 1), others: map[string]*other{}, orphan: map[int]bool{},
-		mine: map[int]*held{}}
+		mine: map[int]*held{}, stop: func() {}}
 }
 
 // Run consumes this persister's part until ctx ends, then stops all of it. An error is one of Begin. Bye is for when what was
@@ -114,9 +115,8 @@ func (s *Share) Run(ctx context.Context) error {
 	alone, err := s.cfg.Peers.Alone(ctx)
 	outer := ctx
 	g, ctx := errgroup.WithContext(ctx)
-	stop := func() {}
 	if err == nil {
-		stop, err = s.cfg.Peers.Hear(s.cfg.ID, func(b []byte) {
+		s.stop, err = s.cfg.Peers.Hear(s.cfg.ID, func(b []byte) {
 			var beat Beat
 			if json.Unmarshal(b, &beat) != nil || beat.ID == "" || beat.ID == s.cfg.ID {
 				return
@@ -129,9 +129,8 @@ func (s *Share) Run(ctx context.Context) error {
 	}
 	if err != nil {
 		s.cfg.Log.Warn("this persister does not hear the others: it takes every partition that the server gives it", "error", err)
-		alone, s.mute, stop = true, true, func() {}
+		alone, s.mute, s.stop = true, true, func() {}
 	}
-	defer stop()
 	if !s.mute {
 		gone, err := s.cfg.Peers.Gone(ctx, s.cfg.ID)
 		s.there = !gone && err == nil // a user of an earlier version may not hear there, nor ask
@@ -151,8 +150,12 @@ func (s *Share) Run(ctx context.Context) error {
 	return err
 }
 
-// Bye tells the others that this persister has ended: they need not wait for its lease.
-func (s *Share) Bye() { s.say(Beat{Bye: true}) }
+// Bye tells the others that this persister has ended: they need not wait for its lease. Until then it is there for them, though it says
+// nothing any more: what it was given may not be through.
+func (s *Share) Bye() {
+	s.say(Beat{Bye: true})
+	s.stop()
+}
 
 // Holds is how many partitions are this persister's now.
 func (s *Share) Holds() int {

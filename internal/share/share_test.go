@@ -196,6 +196,10 @@ func (p *persister) kill() {
 	p.h.mu.Unlock()
 	p.cancel()
 	<-p.ended
+	p.h.mu.Lock()
+	defer p.h.mu.Unlock()
+	close(p.h.hear[p.id]) // the server closes what it subscribed to
+	delete(p.h.hear, p.id)
 }
 
 // divided checks that each partition is held by one of these, and by each as many as by the others, or one more.
@@ -308,6 +312,25 @@ func TestMayNotHear(t *testing.T) {
 		must.Same(t, h.orphans, 0, "%d were begun as those of one who died, want %d")
 		must.Same(t, h.max, 1, "%d consumed a partition at the same time, want %d")
 		a.stop()
+		b.stop()
+	})
+}
+
+// TestEndsSlowly has one end whose last commits take longer than it may be silent: it is there until it says goodbye.
+func TestEndsSlowly(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		h := newHall(t)
+		h.tells = true
+		a, b := h.start("a", false), h.start("b", false)
+		time.Sleep(10 * time.Second)
+		h.divided("two", a, b)
+		a.cancel()
+		<-a.ended
+		time.Sleep(4 * time.Second)
+		must.Same(t, b.Holds(), len(partitions)/2, "%d are held by the other one while the last commits of this one are under way, want %d")
+		a.Bye()
+		time.Sleep(time.Second)
+		h.divided("one has ended", b)
 		b.stop()
 	})
 }
