@@ -110,11 +110,16 @@ func (s *soak) run(ctx context.Context, rep *SoakReport) error {
 		conns = append(conns, c)
 	}
 	reading := client.New(conns[latencyPublishers])
-	ctx, cancel := context.WithCancel(ctx)
-	defer cancel()
+	ctx, cancel := context.WithCancelCause(ctx)
+	defer cancel(nil)
 	var subscribed errgroup.Group
 	ready := make(chan struct{})
-	subscribed.Go(func() error { return s.subscribe(ctx, reading, sync.OnceFunc(func() { close(ready) })) })
+	subscribed.Go(func() error {
+		if err := s.subscribe(ctx, reading, sync.OnceFunc(func() { close(ready) })); err != nil {
+			cancel(fmt.Errorf("%w: %w", ErrWrong, err))
+		}
+		return nil
+	})
 	select {
 	case <-ready:
 	case <-time.After(time.Minute):
@@ -131,7 +136,7 @@ func (s *soak) run(ctx context.Context, rep *SoakReport) error {
 		select {
 		case <-time.After(s.For / 2):
 		case <-ctx.Done():
-			return ctx.Err()
+			return context.Cause(ctx)
 		}
 		s.Note("kill -9")
 		s.end(os.Kill)
@@ -154,9 +159,10 @@ func (s *soak) run(ctx context.Context, rep *SoakReport) error {
 		return fmt.Errorf("%w: %w", ErrWrong, err)
 	}
 	rep.Figures["verified_per_s"] = float64(rep.Entries) / time.Since(verify).Seconds()
-	cancel()
-	if err := subscribed.Wait(); err != nil {
-		return fmt.Errorf("%w: %w", ErrWrong, err)
+	cancel(nil)
+	_ = subscribed.Wait()
+	if err := context.Cause(ctx); errors.Is(err, ErrWrong) {
+		return err
 	}
 	s.end(syscall.SIGTERM)
 	slices.Sort(s.took)
@@ -223,7 +229,7 @@ func (s *soak) publish(ctx context.Context, by int, c *client.Client, counts []i
 		select {
 		case <-time.After(time.Until(due)):
 		case <-ctx.Done():
-			return ctx.Err()
+			return context.Cause(ctx)
 		}
 		of := own[n%len(own)]
 		entry := client.Entry{Thread: of.thread, Dialect: dialectName, Body: of.next(), Seq: uint64(n + 1)}
@@ -301,7 +307,7 @@ func (s *soak) applied(ctx context.Context, want int64) error {
 		}
 		select {
 		case <-ctx.Done():
-			return ctx.Err()
+			return context.Cause(ctx)
 		case <-time.After(100 * time.Millisecond):
 		}
 	}

@@ -101,7 +101,7 @@ func (f *feed) unpin() {
 	}
 }
 
-// Unpin frees a partition whose owner has died: the server would wait for it as long as its pin lasts. Where that fails, that is waited for.
+// Unpin frees a partition whose owner has died: the server would wait for it as long as its pin lasts, which is waited for where this fails.
 func Unpin(ctx context.Context, es Events, partition int) {
 	s, err := es.c.js.Stream(ctx, events.EventsStream)
 	if err == nil {
