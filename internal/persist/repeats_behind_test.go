@@ -193,9 +193,10 @@ func TestRefusedOperationComesAgain(t *testing.T) {
 				if len(why) != 2 || !strings.Contains(why[1], persist.ErrRefusedAgain.Error()) {
 					t.Errorf("dead letters %q, want two, the second because of the first", why)
 				}
+				applied := p.Stats().Applied
 				r.linked(id, 3, 2)
 				r.give(p, last+1, last+1)
-				r.through(p, p.Stats().Applied+1)
+				r.through(p, applied+1)
 				r.wantEntries(id, 3)
 			})
 		}
