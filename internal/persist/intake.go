@@ -85,7 +85,7 @@ func (p *Persister) needs(e *events.Event) int64 {
 	for _, m := range e.More {
 		size += int64(len(m.Body))
 	}
-	return min(size, p.cfg.QueueBytes)
+	return min(size, mostOf(p.cfg.QueueBytes))
 }
 
 // bringEach brings the events of a message; came is its number, 0: it gets one now.
@@ -223,12 +223,12 @@ func (p *Persister) fits(s *staged, text int64, blobs int) error {
 	return nil
 }
 
-// reserve takes the event's part of the queue's space; the largest takes all of it and so is alone in memory.
+// reserve takes the event's part of the queue's space; the largest has only small ones beside it.
 func (p *Persister) reserve(ctx context.Context, s *staged, body int64) error {
 	if s.alone { // it has all of it
 		return nil
 	}
-	size := min(body+queueRoom, p.cfg.QueueBytes)
+	size := min(body+queueRoom, mostOf(p.cfg.QueueBytes))
 	if err := p.space.acquire(ctx, s.from, size); err != nil {
 		return err
 	}

@@ -5,6 +5,8 @@ import (
 	"runtime"
 	"strconv"
 	"testing"
+
+	"spool/internal/must"
 )
 
 // What is parked for longest gets room also where there is none, once its session holds nothing: what fills the queue, or waits for room
@@ -86,7 +88,7 @@ func TestRoomPastAUser(t *testing.T) {
 func BenchmarkRoom(b *testing.B) {
 	k, s := newParking(100), newSpace(100)
 	s.parked = k
-	s.take(origin{"u0", "u"}, 60)
+	s.change(origin{"u0", "u"}, 0, 60)
 	for i := range 1000 {
 		session := strconv.Itoa(i)
 		k.of[session] = &parked{waits: []waiting{{came: uint64(i + 1)}}}
@@ -116,6 +118,48 @@ func TestParkedBeforeWhatNamesIt(t *testing.T) {
 		k.of["a"].waits[0].came = q.number(&Message{})
 		if q.waits(s, h.after) || len(q.take(any)) != 1 {
 			t.Errorf("%+v: it waits for what came later", h)
+		}
+	}
+}
+
+// While one waits that needs most of the space, small ones of others get room past it, as long as they leave what it
+// needs; so it gets its turn. Who needs all of it is passed by nobody.
+func TestSmallOnesPassALargeOne(t *testing.T) {
+	for _, of := range []struct {
+		large int64
+		pass  int // small ones, of 10 each
+	}{{large: 750, pass: 25}, {large: 1000, pass: 0}} {
+		s := newSpace(1000)
+		must.Do(t, s.acquire(t.Context(), origin{session: "before"}, 500))
+		got := make(chan error, 1)
+		ctx, cancel := context.WithCancel(t.Context())
+		go func() { got <- s.acquire(ctx, origin{session: "large"}, of.large) }()
+		for waits := 0; waits == 0; runtime.Gosched() {
+			s.mu.Lock()
+			waits = len(s.waits)
+			s.mu.Unlock()
+		}
+		ended, end := context.WithCancel(t.Context())
+		end()
+		passed := 0
+		for s.acquire(ended, origin{session: strconv.Itoa(passed)}, 10) == nil {
+			passed++
+		}
+		if passed != of.pass {
+			t.Errorf("%d small ones passed one of %d, want %d", passed, of.large, of.pass)
+		}
+		if s.acquire(ended, origin{session: "other"}, 20) == nil {
+			t.Errorf("one that is not small passed one of %d", of.large)
+		}
+		s.free(origin{session: "before"}, 500)
+		must.Do(t, <-got)
+		cancel()
+		s.free(origin{session: "large"}, of.large)
+		for i := range passed {
+			s.free(origin{session: strconv.Itoa(i)}, 10)
+		}
+		if s.left != 1000 || s.small != 0 || len(s.held) != 0 {
+			t.Errorf("after all is given back: %d left, %d held by small ones, %v", s.left, s.small, s.held)
 		}
 	}
 }

@@ -8,15 +8,20 @@ import (
 
 // space is the queue's bytes. Who pays for events that hold some of it gets more only as long as these then hold no more
 // than is left: however much of one user comes, or of one session, about half is left to the others, and so on. Where who
-// holds nothing does not find enough, it and all that come behind it wait, so that a large event gets its turn.
+// holds nothing does not find enough, it and all that come behind it wait, so that a large event gets its turn. Small ones
+// pass it, as long as all that small ones hold leaves what it needs: for them it is not to be waited until a large event is
+// read, cut and applied.
 //
 // Events in the queue may wait for one that is parked, and what is parked for room in the queue. So one session of which the parking
 // says that nothing waits for longer gets what it asks for also where that is not left, once it holds nothing.
 type space struct {
 	parked *parking // nil: nothing is
 
+	all int64
+
 	mu      sync.Mutex
 	left    int64
+	small   int64            // held by small ones
 	held    map[origin]int64 // by session, and by user
 	waits   []*claim         // in the order in which they came
 	waiting map[origin]int   // how many of them, by who pays
@@ -30,14 +35,14 @@ type claim struct {
 }
 
 func newSpace(bytes int64) *space {
-	return &space{left: bytes, held: map[origin]int64{}, waiting: map[origin]int{}}
+	return &space{all: bytes, left: bytes, held: map[origin]int64{}, waiting: map[origin]int{}}
 }
 
 // acquire waits for a part of the space. After an error it has none.
 func (s *space) acquire(ctx context.Context, from origin, size int64) error {
 	s.mu.Lock()
 	if len(s.waits) == 0 && s.fits(from, size) {
-		s.take(from, size)
+		s.change(from, 0, size)
 		s.mu.Unlock()
 		return nil
 	}
@@ -66,7 +71,7 @@ func (s *space) release(of ...*staged) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	for _, e := range of {
-		s.take(e.from, -e.size)
+		s.change(e.from, e.size, 0)
 		e.size = 0
 	}
 	s.grant()
@@ -76,7 +81,7 @@ func (s *space) release(of ...*staged) {
 func (s *space) shrink(e *staged, size int64) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	s.take(e.from, size-e.size)
+	s.change(e.from, e.size, size)
 	e.size = size
 	s.grant()
 }
@@ -85,17 +90,32 @@ func (s *space) shrink(e *staged, size int64) {
 func (s *space) free(from origin, size int64) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	s.take(from, -size)
+	s.change(from, size, 0)
 	s.grant()
 }
 
-func (s *space) take(from origin, size int64) {
-	s.left -= size
-	s.hold(origin{session: from.session}, size)
+// change is of what an event has, or a claim.
+func (s *space) change(from origin, was, size int64) {
+	if s.isSmall(was) {
+		s.small -= was
+	}
+	if s.isSmall(size) {
+		s.small += size
+	}
+	s.left -= size - was
+	s.hold(origin{session: from.session}, size-was)
 	if from.user != "" {
-		s.hold(from.payer(), size)
+		s.hold(from.payer(), size-was)
 	}
 }
+
+// smallPart is the part of the space that a small one has at most: one of so many.
+const smallPart = 64
+
+func (s *space) isSmall(size int64) bool { return size <= s.all/smallPart }
+
+// mostOf is what one event takes of so many bytes at most: small ones find room beside it.
+func mostOf(bytes int64) int64 { return bytes - bytes/4 }
 
 func (s *space) hold(of origin, size int64) {
 	if s.held[of] += size; s.held[of] == 0 {
@@ -134,14 +154,18 @@ func (s *space) first() int {
 // grant gives to those that wait what they can have. Nobody overtakes who waits of the same payer, so that it looks at
 // as many as pay, and not at all that wait.
 func (s *space) grant() {
-	full, behind := false, map[origin]bool{} // who waits for something before
-	for i := 0; i < len(s.waits) && !full && len(behind) < len(s.waiting); {
+	beside, behind := s.all, map[origin]bool{} // what those may hold that pass, and who waits for something before
+	for i := 0; i < len(s.waits) && (beside == s.all || s.small < beside) && len(behind) < len(s.waiting); {
 		c := s.waits[i]
 		who := c.from.payer()
 		switch {
 		case behind[who]:
+		case beside < s.all && (!s.isSmall(c.size) || s.small+c.size > beside):
+			behind[who] = true
 		case !s.fits(c.from, c.size):
-			full = s.held[who] == 0
+			if s.held[who] == 0 {
+				beside = min(beside, s.all-c.size)
+			}
 			behind[who] = true
 		default:
 			s.give(i)
@@ -158,7 +182,7 @@ func (s *space) grant() {
 func (s *space) give(i int) {
 	c := s.waits[i]
 	s.leave(i)
-	s.take(c.from, c.size)
+	s.change(c.from, 0, c.size)
 	close(c.granted)
 }
 
