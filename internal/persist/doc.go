@@ -13,6 +13,8 @@
 //	                       commit:  bulk · one atomic batch of records behind the fence  (lane, stage 2)
 //	                          ▼
 //	                       publish: dead letters · items in order · ack                  (lane, stage 3)
+//	                          ▼
+//	                       discard: bodies in the inbox, uploads that nobody names       (beside it, discard.go)
 //
 // Sessions overtake each other, and an ack covers all before it: it goes to where all of the partition is through
 // (window.go).
@@ -47,7 +49,7 @@
 //	3 letters sent         items that are not in ITEMS; whoever gets the events again sees that they are applied, compares
 //	                       the thread's last item with its head, and publishes the rest from the nodes
 //	4 items published      events that are not acked; they come again and are skipped, or are refused again by the record or their letter
-//	5 acked                nothing
+//	5 acked                bodies and uploads that are not dropped: the next gc cycle takes them
 //
 // Read persist.go (what the world outside is), intake.go, lane.go (the stages), prepare.go, load.go, headcache.go,
 // apply.go (stage 1), commit.go, publish.go; then the sides: world.go, verify.go, refusals.go, latch.go, isolate.go, delete.go,

@@ -228,14 +228,17 @@ func (s *staged) uploaded(ref casstore.Ref) *uploaded {
 // applied. What stays after a crash here is gc's.
 func (p *Persister) drop(ctx context.Context, s *staged) {
 	for _, up := range s.ahead {
-		if up.named || ctx.Err() != nil {
-			continue
-		}
-		if err := p.Bulk.DropBlob(ctx, up.object); err != nil {
-			p.Log.Warn("drop an upload", "ref", up.ref, "error", err)
+		if !up.named && ctx.Err() == nil {
+			p.dropUpload(ctx, up)
 		}
 	}
 	s.event.Blobs, s.event.Full, s.ahead = nil, casstore.Ref{}, nil
+}
+
+func (p *Persister) dropUpload(ctx context.Context, up *uploaded) {
+	if err := p.Bulk.DropBlob(ctx, up.object); err != nil {
+		p.Log.Warn("drop an upload", "ref", up.ref, "error", err)
+	}
 }
 
 // images takes what Apply moves out of an entry: small ones into memory, up to a bound, and others into the bucket.

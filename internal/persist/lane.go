@@ -58,6 +58,8 @@ type lane struct {
 	unacked map[int]*delivery // of each partition, up to where all are published, if its ack waits; stage 3 only
 	acked   time.Time
 
+	left leftovers // of stage 3
+
 	mu       sync.Mutex
 	inFlight int                       // prepared and not through stage 2
 	idle     chan struct{}             // closed when inFlight falls to zero
@@ -73,6 +75,7 @@ func newLane(p *Persister) *lane {
 		prepared: make(chan *commit), sealed: make(chan *commit), committed: make(chan *commit, 1), idle: make(chan struct{}),
 		told:     make(chan struct{}),
 		refusals: map[int]*refusals{}, latched: map[events.Thread]latched{}, unacked: map[int]*delivery{},
+		left: leftovers{queue: make(chan leftover, mostLeftovers), of: map[string]int{}},
 		lost: map[string]error{}, outputs: outputCache{limit: p.cfg.OutputBytes},
 	}
 	l.outputs.clear()
@@ -99,7 +102,8 @@ func (l *lane) run(ctx context.Context) error {
 	stage(func() error { defer close(l.prepared); return l.prepareLoop(ctx) })
 	stage(func() error { defer close(l.sealed); return l.sealLoop(drain) })
 	stage(func() error { defer close(l.committed); return l.commitLoop(drain) })
-	stage(func() error { return l.publishLoop(drain) })
+	stage(func() error { defer close(l.left.queue); return l.publishLoop(drain) })
+	stage(func() error { return l.discardLoop(drain) })
 	err := g.Wait()
 	// The group's error is of the stage that returned first: often one that was only told to stop.
 	if cause := context.Cause(drain); cause != nil && !errors.Is(cause, context.Canceled) {

@@ -46,6 +46,9 @@ func (p *Persister) publish(ctx context.Context, c *commit) error {
 		p.count(s)
 	}
 	if c.deletion != nil {
+		if err := p.lane.nothingLeft(ctx, c.deletion.session); err != nil {
+			return err
+		}
 		if err := p.endDeletion(ctx, c); err != nil {
 			return err
 		}
@@ -62,10 +65,18 @@ func (p *Persister) publish(ctx context.Context, c *commit) error {
 		// The body of any other one may be needed still: its producer publishes a superseded event again, with the same body, and what
 		// is repeated may be a dead letter. Once no event and no letter claims it, it is gc's.
 		if s.event.Ref != nil && s.verdict.Is == apply.Applied {
-			p.discard(ctx, *s.event.Ref)
+			body := *s.event.Ref
+			if err := p.lane.leave(ctx, leftover{session: s.from.session, body: &body}); err != nil {
+				return err
+			}
 		}
-		if s.uploads() {
-			p.drop(ctx, s)
+		for _, up := range s.ahead {
+			if up.named {
+				continue
+			}
+			if err := p.lane.leave(ctx, leftover{session: s.from.session, upload: up}); err != nil {
+				return err
+			}
 		}
 	}
 	p.release(c.events...)
