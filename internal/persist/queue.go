@@ -1,6 +1,7 @@
 package persist
 
 import (
+	"cmp"
 	"slices"
 	"sync"
 	"time"
@@ -25,6 +26,7 @@ type queue struct {
 	last  uint64           // highest sequence of what was ever in it
 	terms map[int]uint64   // of each partition, the latest that came
 	cut   *user            // the one whose turn the end of a batch cut short; it has its grant
+	heavy bool             // a large event was taken last
 	some  chan struct{}    // holds a token while there is something to take or to notice
 
 	parked *parking // what is to come into it
@@ -64,6 +66,19 @@ const (
 
 // work estimates what an event takes in stage 1.
 func (s *staged) work() time.Duration { return eventWork + time.Duration(s.bytes())*byteWork }
+
+// largeWork is that of an event that is about a batch of its own.
+const largeWork = 10 * time.Millisecond
+
+func (s *staged) large() bool { return s.work() > largeWork }
+
+// weight is 1 for a user whose next event is large.
+func (q *queue) weight(u *user) int {
+	if l := q.front(u); l != nil && l.next().large() {
+		return 1
+	}
+	return 0
+}
 
 // bytes is how much an event adds to a batch.
 func (s *staged) bytes() int { return len(s.event.Text) + len(s.event.Cuts.Full) }
@@ -202,6 +217,9 @@ func (q *queue) take(more func(*staged) bool) (taken []*staged) {
 		pick(l)
 	}
 	q.writeOff(time.Now())
+	if q.heavy { // nobody waits for two in a row
+		slices.SortStableFunc(q.ring, func(a, b *user) int { return cmp.Compare(q.weight(a), q.weight(b)) })
+	}
 	goesOn := q.cut
 	q.cut = nil
 	for !full {
@@ -213,10 +231,11 @@ func (q *queue) take(more func(*staged) bool) (taken []*staged) {
 			if q.front(u) == nil {
 				continue
 			}
-			if u != goesOn {
+			if u == goesOn {
+				goesOn = nil
+			} else {
 				u.credit += grant
 			}
-			goesOn = nil
 			if q.serve(u, pick); full { // the next batch begins with it
 				q.cut = u
 				q.ring = append(slices.Clone(q.ring[i:]), q.ring[:i]...)
@@ -225,6 +244,9 @@ func (q *queue) take(more func(*staged) bool) (taken []*staged) {
 		}
 	}
 	q.n -= len(taken)
+	if len(taken) > 0 {
+		q.heavy = slices.ContainsFunc(taken, (*staged).large)
+	}
 	q.tidy()
 	if q.n > 0 && len(taken) > 0 {
 		q.wake()

@@ -109,3 +109,46 @@ func TestTurnsOfUsers(t *testing.T) {
 		})
 	}
 }
+
+// What comes of others while a large event is being committed is in the batch behind it, however many large ones wait:
+// nobody waits for two of them. They have every other batch.
+func TestOneLargeEventAtATime(t *testing.T) {
+	const others = 24
+	q, text := newQueue(newParking(1<<20)), make([]byte, 16<<20)
+	push := func(session string, text []byte) {
+		s := &staged{known: true, from: origin{session: session}}
+		s.event.Thread, s.event.Text = events.Thread{Session: session, Name: "main"}, text
+		q.push(s)
+	}
+	p := New(Deps{}, Config{})
+	take := func() (large, small int) {
+		for _, s := range q.take(p.lane.limit()) {
+			if len(s.event.Text) > 0 {
+				large++
+			} else {
+				small++
+			}
+		}
+		return large, small
+	}
+	const waiting = 5
+	for i := range waiting {
+		push(fmt.Sprint("large", i), text)
+	}
+	if large, small := take(); large != 1 || small != 0 {
+		t.Fatalf("the first batch has %d large events and %d others, want one alone", large, small)
+	}
+	for i := 1; i < waiting; i++ {
+		for k := range others {
+			push(fmt.Sprint("other", k), nil)
+		}
+		want := others + min(i-1, 1) // and the late one
+		if large, small := take(); large != 0 || small != want {
+			t.Errorf("behind large event %d: %d large ones and %d others are taken, want all %d others", i, large, small, want)
+		}
+		push("late", nil)
+		if large, small := take(); large != 1 || small != 0 {
+			t.Errorf("behind others %d large events and %d others are taken, want the large one whose turn it is", large, small)
+		}
+	}
+}
