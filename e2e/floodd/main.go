@@ -3,6 +3,9 @@
 // their items.
 //
 //	floodd -dir AUTH/TENANT -url nats://HOST -flood one|many|big|branches [-session f1] [-blind] [-n 200000] [-for 1m]
+//	floodd -url nats://HOST -flood text|parts|images|tiny|output|forks [-size BYTES] [-sessions N] [-http URL] [-pid SERVER]
+//
+// The floods of the second line go on as long as the others publish. Without a directory nobody has a key.
 //
 // The directory has the keys of the agents "flood" (of the session that is flooded) and "good" (of g1 to g24), and of the reader "look";
 // for -flood many, of the agent "many", of m0 to m999.
@@ -40,9 +43,15 @@ type flood struct {
 	blind bool
 	n     int
 	for_  time.Duration
+	every time.Duration
+
+	http           string
+	size, sessions int
 
 	mu         sync.Mutex
 	took, acks []time.Duration
+	pid        int
+	cpu        []time.Duration
 	sent       int                      // by the others
 	worst      map[string]time.Duration // of each of them, until an item
 }
@@ -55,6 +64,11 @@ func run(args []string) error {
 	fs.StringVar(&f.kind, "flood", "", "one session, many, big bodies, or one session of branches; empty: none")
 	fs.StringVar(&f.session, "session", "f1", "the one that is flooded; a flood of branches needs a new one each time")
 	fs.BoolVar(&f.blind, "blind", false, "wait for no acks")
+	fs.DurationVar(&f.every, "every", time.Second, "how often each of the others publishes")
+	fs.IntVar(&f.pid, "pid", 0, "process of the server, whose processor time is counted from publish to item")
+	fs.StringVar(&f.http, "http", "", "flood entries over HTTP, at that `address`")
+	fs.IntVar(&f.size, "size", 16<<20, "bytes of an entry of text, parts or images")
+	fs.IntVar(&f.sessions, "sessions", 1, "that are flooded with text, parts, images, tiny, output, or forks")
 	fs.IntVar(&f.n, "n", 200_000, "entries of the flood")
 	fs.DurationVar(&f.for_, "for", time.Minute, "how long the others publish")
 	if err := fs.Parse(args); err != nil {
@@ -66,6 +80,9 @@ func run(args []string) error {
 }
 
 func (f *flood) connect(ctx context.Context, user string) (*client.Client, error) {
+	if f.dir == "" {
+		return client.Connect(ctx, client.Config{URL: f.url})
+	}
 	return client.Connect(ctx, client.Config{URL: f.url, NKey: filepath.Join(f.dir, user+".nk"), Inbox: "_INBOX." + user})
 }
 
@@ -93,7 +110,7 @@ func (f *flood) measure(ctx context.Context) error {
 	for i := range others {
 		g.Go(func() error { return f.publish(ctx, good, session(i), until) })
 	}
-	g.Go(func() error { return f.run(ctx) })
+	g.Go(func() error { return f.run(ctx, until) })
 	if err := g.Wait(); err != nil {
 		return err
 	}
@@ -107,6 +124,7 @@ func (f *flood) measure(ctx context.Context) error {
 	readers.Wait()
 	report("ack", f.acks)
 	report("item", f.took)
+	report("server's processor time until the item", f.cpu)
 	report("worst item of each session", slices.Collect(maps.Values(f.worst)))
 	return nil
 }
@@ -129,9 +147,9 @@ func (f *flood) missing() int {
 // publish sends an entry a second, and the next when the one before it is acked.
 func (f *flood) publish(ctx context.Context, c *client.Client, session string, until time.Time) error {
 	pub := c.Publisher(client.PublisherConfig{})
-	for tick := time.NewTicker(time.Second); time.Now().Before(until); <-tick.C {
+	for tick := time.NewTicker(f.every); time.Now().Before(until); <-tick.C {
 		began := time.Now()
-		err := pub.Publish(ctx, entry(session, strconv.FormatInt(began.UnixNano(), 10)))
+		err := pub.Publish(ctx, entry(session, fmt.Sprintf("%d %d", began.UnixNano(), cpuOf(f.pid))))
 		if err != nil {
 			return fmt.Errorf("%s after %v: %w", session, time.Since(began), err)
 		}
@@ -166,10 +184,12 @@ func (f *flood) read(ctx context.Context, c *client.Client, session string, read
 			}
 			return
 		}
-		if sent, err := strconv.ParseInt(item.Text(), 10, 64); err == nil {
+		var sent, cpu int64
+		if n, _ := fmt.Sscanf(item.Text(), "%d %d", &sent, &cpu); n == 2 {
 			f.mu.Lock()
 			delay := time.Since(time.Unix(0, sent))
 			f.took = append(f.took, delay)
+			f.cpu = append(f.cpu, cpuOf(f.pid)-time.Duration(cpu))
 			f.worst[session] = max(f.worst[session], delay)
 			f.mu.Unlock()
 		}
@@ -177,9 +197,12 @@ func (f *flood) read(ctx context.Context, c *client.Client, session string, read
 }
 
 // run publishes n entries: to one session or a thousand, small ones, of 900 KB, or each a branch from the first one.
-func (f *flood) run(ctx context.Context) error {
-	if f.kind == "" {
+func (f *flood) run(ctx context.Context, until time.Time) error {
+	switch f.kind {
+	case "":
 		return nil
+	case "text", "parts", "images", "tiny", "output", "forks":
+		return f.goOn(ctx, until)
 	}
 	user, text, began := "flood", "flood", time.Now()
 	session := func(int) string { return f.session }
