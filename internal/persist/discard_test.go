@@ -52,7 +52,9 @@ func TestDiscardingStopsNobody(t *testing.T) {
 
 func discardingStopsNobody(t *testing.T, dropped int64) {
 	const large, others = 3, 24
-	st := &holding{memoryStore: &memoryStore{records: map[string]record.Record{}}, body: message("e", "user", 20_000), gate: make(chan struct{})}
+	st := &holding{
+		memoryStore: &memoryStore{records: map[string]record.Record{}}, body: message("e", "user", 20_000), gate: make(chan struct{}),
+	}
 	p := persist.New(persist.Deps{Records: st, Bulk: st, Outbox: st, Inbox: st, Packs: st}, persist.Config{})
 	ctx, cancel := context.WithCancel(t.Context())
 	ended := make(chan error, 1)

@@ -52,6 +52,6 @@
 //	5 acked                bodies and uploads that are not dropped: the next gc cycle takes them
 //
 // Read persist.go (what the world outside is), intake.go, lane.go (the stages), prepare.go, load.go, headcache.go,
-// apply.go (stage 1), commit.go, publish.go; then the sides: world.go, verify.go, refusals.go, latch.go, isolate.go, delete.go,
+// apply.go (stage 1), commit.go, publish.go, discard.go; then the sides: world.go, verify.go, refusals.go, latch.go, isolate.go, delete.go,
 // giant.go, outputcache.go, outputcommit.go, lease.go. What processes die over is found in deadly.go.
 package persist
