@@ -180,7 +180,7 @@ func (d *denials) complaint(nc *nats.Conn, err error) (told bool) {
 	}
 	inbox := strings.TrimSuffix(nc.NewInbox(), ".")
 	if inbox = inbox[:strings.LastIndexByte(inbox, '.')+1]; !strings.HasPrefix(subject, inbox) {
-		return false // of a subscription; whoever reads from it is told by nats.go
+		return d.deny(subject, fmt.Errorf("%w: subscribe to %s: %s", record.ErrDenied, subject, askForIt))
 	}
 	d.deafen(fmt.Errorf("%w: subscribe to %s, where answers come: give the prefix that this user has, by --inbox-prefix "+
 		"or NATS_INBOX_PREFIX (spool auth env says it)", record.ErrDenied, subject))

@@ -158,6 +158,14 @@ func requests(c *natsio.Conn) map[string]func(context.Context) error {
 			}
 			return nil
 		},
+		"Live": func(ctx context.Context) error {
+			for it, err := range natsio.Live(ctx, c.Items(), events.ItemFilter("other", "", "")) {
+				if err != nil || it.Data != nil {
+					return err
+				}
+			}
+			return nil
+		},
 		"Account":      func(ctx context.Context) error { _, err := admin.Account(ctx); return err },
 		"Usage":        func(ctx context.Context) error { _, err := admin.Usage(ctx); return err },
 		"Trim":         func(ctx context.Context) error { _, err := admin.Trim(ctx); return err },
@@ -178,8 +186,11 @@ func TestDeniedRequests(t *testing.T) {
 	check := func(conn *natsio.Conn, want string) {
 		for name, request := range requests(conn) {
 			want, err := want, request(ctx)
-			if name == "Outputs" { // frames come to a subscription of their own
+			switch { // frames and items come to subscriptions of their own
+			case name == "Outputs":
 				want = "permission denied: subscribe to spool.v1.live."
+			case name == "Live" && errors.Is(err, natsio.ErrNoLive):
+				want = "permission denied: subscribe to spool.v1.item."
 			}
 			if !errors.Is(err, record.ErrDenied) || record.Temporary(err) || !strings.Contains(err.Error(), want) {
 				t.Errorf("%s = %v, want ErrDenied with %q", name, err, want)

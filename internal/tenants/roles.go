@@ -112,7 +112,7 @@ func reading() []passage {
 		{subject: api + "CONSUMER.LIST." + events.EventsStream},
 		{subject: "$JS.ACK." + events.ItemsStream + any, many: readAnswers},
 		{subject: "$SRV" + any, many: readAnswers}, {subject: events.ServiceSubjects, many: readAnswers},
-		{subject: events.LiveSubjects, stream: true},
+		{subject: events.LiveSubjects, stream: true}, {subject: events.ItemSubjects, stream: true},
 	}
 	for _, s := range events.ReaderStreams {
 		list = append(list,
@@ -171,7 +171,7 @@ func (u User) Permissions() (publish, subscribe []string, all bool) {
 	case Ingest:
 		publish = append(reads(), events.EventSubjects, "$O."+events.InboxBucket+any, api+"STREAM.INFO."+events.ObjectStream(events.InboxBucket),
 			api+"STREAM.MSG.GET."+events.EventsStream, api+"CONSUMER.INFO."+events.EventsStream+".*")
-		subscribe = append(subscribe, "$SRV"+any, events.ServiceSubjects, events.LiveSubjects)
+		subscribe = append(subscribe, "$SRV"+any, events.ServiceSubjects, events.LiveSubjects, events.ItemSubjects)
 		return publish, subscribe, false
 	}
 	return publish, append(subscribe, "$SRV"+any, events.ServiceSubjects, events.GCSubjects), false

@@ -1,0 +1,127 @@
+package client
+
+import (
+	"context"
+	"errors"
+	"iter"
+
+	"spool/internal/natsio"
+	"spool/internal/retry"
+	"spool/pkg/events"
+	"spool/pkg/threads"
+)
+
+// SubscribeLive follows the items of a session, or of one thread, from now on: as SubscribeReady does, for a third of its work on the
+// server. What comes so has neither Seq nor More: whoever goes on later does so by its number, N. Where it cannot be had so, SubscribeReady
+// gives it: of a narrower filter or of all sessions, from servers that are a cluster, and to a user who may not subscribe to items.
+func (c *Client) SubscribeLive(ctx context.Context, f Filter, ready func()) iter.Seq2[Item, error] {
+	if f.Session == "" || f.narrow() {
+		return c.SubscribeReady(ctx, f, Position{}, ready)
+	}
+	return func(yield func(Item, error) bool) {
+		s := &subscription{c: c, ctx: ctx, filter: f, last: newPlaces(mostPlaces), yield: yield}
+		if err := f.check(s.from); err != nil {
+			yield(Item{}, err)
+			return
+		}
+		if ready == nil {
+			ready = func() {}
+		}
+		s.live(ready)
+	}
+}
+
+// live gives what comes to the caller, and what is stored where something may have been missed.
+func (s *subscription) live(ready func()) {
+	var read uint64 // all that ITEMS had up to there was given, or was there before
+	stands := false
+	for it, err := range natsio.Live(s.ctx, s.c.items, s.filter.subjects()[0]) {
+		goesOn := true
+		switch {
+		case err != nil:
+		case it.Data != nil:
+			goesOn = s.take(it)
+		case stands:
+			read, goesOn, err = s.catchUp(read)
+		default:
+			if read, err = s.stand(); err == nil {
+				stands = true
+				ready()
+			}
+		}
+		switch {
+		case stands && errors.Is(err, natsio.ErrNoLive):
+			s.run(s.c.items.Follow(s.ctx, s.filter.subjects(), natsio.Position{Seq: read + 1}, nil))
+			return
+		case !stands && err != nil && s.ctx.Err() == nil: // who may not look, follows
+			s.c.SubscribeReady(s.ctx, s.filter, Position{}, ready)(s.yield)
+			return
+		case err != nil:
+			s.yield(Item{}, err)
+			return
+		case !goesOn:
+			return
+		}
+	}
+}
+
+// stand notes what was there before the subscription: items are published behind the commit that a head tells of.
+func (s *subscription) stand() (read uint64, err error) {
+	if _, read, err = s.c.items.Span(s.ctx); err != nil {
+		return 0, err
+	}
+	heads, err := s.heads()
+	for of, n := range heads {
+		s.last.set(of, n)
+		if s.filter.one() {
+			s.had = Had{N: n, Life: of.life}
+		}
+	}
+	return read, err
+}
+
+// heads are the numbers of the last items of the filter's threads.
+func (s *subscription) heads() (map[life]int64, error) {
+	if s.filter.one() {
+		t := events.Thread{Session: s.filter.Session, Name: s.filter.Thread}
+		head, err := s.c.Thread(s.ctx, t)
+		if errors.Is(err, threads.ErrNoThread) {
+			return nil, nil
+		}
+		return map[life]int64{{t, head.Life}: head.N}, err
+	}
+	all, err := s.c.Threads(s.ctx, s.filter.Session)
+	heads := make(map[life]int64, len(all))
+	for _, t := range all {
+		heads[life{t.Thread, t.Head.Life}] = t.Head.N
+	}
+	return heads, err
+}
+
+// catchUp gives what was stored meanwhile.
+func (s *subscription) catchUp(read uint64) (now uint64, goesOn bool, err error) {
+	goesOn = true
+	err = retry.Do(s.ctx, nil, func() (err error) {
+		var first uint64
+		if first, now, err = s.c.items.Span(s.ctx); err != nil {
+			return err
+		}
+		if now < read { // the stream is another one
+			read = max(first, 1) - 1
+		}
+		err = s.c.items.UntilNow(s.ctx, s.filter.subjects(), natsio.Position{Seq: read + 1}, func(it natsio.StoredItem) error {
+			if goesOn = s.take(it); !goesOn {
+				return errEnough
+			}
+			return nil
+		})
+		if errors.Is(err, errEnough) {
+			err = nil
+		}
+		return err
+	})
+	return now, goesOn, err
+}
+
+// errEnough: the caller wants no more.
+var errEnough = errors.New("enough")

@@ -1,0 +1,166 @@
+package client_test
+
+import (
+	"context"
+	"fmt"
+	"net"
+	"sync"
+	"testing"
+
+	"spool/internal/must"
+	"spool/internal/natsio"
+	"spool/internal/natstest"
+	"spool/pkg/client"
+	"spool/pkg/events"
+)
+
+// line is a wire that can be cut.
+type line struct {
+	natstest.Wire
+	mu    sync.Mutex
+	conns []net.Conn
+}
+
+func (l *line) InProcessConn() (net.Conn, error) {
+	c, err := l.Wire.InProcessConn()
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if err == nil {
+		l.conns = append(l.conns, c)
+	}
+	return c, err
+}
+
+func (l *line) cut() {
+	l.Leads(nil)
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	for _, c := range l.conns {
+		_ = c.Close()
+	}
+	l.conns = nil
+}
+
+// liveRig is a server with a persister, and a reader whose connection can be cut.
+type liveRig struct {
+	*rig
+	server natstest.Running
+	line   line
+	reader *client.Client
+}
+
+func newLiveRig(t *testing.T) *liveRig {
+	l := &liveRig{server: natstest.Server(t)}
+	conn := natstest.Dial(t, l.server)
+	must.Do(t, conn.Ensure(t.Context(), natsio.Limits{EventsBytes: 64 << 20, ItemsBytes: 64 << 20}))
+	stop := must.Get(persister(conn))(t)
+	t.Cleanup(stop)
+	l.rig = &rig{client.New(conn), conn, stop}
+	l.line.Leads(l.server)
+	reads := must.Get(natsio.Dial(t.Context(), natsio.Config{InProcess: &l.line}))(t)
+	t.Cleanup(reads.Close)
+	l.reader = client.New(reads)
+	return l
+}
+
+// follow gives what a live subscription gives; while hold is locked it takes nothing.
+func (l *liveRig) follow(t *testing.T, f client.Filter, hold *sync.Mutex) <-chan client.Item {
+	t.Helper()
+	ctx, cancel := context.WithCancel(t.Context())
+	got, stands, ended := make(chan client.Item, 100_000), make(chan struct{}), make(chan struct{})
+	go func() {
+		defer close(ended)
+		for item, err := range l.reader.SubscribeLive(ctx, f, func() { close(stands) }) {
+			if err != nil {
+				t.Errorf("live: %v", err)
+				return
+			}
+			hold.Lock()
+			hold.Unlock() //nolint:staticcheck // it waits
+			got <- item
+		}
+	}()
+	t.Cleanup(func() { cancel(); <-ended })
+	must.Receive(t, stands, "the subscription stands")
+	return got
+}
+
+// wants takes items and checks that those of each thread come in order, each once, from the number after that which it had.
+func wants(t *testing.T, got <-chan client.Item, had map[string]int64, n int) (live int) {
+	t.Helper()
+	for range n {
+		item := must.Receive(t, got, "an item behind %v", had)
+		if had[item.Thread]++; item.N != had[item.Thread] {
+			t.Fatalf("item %d of %s, want %d", item.N, item.Thread, had[item.Thread])
+		}
+		if item.Seq == 0 && !item.Filled {
+			live++
+		}
+	}
+	return live
+}
+
+// What is published while a live reader's connection is lost comes once it is back, of threads that it had and of new ones; each item once.
+func TestLiveOverALostConnection(t *testing.T) {
+	for _, f := range []client.Filter{{Session: "s"}, {Session: "s", Thread: "main"}} {
+		t.Run(fmt.Sprintf("%+v", f), func(t *testing.T) {
+			l, main, other := newLiveRig(t), thread("s"), events.Thread{Session: "s", Name: "other"}
+			l.publish(t, posts(main, 1, 5)...)
+			got, had := l.follow(t, f, new(sync.Mutex)), map[string]int64{"main": 5}
+			l.publish(t, posts(main, 6, 10)...)
+			must.Same(t, wants(t, got, had, 5), 5, "%d items came live, want %d")
+			l.line.cut()
+			l.publish(t, posts(main, 11, 20)...)
+			more := 0
+			if f.Thread == "" {
+				l.publish(t, posts(other, 1, 5)...)
+				more = 5
+			}
+			l.line.Leads(l.server)
+			wants(t, got, had, 10+more)
+			l.publish(t, posts(main, 21, 25)...)
+			must.Same(t, wants(t, got, had, 5), 5, "%d items came live once the connection was back, want %d")
+		})
+	}
+}
+
+// A live reader that takes nothing for a while has all of it later.
+func TestLiveAndSlow(t *testing.T) {
+	l, main := newLiveRig(t), thread("s")
+	l.publish(t, posts(main, 1, 1)...)
+	var hold sync.Mutex
+	got, had := l.follow(t, client.Filter{Session: "s"}, &hold), map[string]int64{"main": 1}
+	hold.Lock()
+	for from := 2; from < 9002; from += 1000 {
+		l.publish(t, posts(main, from, from+999)...)
+	}
+	hold.Unlock()
+	if live := wants(t, got, had, 9000); live == 9000 {
+		t.Error("all items came live: the reader was not slow")
+	}
+}
+
+// A thread that begins under the name of one that was removed has numbers from 1, and a live reader gets them.
+func TestLiveAndLives(t *testing.T) {
+	l, main := newLiveRig(t), thread("s")
+	l.publish(t, posts(main, 1, 3)...)
+	for _, f := range []client.Filter{{Session: "s"}, {Session: "s", Thread: "main"}} {
+		got := l.follow(t, f, new(sync.Mutex))
+		must.Do(t, l.Remove(t.Context(), main))
+		l.publish(t, posts(main, 1, 3)...)
+		wants(t, got, map[string]int64{}, 3)
+	}
+}
+
+// Of a filter that leaves items out, and of all sessions, a consumer gives them: they have their places.
+func TestLiveByAConsumer(t *testing.T) {
+	l := newLiveRig(t)
+	var all []<-chan client.Item
+	for _, f := range []client.Filter{{}, {Session: "s", Type: "text"}} {
+		all = append(all, l.follow(t, f, new(sync.Mutex)))
+	}
+	l.publish(t, posts(thread("s"), 1, 3)...)
+	for _, got := range all {
+		must.Same(t, wants(t, got, map[string]int64{}, 3), 0, "%d items without a place, want %d")
+	}
+}
