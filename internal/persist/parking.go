@@ -2,16 +2,16 @@ package persist
 
 import (
 	"bytes"
+	"container/heap"
 	"context"
 	"errors"
-	"math"
 	"sync"
 
 	"spool/internal/record"
 	"spool/pkg/events"
 )
 
-// A session that comes faster than it is applied fills its part of the queue. Its partition is read on all the same:
+// A session that comes faster than it is applied fills its part of the queue, as does a user. Its partition is read on all the same:
 // what comes of it then is parked, as the bytes that came, which are a fraction of what staged events take. A goroutine
 // a session brings it into the queue, in its order, as room is made. Nothing of a session overtakes what is parked of
 // it, and what is parked is not through: neither is it acknowledged, nor what comes after it in its partition.
@@ -27,15 +27,35 @@ type parking struct {
 	bytes *space // of messages that are in memory
 	most  int64  // of these bytes
 
-	mu    sync.Mutex
-	of    map[string]*parked // by session
-	first string             // the session that has what is parked for longest; "": look for it
+	mu     sync.Mutex
+	of     map[string]*parked // by session
+	oldest byAge
+
+	reads chan struct{} // messages that are read again
 }
 
 // parked is what is parked of a session: at least the message that is being brought.
 type parked struct {
-	waits []waiting
-	ended chan struct{} // closed when nothing is left
+	session string
+	from    origin // of the first one: it pays the session's room
+	room    int64
+	waits   []waiting
+	ended   chan struct{} // closed when nothing is left
+	at      int           // in parking.oldest
+}
+
+// byAge is a heap of sessions by what is parked of them for longest.
+type byAge []*parked
+
+func (h byAge) Len() int           { return len(h) }
+func (h byAge) Less(i, j int) bool { return h[i].waits[0].came < h[j].waits[0].came }
+func (h byAge) Swap(i, j int)      { h[i], h[j] = h[j], h[i]; h[i].at, h[j].at = i, j }
+func (h *byAge) Push(of any)       { of.(*parked).at = len(*h); *h = append(*h, of.(*parked)) }
+func (h *byAge) Pop() any {
+	last := len(*h) - 1
+	of := (*h)[last]
+	(*h)[last], *h = nil, (*h)[:last]
+	return of
 }
 
 // waiting is a message that is parked. It has a share of deadly.room, so that nothing is tried alone beside it.
@@ -52,13 +72,21 @@ type waiting struct {
 // newParking divides the bytes so that small messages, too, find room by number.
 func newParking(bytes int64) *parking {
 	most := bytes / 4
-	k := &parking{room: newSpace(bytes - most), bytes: newSpace(most), most: most, of: map[string]*parked{}}
+	k := &parking{
+		room: newSpace(bytes - most), bytes: newSpace(most), most: most, of: map[string]*parked{}, reads: make(chan struct{}, mostReads),
+	}
 	k.bytes.parked = k
 	return k
 }
 
-// parkedRoom is what a message takes beside its bytes while it is parked.
-const parkedRoom = 512
+// mostReads is how many messages are read again at a time: what is asked for beyond what a server answers in time is asked for again.
+const mostReads = 32
+
+// What a message takes beside its bytes while it is parked, and what the first one of a session: who brings them is a goroutine.
+const (
+	parkedRoom  = 512
+	sessionRoom = 8 << 10
+)
 
 // park parks a message if it has to wait, and may be parked; inbox: its body is there. moved: it was; then what it holds of
 // deadly.room is the parking's. An error: ctx ended.
@@ -80,16 +108,20 @@ func (p *Persister) park(ctx context.Context, m Message, d *delivery, from origi
 			return false, ctx.Err()
 		}
 	}
-	if of == nil && !inbox && p.space.has(from, need) {
+	if of == nil && !inbox && !p.space.crowded(from, need) {
 		return false, nil
 	}
-	if err := k.room.acquire(ctx, from, parkedRoom); err != nil {
+	first := int64(0)
+	if of == nil {
+		first = sessionRoom
+	}
+	if err := k.room.acquire(ctx, from, first+parkedRoom); err != nil {
 		return false, err
 	}
 	w := waiting{ctx: ctx, msg: m, of: d, from: from, size: min(int64(len(m.Data)), k.most)}
 	if w.kept = p.Stored == nil || !read && k.bytes.has(from, w.size); w.kept {
 		if err := k.bytes.acquire(ctx, from, w.size); err != nil {
-			k.room.free(from, parkedRoom)
+			k.room.free(from, first+parkedRoom)
 			return false, err
 		}
 		w.msg.Data = bytes.Clone(m.Data) // without the headers that are behind it in memory
@@ -99,16 +131,18 @@ func (p *Persister) park(ctx context.Context, m Message, d *delivery, from origi
 	w.came = p.queue.number(&m)
 	k.mu.Lock()
 	defer k.mu.Unlock()
-	if of = k.of[session]; of == nil {
-		of = &parked{ended: make(chan struct{})}
-		k.of[session] = of
-		go p.unpark(session)
+	if of = k.of[session]; of != nil {
+		of.waits = append(of.waits, w)
+		return true, nil
 	}
-	of.waits = append(of.waits, w)
-	if first := k.of[k.first]; first != nil && w.came < first.waits[0].came {
-		k.first = session
-	}
+	k.add(&parked{session: session, from: from, room: first, waits: []waiting{w}, ended: make(chan struct{})})
+	go p.unpark(session)
 	return true, nil
+}
+
+func (k *parking) add(of *parked) {
+	k.of[of.session] = of
+	heap.Push(&k.oldest, of)
 }
 
 // unpark brings what is parked of a session, until nothing is. What is not delivered any more is not brought.
@@ -123,18 +157,21 @@ func (p *Persister) unpark(session string) {
 		}
 		k.mu.Lock()
 		of := k.of[session]
-		of.waits[0] = waiting{}
-		of.waits = of.waits[1:]
-		ended := len(of.waits) == 0
-		if k.first == session {
-			k.first = ""
-		}
+		ended := len(of.waits) == 1
 		if ended {
+			heap.Remove(&k.oldest, of.at)
 			delete(k.of, session)
 			close(of.ended)
+		} else {
+			of.waits[0] = waiting{}
+			of.waits = of.waits[1:]
+			heap.Fix(&k.oldest, of.at)
 		}
 		k.mu.Unlock()
 		k.room.free(w.from, parkedRoom)
+		if ended && of.room > 0 {
+			k.room.free(of.from, of.room)
+		}
 		if w.kept {
 			k.bytes.free(w.from, w.size)
 		}
@@ -157,9 +194,15 @@ func (p *Persister) bringParked(w *waiting) {
 			return
 		}
 		w.kept = true
+		select {
+		case p.parking.reads <- struct{}{}:
+		case <-ctx.Done():
+			return
+		}
 		data, err := asked(ctx, p, "read an event again", func() ([]byte, error) {
 			return p.Stored.Event(ctx, w.msg.Partition, w.msg.Seq)
 		})
+		<-p.parking.reads
 		switch {
 		case errors.Is(err, record.ErrNotFound):
 			p.Log.Warn("an event was removed from its stream before it was applied", "subject", w.msg.Subject, "seq", w.msg.Seq)
@@ -187,27 +230,15 @@ func (k *parking) before(session string, came uint64) bool {
 		of := k.of[session]
 		return of != nil && of.waits[0].came < came
 	}
-	for _, of := range k.of {
-		if of.waits[0].came < came {
-			return true
-		}
-	}
-	return false
+	return len(k.oldest) > 0 && k.oldest[0].waits[0].came < came
 }
 
-// oldest is the session that has what is parked for longest; ok is false where nothing is parked.
-func (k *parking) oldest() (session string, ok bool) {
+// first is the session that has what is parked for longest; ok is false where nothing is parked.
+func (k *parking) first() (session string, ok bool) {
 	k.mu.Lock()
 	defer k.mu.Unlock()
-	if k.of[k.first] != nil && k.first != "" {
-		return k.first, true
+	if len(k.oldest) == 0 {
+		return "", false
 	}
-	least := uint64(math.MaxUint64)
-	for s, of := range k.of {
-		if came := of.waits[0].came; came < least {
-			session, least, ok = s, came, true
-		}
-	}
-	k.first = session
-	return session, ok
+	return k.oldest[0].session, true
 }

@@ -24,8 +24,8 @@ func TestParkedForLongestGetsRoom(t *testing.T) {
 				t.Fatal(err)
 			}
 		}
-		k.of["old"] = &parked{waits: []waiting{{came: 1}}}
-		k.of["young"] = &parked{waits: []waiting{{came: 2}}}
+		k.add(&parked{session: "old", waits: []waiting{{came: 1}}})
+		k.add(&parked{session: "young", waits: []waiting{{came: 2}}})
 		ended, end := context.WithCancel(t.Context())
 		end()
 		if err := s.acquire(ended, origin{session: "young"}, 10); err == nil {
@@ -91,7 +91,7 @@ func BenchmarkRoom(b *testing.B) {
 	s.change(origin{"u0", "u"}, 0, 60)
 	for i := range 1000 {
 		session := strconv.Itoa(i)
-		k.of[session] = &parked{waits: []waiting{{came: uint64(i + 1)}}}
+		k.add(&parked{session: session, waits: []waiting{{came: uint64(i + 1)}}})
 		s.hold(origin{session: session}, int64(1-min(i, 1))) // the oldest has something in the queue
 		s.waits = append(s.waits, &claim{origin{session, "u"}, 20, make(chan struct{})})
 		s.waiting[origin{user: "u"}]++
@@ -107,7 +107,7 @@ func TestParkedBeforeWhatNamesIt(t *testing.T) {
 	for _, h := range []hold{{after: "a"}, {all: true}} {
 		k := newParking(100)
 		q := newQueue(k)
-		k.of["a"] = &parked{waits: []waiting{{came: q.number(&Message{})}}}
+		k.add(&parked{session: "a", waits: []waiting{{came: q.number(&Message{})}}})
 		s := &staged{of: &delivery{}, hold: h, from: origin{session: "b"}}
 		s.event.Thread.Session = "b"
 		q.push(s)

@@ -149,8 +149,8 @@ type Config struct {
 	BatchBytes  int // bytes of their bodies at most (one larger body still is a batch); 0 = 4 MiB
 	// QueueBytes is how many bytes are taken from the stream and not acked yet; a user, or a session of which nobody knows
 	// whose it is, has as much of it as it leaves to others, and an entry that needs more than three quarters waits for
-	// these: small ones, of a 64th at most, go past it. Messages beyond that are parked, in as many bytes again: a quarter
-	// for those that are kept in memory, and 512 bytes for each; 0 = 64 MiB.
+	// these: small ones, of a 64th at most, go past it. Messages of who has more than that are parked, in as many bytes again: a quarter
+	// for those that are kept in memory, and of the rest 512 bytes for each and 8 KiB for each session; 0 = 64 MiB.
 	QueueBytes  int64
 	StreamBytes int64 // bytes of a body above which it is read as a stream, and counts with what its cut leaves; 0 = 8 MiB
 	MaxEntry    int64 // bytes of an entry after the size rules; a larger one is a dead letter; 0 = 64 MiB, at most 200 MiB

@@ -132,6 +132,18 @@ func (s *space) has(from origin, size int64) bool {
 	return len(s.waits) == 0 && s.fits(from, size)
 }
 
+// crowded reports whether others find room where an event does not, since it is large or its payer has much already. Where all that a
+// payer has is small, the space is full of all the others, and what comes behind the event finds no more.
+func (s *space) crowded(from origin, size int64) bool {
+	return !s.has(from, size) && !s.isSmall(s.of(from)+size)
+}
+
+func (s *space) of(from origin) int64 {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.held[from.payer()]
+}
+
 // look grants what can be granted now that something else is parked for longest.
 func (s *space) look() {
 	s.mu.Lock()
@@ -144,7 +156,7 @@ func (s *space) first() int {
 	if s.parked == nil || s.left < 0 || len(s.waits) == 0 {
 		return -1
 	}
-	session, ok := s.parked.oldest()
+	session, ok := s.parked.first()
 	if !ok || s.held[origin{session: session}] != 0 {
 		return -1
 	}
