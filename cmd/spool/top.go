@@ -60,7 +60,12 @@ func (c *topCmd) Run(a *app) error {
 		_, err := l.client.Answer(a.ctx, p.Thread, events.Answer{Prompt: p.ID, Answer: answer, By: userName(), Life: p.Life})
 		return err
 	})
-	_, err = tea.NewProgram(m, tea.WithContext(a.ctx), tea.WithInput(a.in), tea.WithOutput(a.out)).Run()
+	m.read, m.colour = l.reader(a), a.coloured()
+	env := os.Environ()
+	if !m.colour {
+		env = append(env, "NO_COLOR=1") // whatever its value is
+	}
+	_, err = tea.NewProgram(m, tea.WithContext(a.ctx), tea.WithInput(a.in), tea.WithOutput(a.out), tea.WithEnvironment(env)).Run()
 	if errors.Is(err, tea.ErrInterrupted) || a.ctx.Err() != nil {
 		return nil
 	}

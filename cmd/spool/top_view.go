@@ -1,42 +1,68 @@
 package main
 
 import (
-	"cmp"
 	"encoding/json"
-	"fmt"
+	"slices"
 	"strings"
 	"time"
 
 	tea "charm.land/bubbletea/v2"
 	"charm.land/lipgloss/v2"
 
-	"spool/internal/project"
-	"spool/internal/shortid"
 	"spool/internal/text"
 	"spool/pkg/client"
 	"spool/pkg/events"
-	"spool/pkg/sessions"
 )
 
-// top is the screen of spool top: what is seen, what is chosen, and a question that is being answered.
+// top is the screen of spool top: views, of which the last one is shown, under two lines of what the fleet does and where one is, and
+// over one line that is typed in, says what was done, or which keys there are.
 type top struct {
 	every  time.Duration
 	look   func() (fleet, error)
 	answer func(client.Prompt, json.RawMessage) error
+	read   func(events.Thread, span) (itemsRead, error)
+	colour bool
 
 	width, height int
 	fleet         fleet
 	seen          bool
-	short         map[string]string // of the ids that programs made up, as in a listing
-	named         int               // width of the column of sessions
-	chosen        string            // session; the cursor stays with it when the rows move
-	first         int               // row that is at the top of the screen
-	inside        bool              // the chosen session's threads are shown
-	note          string            // what was done, or went wrong
-	failed        bool              // note says what went wrong
+	views         []topView // from the sessions down
+	input         *input    // what is typed; nil: keys are commands
+	help          bool      // the keys are shown
+	note          string    // what was done, or went wrong
+	failed        bool      // note says what went wrong
+}
 
-	asked *client.Prompt // being answered
-	typed string
+// topView is rows, one of which is chosen.
+type topView interface {
+	where() *cursor
+	name() string             // in the line that says where one is
+	heading(width int) string // of the rows
+	size() int
+	id(i int) rowID
+	row(i, width int, chosen bool) string
+	nothing() string // in the place of rows
+	refresh()        // what it shows, or the filter, has changed
+	questions() []client.Prompt
+	keys() []binding // before those of all views
+}
+
+// binding is what keys do.
+type binding struct {
+	keys  string // as tea.Key says them
+	shown string // among the keys
+	does  string
+	brief string // in the last line of the screen, if there
+	do    func() tea.Cmd
+}
+
+// input is a line that is typed.
+type input struct {
+	label   string
+	typed   string
+	changed func(typed string)
+	enter   func(typed string) (cmd tea.Cmd, done bool)
+	esc     func()
 }
 
 // What happens beside keys: a look came back, the time for the next has come, an answer was given.
@@ -53,14 +79,17 @@ type (
 	}
 )
 
-func newTop(every time.Duration, look func() (fleet, error), answer func(client.Prompt, json.RawMessage) error) top {
-	return top{every: every, look: look, answer: answer, width: 80, height: 24}
+func newTop(every time.Duration, look func() (fleet, error), answer func(client.Prompt, json.RawMessage) error) *top {
+	m := &top{every: every, look: look, answer: answer, width: 80, height: 24}
+	m.views = []topView{&sessionsView{m: m}}
+	m.changed(m.view())
+	return m
 }
 
 // Init implements tea.Model.
-func (m top) Init() tea.Cmd { return m.lookNow() }
+func (m *top) Init() tea.Cmd { return m.lookNow() }
 
-func (m top) lookNow() tea.Cmd {
+func (m *top) lookNow() tea.Cmd {
 	return func() tea.Msg {
 		began := time.Now()
 		f, err := m.look()
@@ -69,48 +98,70 @@ func (m top) lookNow() tea.Cmd {
 }
 
 // Update implements tea.Model.
-func (m top) Update(msg tea.Msg) (tea.Model, tea.Cmd) {
+func (m *top) Update(msg tea.Msg) (tea.Model, tea.Cmd) {
 	switch msg := msg.(type) {
 	case tea.WindowSizeMsg:
 		m.width, m.height = msg.Width, msg.Height
-		m.scroll()
+		m.changed(m.views...)
 	case looked:
 		if m.tell("", msg.err); msg.err == nil {
 			m.fleet, m.seen = msg.fleet, true
-			m.shorten()
-			m.choose(m.at())
+			for _, v := range m.views {
+				if _, apart := v.(*itemsView); !apart { // it reads its thread by itself
+					m.changed(v)
+				}
+			}
 		}
 		return m, tea.Tick(max(m.every, busy*msg.took), func(time.Time) tea.Msg { return lookAgain{} })
 	case lookAgain:
 		return m, m.lookNow()
+	case itemsCame:
+		if slices.Contains(m.views, topView(msg.v)) {
+			return m, msg.v.take(msg)
+		}
+	case itemsTick:
+		if slices.Contains(m.views, topView(msg.v)) {
+			return m, msg.v.tick()
+		}
 	case answered:
 		m.tell(msg.prompt.ID+" is answered", msg.err)
 	case tea.PasteMsg:
-		m.typed += text.Line(msg.Content)
+		m.typing(text.Line(msg.Content))
 	case tea.KeyPressMsg:
-		if m.asked != nil {
-			return m.typing(msg)
-		}
-		return m.key(msg)
+		return m, m.key(msg)
 	}
 	return m, nil
 }
 
-// shorten finds how the sessions are shown.
-func (m *top) shorten() {
-	ids := make([]string, len(m.fleet.sessions))
-	for i := range ids {
-		ids[i] = m.fleet.sessions[i].ID
+// changed has views show what is now. The chosen row of each stays chosen.
+func (m *top) changed(views ...topView) {
+	for _, v := range views {
+		v.refresh()
+		v.where().refind(v, m.room())
 	}
-	m.short, m.named = shortid.Shorten(ids), 0
-	for _, id := range ids {
-		m.named = max(m.named, text.Width(cmp.Or(m.short[id], id)))
-	}
-	m.named = min(max(m.named, len("SESSION"))+2, nameColumn)
 }
 
-// nameColumn is the most columns of a screen for the name of a session or a thread.
-const nameColumn = 22
+func (m *top) view() topView { return m.views[len(m.views)-1] }
+
+func (m *top) push(v topView) tea.Cmd {
+	m.tell("", nil)
+	m.views = append(m.views, v)
+	m.changed(v)
+	if items, ok := v.(*itemsView); ok {
+		return items.open()
+	}
+	return nil
+}
+
+// session finds a session of the fleet; nil: it is not there.
+func (m *top) session(id string) *fleetSession {
+	for i := range m.fleet.sessions {
+		if m.fleet.sessions[i].ID == id {
+			return &m.fleet.sessions[i]
+		}
+	}
+	return nil
+}
 
 // tell puts a note at the bottom: an error in the place of what was done.
 func (m *top) tell(done string, err error) {
@@ -119,64 +170,158 @@ func (m *top) tell(done string, err error) {
 	}
 }
 
-func (m top) key(k tea.KeyPressMsg) (tea.Model, tea.Cmd) {
-	switch k.String() {
-	case "q", "ctrl+c":
-		return m, tea.Quit
-	case "esc", "left", "backspace":
-		m.inside = false
-	case "enter", "right":
-		m.inside = m.current() != nil
-	case "up", "k":
-		m.choose(m.at() - 1)
-	case "down", "j":
-		m.choose(m.at() + 1)
-	case "pgup":
-		m.choose(m.at() - m.rows())
-	case "pgdown":
-		m.choose(m.at() + m.rows())
-	case "home", "g":
-		m.choose(0)
-	case "end", "G":
-		m.choose(len(m.fleet.sessions) - 1)
-	case "a":
-		s := m.current()
-		switch {
-		case s == nil || len(s.prompts) == 0:
-			m.tell("nothing waits for an answer here", nil)
-		case !s.prompts[0].Answerable:
-			m.tell("this is answered where its agent runs", nil)
-		default:
-			m.asked, m.typed = &s.prompts[0], ""
-			m.tell("", nil)
+// keys are those of the view, then those of all.
+func (m *top) keys() []binding {
+	v := m.view()
+	l := v.where()
+	move := func(by func() int) func() tea.Cmd {
+		return func() tea.Cmd {
+			l.choose(v, by(), m.room())
+			if items, ok := v.(*itemsView); ok {
+				return items.need()
+			}
+			return nil
 		}
 	}
-	return m, nil
+	own := v.keys()
+	all := []binding{
+		{"up k", "↑ k", "the row above", "", move(func() int { return l.at - 1 })},
+		{"down j", "↓ j", "the row below", "", move(func() int { return l.at + 1 })},
+		{"pgup ctrl+b", "PgUp", "a screen up", "", move(func() int { return l.at - m.room() })},
+		{"pgdown ctrl+f", "PgDn", "a screen down", "", move(func() int { return l.at + m.room() })},
+		{"g home", "g Home", "the first row", "", move(func() int { return 0 })},
+		{"G end", "G End", "the last row", "", move(func() int { return v.size() - 1 })},
+		{"/", "/", "only rows with the words that are typed", "filter", m.startFilter},
+		{"a", "a", "answer the question that waits", "answer", m.startAnswer},
+		{"esc", "esc", "all rows again, or back to where one was", m.brief("", "back"), func() tea.Cmd {
+			if l.filter != "" {
+				l.filter = ""
+				m.changed(v)
+				return nil
+			}
+			return m.back()
+		}},
+		{"left h backspace", "←", "back to where one was", "", m.back},
+		{"?", "?", "these keys", "", func() tea.Cmd { m.help = true; return nil }},
+		{"q", "q", "end spool top", "quit", func() tea.Cmd { return tea.Quit }},
+	}
+	for _, b := range own { // what a view does with a key is not done otherwise
+		all = slices.DeleteFunc(all, func(c binding) bool { return strings.Fields(c.keys)[0] == strings.Fields(b.keys)[0] })
+	}
+	return append(own, all...)
 }
 
-// typing takes the answer to a question.
-func (m top) typing(k tea.KeyPressMsg) (tea.Model, tea.Cmd) {
-	switch k.String() {
-	case "ctrl+c", "esc":
-		m.asked = nil
-	case "backspace":
-		if r := []rune(m.typed); len(r) > 0 {
-			m.typed = string(r[:len(r)-1])
-		}
-	case "enter":
-		value, ok := answerOf(*m.asked, m.typed)
-		if !ok {
-			m.tell("answer y or n", nil)
-			return m, nil
-		}
-		p := *m.asked
-		m.asked = nil
-		m.tell("sending the answer", nil)
-		return m, func() tea.Msg { return answered{p, m.answer(p, value)} }
-	default:
-		m.typed += text.Line(k.Text)
+func (m *top) brief(alone, under string) string {
+	if len(m.views) > 1 {
+		return under
 	}
-	return m, nil
+	return alone
+}
+
+func (m *top) back() tea.Cmd {
+	if len(m.views) > 1 {
+		m.views = m.views[:len(m.views)-1]
+		m.changed(m.view())
+	}
+	return nil
+}
+
+func (m *top) key(k tea.KeyPressMsg) tea.Cmd {
+	switch pressed := k.String(); {
+	case pressed == "ctrl+z":
+		return tea.Suspend
+	case pressed == "ctrl+c" && m.input == nil:
+		return tea.Quit
+	case m.input != nil:
+		return m.edit(pressed, k.Text)
+	case m.help && pressed != "q":
+		m.help = false
+	default:
+		for _, b := range m.keys() {
+			if slices.Contains(strings.Fields(b.keys), pressed) {
+				return b.do()
+			}
+		}
+	}
+	return nil
+}
+
+// edit takes a key for the line that is typed.
+func (m *top) edit(pressed, typed string) tea.Cmd {
+	in := m.input
+	switch pressed {
+	case "ctrl+c", "esc":
+		m.input = nil
+		in.esc()
+	case "backspace":
+		if r := []rune(in.typed); len(r) > 0 {
+			in.typed = string(r[:len(r)-1])
+			in.changed(in.typed)
+		}
+	case "ctrl+u":
+		in.typed = ""
+		in.changed("")
+	case "enter":
+		cmd, done := in.enter(in.typed)
+		if done {
+			m.input = nil
+		}
+		return cmd
+	default:
+		m.typing(text.Printable(typed))
+	}
+	return nil
+}
+
+func (m *top) typing(s string) {
+	if m.input != nil && s != "" {
+		m.input.typed += s
+		m.input.changed(m.input.typed)
+	}
+}
+
+// startFilter shows the rows that have the words, as they are typed.
+func (m *top) startFilter() tea.Cmd {
+	v := m.view()
+	set := func(words string) {
+		v.where().filter = words
+		m.changed(v)
+	}
+	m.input = &input{label: "/", typed: v.where().filter, changed: set, esc: func() { set("") },
+		enter: func(string) (tea.Cmd, bool) { return nil, true }}
+	return nil
+}
+
+// startAnswer asks for the answer to the first question of the view.
+func (m *top) startAnswer() tea.Cmd {
+	asked := m.view().questions()
+	switch {
+	case len(asked) == 0:
+		m.tell("nothing waits for an answer here", nil)
+		return nil
+	case !asked[0].Answerable:
+		m.tell("this is answered where its agent runs", nil)
+		return nil
+	}
+	p, how := asked[0], "answer"
+	if p.Kind == events.PromptApproval {
+		how = "y or n"
+	}
+	m.tell("", nil)
+	in := &input{changed: func(string) {}, esc: func() {}}
+	label := func(how string) { in.label = text.Cut(text.Line(p.Text), m.width/2) + "  [" + how + "] " }
+	label(how)
+	in.enter = func(typed string) (tea.Cmd, bool) {
+		value, ok := answerOf(p, typed)
+		if !ok {
+			label("answer y or n")
+			return nil, false
+		}
+		m.tell("sending the answer", nil)
+		return func() tea.Msg { return answered{p, m.answer(p, value)} }, true
+	}
+	m.input = in
+	return nil
 }
 
 // answerOf is what was typed as the answer to a prompt, in JSON. An approval wants y or n.
@@ -194,45 +339,6 @@ func answerOf(p client.Prompt, typed string) (value json.RawMessage, ok bool) {
 	return value, err == nil && typed != ""
 }
 
-// at is the row of the chosen session; one that is gone leaves the first.
-func (m *top) at() int {
-	for i := range m.fleet.sessions {
-		if m.fleet.sessions[i].ID == m.chosen {
-			return i
-		}
-	}
-	return 0
-}
-
-func (m *top) choose(i int) {
-	if len(m.fleet.sessions) == 0 {
-		m.chosen, m.inside = "", false
-		return
-	}
-	i = min(max(i, 0), len(m.fleet.sessions)-1)
-	if id := m.fleet.sessions[i].ID; id != m.chosen {
-		m.chosen, m.inside = id, false
-	}
-	m.scroll()
-}
-
-func (m *top) current() *fleetSession {
-	if len(m.fleet.sessions) == 0 {
-		return nil
-	}
-	return &m.fleet.sessions[m.at()]
-}
-
-// rows is how many sessions there is room for.
-func (m *top) rows() int { return max(m.height-4, 1) }
-
-// scroll keeps the chosen row on the screen.
-func (m *top) scroll() {
-	at := m.at()
-	m.first = min(m.first, at, max(len(m.fleet.sessions)-m.rows(), 0))
-	m.first = max(m.first, at-m.rows()+1, 0)
-}
-
 var (
 	styleTitle = lipgloss.NewStyle().Bold(true)
 	styleAt    = lipgloss.NewStyle().Reverse(true)
@@ -243,33 +349,33 @@ var (
 )
 
 // View implements tea.Model.
-func (m top) View() tea.View {
+func (m *top) View() tea.View {
 	v := tea.NewView(strings.Join(m.lines(), "\n"))
 	v.AltScreen, v.WindowTitle = true, "spool top"
 	return v
 }
 
+// room is how many rows there is room for.
+func (m *top) room() int { return max(m.height-4, 1) }
+
 // lines are the screen: as many as it has, none wider than it.
-func (m top) lines() []string {
-	summary, waits := "looking …", ""
+func (m *top) lines() []string {
+	summary := "looking …"
 	if m.seen {
 		summary = m.fleet.summary()
-		if n := len(m.fleet.prompts); n > 0 {
-			waits = text.Sprintf("%d questions without an answer", n)
-		}
 	}
-	out := []string{styleTitle.Render(text.Cut("spool top  "+summary, m.width)), styleNeeds.Render(text.Cut(waits, m.width))}
-	s := m.current()
-	switch {
-	case m.inside && s != nil:
-		out = append(out, m.threads(s)...)
-	default:
-		out = append(out, styleDim.Render(row(m.width, m.named, "SESSION", "HARNESS", "STATE", "ITEMS/S", "MESSAGES", "AGE", "WHAT")))
-		for i := m.first; i < min(m.first+m.rows(), len(m.fleet.sessions)); i++ {
-			out = append(out, m.session(&m.fleet.sessions[i]))
+	out := []string{styleTitle.Render(text.Cut("spool top  "+summary, m.width)), m.place()}
+	if m.help {
+		out = append(out, m.helpLines()...)
+	} else {
+		v := m.view()
+		l := v.where()
+		out = append(out, styleDim.Render(v.heading(m.width)))
+		for i := l.first; i < min(l.first+m.room(), v.size()); i++ {
+			out = append(out, v.row(i, m.width, i == l.at))
 		}
-		if m.seen && s == nil {
-			out = append(out, text.Cut("no sessions yet: spool import, spool publish, spool exec", m.width))
+		if v.size() == 0 && m.seen {
+			out = append(out, text.Cut(v.nothing(), m.width))
 		}
 	}
 	for len(out) < m.height-1 {
@@ -279,84 +385,65 @@ func (m top) lines() []string {
 	return out[max(len(out)-m.height, 0):]
 }
 
-func (m top) bottom() string {
-	switch {
-	case m.asked != nil:
-		how := "answer"
-		if m.asked.Kind == events.PromptApproval {
-			how = "y or n"
-		}
-		ask := text.Cut(text.Line(m.asked.Text), m.width/2)
-		if m.note != "" {
-			how = m.note
-		}
-		return styleNeeds.Render(text.Cut(fmt.Sprintf("%s  [%s] %s▏", ask, how, m.typed), m.width))
-	case m.failed:
-		return styleBad.Render(text.Cut(text.Line(m.note), m.width))
-	case m.note != "":
-		return styleGood.Render(text.Cut(text.Line(m.note), m.width))
-	case m.inside:
-		return styleDim.Render(text.Cut("esc back  a answer  q quit", m.width))
+// place is where one is, behind what waits for somebody.
+func (m *top) place() string {
+	waits, path, about := "", []string{}, ""
+	if n := len(m.fleet.prompts); n > 0 {
+		waits = text.Cut(text.Sprintf("%d questions without an answer", n), m.width)
 	}
-	return styleDim.Render(text.Cut("↑ ↓ choose  enter threads  a answer  q quit", m.width))
+	for _, v := range m.views {
+		name := v.name()
+		if f := v.where().filter; f != "" {
+			name += " /" + f
+		}
+		path = append(path, name)
+		if threads, ok := v.(*threadsView); ok && threads.of != nil {
+			about = "  " + threads.of.Name()
+		}
+	}
+	at := strings.Join(path, " › ")
+	if at == "sessions" {
+		at = ""
+	}
+	if waits != "" {
+		at = "  " + at
+	}
+	if room := m.width - text.Width(waits); room > 4 {
+		return styleNeeds.Render(waits) + text.Cut(text.Printable(at+about), room)
+	}
+	return styleNeeds.Render(waits)
 }
 
-// row lays cells out in a line as wide as the screen; the first one has named columns, and the last one what is left.
-func row(width, named int, cells ...string) string {
-	columns := [...]int{named, 8, 12, 8, 9, 11}
-	var b strings.Builder
-	left := width
-	for i, c := range cells {
-		n := left
-		if i < len(cells)-1 {
-			n = min(columns[i], left)
-		}
-		left -= n
-		switch {
-		case n < 2:
-			c = ""
-		case i == 3, i == 4: // numbers
-			c = text.Right(c, n-1)
-		default:
-			c = text.Cut(c, n-1)
-		}
-		b.WriteString(text.Fit(c, n))
+func (m *top) helpLines() (out []string) {
+	column := 0
+	all := m.keys()
+	for _, b := range all {
+		column = max(column, text.Width(b.shown)+2)
 	}
-	return b.String()
-}
-
-func (m top) session(s *fleetSession) string {
-	rate := ""
-	if s.rate > 0 {
-		rate = fmt.Sprintf("%.1f", s.rate)
-	}
-	l := row(m.width, m.named, cmp.Or(m.short[s.ID], s.ID), text.Line(s.Agent()), s.state(), rate, fmt.Sprint(s.Messages),
-		text.Ago(s.Modified, m.fleet.at), text.Line(s.what()))
-	switch {
-	case s.ID == m.chosen:
-		return styleAt.Render(l)
-	case len(s.prompts) > 0:
-		return styleNeeds.Render(l)
-	case s.runs > 0:
-		return styleGood.Render(l)
-	case s.Status == sessions.StatusError:
-		return styleBad.Render(l)
-	}
-	return l
-}
-
-// threads shows what is in a session.
-func (m top) threads(s *fleetSession) []string {
-	out := []string{styleTitle.Render(text.Cut(s.ID+"  "+text.Line(s.Name()), m.width)),
-		styleDim.Render(row(m.width, nameColumn, "THREAD", "DIALECT", "STATUS", "ITEMS", "ENTRIES", "AGE", "TOKENS IN/OUT"))}
-	for _, t := range s.threads {
-		h, open := &t.Head, project.OpenTurn(&t.Head)
-		out = append(out, row(m.width, nameColumn, t.Name, h.Dialect, h.Status.String(), fmt.Sprint(h.N), fmt.Sprint(h.Entries),
-			text.Ago(h.Updated, m.fleet.at),
-			fmt.Sprintf("%d/%d", h.TokensIn+open.InputTokens, h.TokensOut+open.OutputTokens)))
-	}
-	for _, p := range s.prompts {
-		out = append(out, styleNeeds.Render(text.Cut("? "+text.Line(p.Text), m.width)))
+	for _, b := range all {
+		out = append(out, text.Cut(text.Fit(b.shown, column)+b.does, m.width))
 	}
 	return out
+}
+
+func (m *top) bottom() string {
+	line := func(style lipgloss.Style, s string) string { return style.Render(text.Cut(s, m.width)) }
+	switch {
+	case m.input != nil:
+		return line(styleNeeds, m.input.label+m.input.typed+"▏")
+	case m.failed:
+		return line(styleBad, text.Line(m.note))
+	case m.note != "":
+		return line(styleGood, text.Line(m.note))
+	case m.help:
+		return line(styleDim, "any key: back")
+	}
+	out := []string{"? keys"}
+	for _, b := range m.keys() {
+		if b.brief != "" {
+			key, _, _ := strings.Cut(b.shown, " ")
+			out = append(out, key+" "+b.brief)
+		}
+	}
+	return line(styleDim, strings.Join(out, "  "))
 }

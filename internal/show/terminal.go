@@ -27,9 +27,10 @@ type Form interface {
 
 // Terminal is the form of a terminal, and of plain text.
 type Terminal struct {
-	Columns int  // lines are wrapped there; 0: never
-	Colour  bool // by the escape sequences of ECMA-48
-	Full    bool // nothing is folded
+	Columns int    // lines are wrapped there; 0: never
+	Colour  bool   // by the escape sequences of ECMA-48
+	Full    bool   // nothing is folded
+	Unfold  string // how one has what is folded; "": --full
 	Zone    *time.Location
 
 	calls Calls
@@ -194,7 +195,7 @@ func (t *Terminal) folded(indent, colour, s string) string {
 	head, more := fold(s, t.Full)
 	out := t.block(indent, colour, head)
 	if more > 0 {
-		out += t.block(indent, faint, fmt.Sprintf("… %s more lines (--full)", count(int64(more))))
+		out += t.block(indent, faint, fmt.Sprintf("… %s more lines (%s)", count(int64(more)), cmp.Or(t.Unfold, "--full")))
 	}
 	return out
 }
