@@ -83,8 +83,9 @@ type Config struct {
 	Log      *slog.Logger
 
 	claude  *claudestore.Store
-	records *natsio.Records // that Client reads; nil: each entry looks for itself
-	stores  *stores         // whether the server stores; nil: nobody knows
+	newest  func(context.Context) (uint64, error) // sequence of the newest item that is stored; nil: nobody knows
+	records *natsio.Records                       // that Client reads; nil: each entry looks for itself
+	stores  *stores                               // whether the server stores; nil: nobody knows
 }
 
 // bodyInMemory is the longest entry that is held in memory, in bytes.

@@ -25,7 +25,14 @@ func (a *api) searchAll(w http.ResponseWriter, r *http.Request) error {
 	}
 	q := r.URL.Query()
 	f.Tool, f.Role = q.Get("tool"), q.Get("role")
-	found, err := a.found(r.Context(), q.Get("q"), f, int(most))
+	var found []history.Match
+	incomplete := false
+	err = a.withItems(func(db *history.DB) (err error) {
+		if incomplete, err = a.incomplete(r.Context(), db); err == nil {
+			found, err = db.Find(r.Context(), q.Get("q"), f, int(most))
+		}
+		return err
+	})
 	if err != nil {
 		return badFilter(err)
 	}
@@ -33,7 +40,28 @@ func (a *api) searchAll(w http.ResponseWriter, r *http.Request) error {
 	for i, m := range found {
 		out[i] = view.OfMatch(m)
 	}
+	if incomplete && !wantsLines(r) {
+		answer(w, http.StatusOK, map[string]any{"matches": out, "incomplete": true})
+		return nil
+	}
 	return list(w, r, "matches", out, "")
+}
+
+// farBehind is how many items of the stream the index has not read yet when it is said to be incomplete: an agent at work is always
+// some ahead of it.
+const farBehind = 1000
+
+// incomplete tells whether the index is being built. Who may read one session alone is told no more than that of the others. Where the
+// server does not answer what there is is searched.
+func (a *api) incomplete(ctx context.Context, db *history.DB) (bool, error) {
+	at, err := db.Position(ctx)
+	if err != nil || a.cfg.newest == nil {
+		return false, err
+	}
+	ctx, cancel := context.WithTimeout(ctx, time.Second)
+	defer cancel()
+	last, err := a.cfg.newest(ctx)
+	return err == nil && last > at.Seq+farBehind, nil
 }
 
 // stats adds up the items of the sessions that the token is for.

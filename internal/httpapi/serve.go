@@ -31,6 +31,10 @@ func For(conn *natsio.Conn, cfg Config) http.Handler {
 	cfg.claude = claudestore.On(conn, cfg.Client)
 	records := conn.Records()
 	cfg.records = &records
+	cfg.newest = func(ctx context.Context) (uint64, error) {
+		seqs, err := conn.Streams().LastSeqs(ctx, events.ItemsStream)
+		return seqs[events.ItemsStream], err
+	}
 	stores := &stores{server: natsadmin.New(conn)}
 	cfg.Publisher, cfg.stores = telling{cfg.Publisher, stores}, stores
 	cfg.Ready = func(ctx context.Context) error {
