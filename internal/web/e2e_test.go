@@ -65,6 +65,9 @@ func (s *spool) add(session, thread string, items ...j) {
 	must.Do(s.t, s.client.Await(s.t.Context(), at, pub.Producer(), 0, uint64(len(items))))
 }
 
+// again has the page search once more where nothing was found yet: the index follows what is stored.
+const again = `(document.querySelector('.search .hint')?.textContent.startsWith('Nothing') && document.querySelector('.search form').requestSubmit(), false)`
+
 // TestSpool goes with the page through a real Spool.
 func TestSpool(t *testing.T) {
 	chromium(t)
@@ -130,6 +133,12 @@ func TestSpool(t *testing.T) {
 		p.wait(`document.querySelectorAll('.forks .lane').length === 2`)
 	}
 
+	// All that was said and printed.
+	p = open(t, s.url+"/search?q=make+count", wide, tall)
+	p.wait(`document.querySelectorAll('.hit').length === 1 || ` + again)
+	p.click(".hit")
+	p.wait(`document.activeElement?.dataset.n === '2' && !!document.querySelector('[data-n="2"] .tool-body')`)
+
 	// Prompts of all sessions.
 	p = open(t, s.url+"/history?q=apples", wide, tall)
 	p.wait(`document.querySelector('mark')?.textContent === 'apples' || (document.querySelector('.history input') && (document.querySelector('.history input').dispatchEvent(new Event('input')), false))`)
@@ -150,13 +159,13 @@ func TestShots(t *testing.T) {
 		for _, scheme := range []string{"light", "dark"} {
 			for name, path := range map[string]string{
 				"fleet": "/", "thread": "/s/label-printer/main?n=1", "end": "/s/label-printer/main", "prompts": "/history",
-				"found":   "/s/label-printer/main?q=barcode",
+				"found": "/s/label-printer/main?q=barcode", "search": "/search?q=label&since=",
 				"missing": "/s/nobody/main",
 			} {
 				p := open(t, s.url+path, size.width, size.height)
 				p.expect("404")
 				p.colours(scheme)
-				p.wait(`!document.querySelector('.loading') && document.querySelectorAll('.row:not(.pending), .session, .found-prompts li, .empty').length > 0`)
+				p.wait(`!document.querySelector('.loading') && document.querySelectorAll('.row:not(.pending), .session, .found-prompts li, .hit, .empty').length > 0`)
 				eval[bool](p, `new Promise((done) => setTimeout(() => done(true), 600))`)
 				p.picture(strings.Join([]string{name, size.name, scheme}, "-"))
 			}

@@ -1,6 +1,7 @@
 package web_test
 
 import (
+	"cmp"
 	"encoding/json"
 	"fmt"
 	"maps"
@@ -37,6 +38,8 @@ type fleet struct {
 	prompts  []j
 	answers  []j
 	blobs    map[string][]byte
+	building bool   // the index of /v1/search
+	noIndex  bool   // there is none
 	fail     string // a path that is answered with 500
 	asked    []string
 }
@@ -58,6 +61,7 @@ func newFleet(t *testing.T) *fleet {
 		"GET /v1/sessions/{s}/threads/{t}/search":               f.search,
 		"GET /v1/nodes/{hash}":                                  f.node,
 		"GET /v1/history":                                       f.history,
+		"GET /v1/search":                                        f.searchAll,
 		"GET /v1/prompts":                                       func(r *http.Request) (any, int) { return j{"prompts": f.waiting(r)}, 200 },
 		"POST /v1/sessions/{s}/threads/{t}/prompts/{id}/answer": f.answer,
 	} {
@@ -241,6 +245,45 @@ func (f *fleet) search(r *http.Request) (any, int) {
 		}
 	}
 	return j{"matches": out}, 200
+}
+
+// searchAll finds a text in items, the newest first; of the filters it has role and tool.
+func (f *fleet) searchAll(r *http.Request) (any, int) {
+	if f.noIndex {
+		return j{"error": "not found: this process keeps no index of items; spool up and spool serve do"}, 404
+	}
+	q := r.URL.Query()
+	out := []j{}
+	for k, items := range f.threads {
+		session, thread, _ := strings.Cut(k, "/")
+		for _, it := range items {
+			item := it["item"].(j)
+			meta, _ := item["metadata"].(j)
+			kind, _ := meta["type"].(string)
+			tool, _ := meta["tool"].(j)
+			name, _ := tool["name"].(string)
+			said, _ := item["content"].([]j)[0]["text"].(string)
+			for _, more := range []any{tool["output"], meta["text"]} {
+				if whole, ok := more.(string); ok {
+					said = whole
+				}
+			}
+			at := strings.Index(strings.ToLower(said), strings.ToLower(q.Get("q")))
+			if at < 0 || q.Get("tool") != "" && !strings.EqualFold(q.Get("tool"), name) || q.Get("role") == "user" && kind != "" {
+				continue
+			}
+			if kind == "" {
+				kind = "message"
+			}
+			from := max(0, at-20)
+			out = append(out, j{"session": session, "thread": thread, "n": it["n"], "time": it["time"], "type": kind, "tool": name,
+				"failed": tool["is_error"] == true, "snippet": said[from:min(len(said), from+120)], "cwd": "/home/mira/" + session, "harness": "claude"})
+		}
+	}
+	slices.SortFunc(out, func(a, b j) int {
+		return cmp.Or(strings.Compare(b["session"].(string), a["session"].(string)), b["n"].(int)-a["n"].(int))
+	})
+	return j{"matches": out[:min(len(out), number(r, "limit", 50))], "incomplete": f.building}, 200
 }
 
 func (f *fleet) node(r *http.Request) (any, int) {

@@ -151,7 +151,7 @@ func (s *spool) hostile() (pages, api []string) {
 	}
 	strange := url.PathEscape(evil)
 	pages = append(pages, "/", "/s/of-items/main?n=1", "/history", "/history?q=owned", "/s/of-items/main?q="+strange,
-		"/n/"+strings.Repeat("0", 64)+"?s="+strange+"&t="+strange, "/?q="+strange)
+		"/n/"+strings.Repeat("0", 64)+"?s="+strange+"&t="+strange, "/?q="+strange, "/search?q=owned")
 	for _, path := range []string{
 		"", "/graph", "/threads", "/threads/main", "/threads/main/items", "/threads/main/logs/thread.log", "/artifacts",
 		"/threads/main/outputs", "/threads/main/search?q=owned",
@@ -159,7 +159,7 @@ func (s *spool) hostile() (pages, api []string) {
 		api = append(api, "/v1/sessions/of-items"+path)
 	}
 	return pages, append(api, "/v1/sessions/"+strange, "/v1/"+strange, "/"+strange, "/s/"+strange, "/s/a/"+strange, "/n/"+
-		strange, "/v1/prompts", "/v1/runs", "/v1/history?q=owned",
+		strange, "/v1/prompts", "/v1/runs", "/v1/history?q=owned", "/v1/search?q=owned",
 		"/v1/sessions", "/v1/read?url="+strange, "/v1/stream/"+strange, "/metrics")
 }
 
@@ -203,8 +203,10 @@ func TestHostileSpool(t *testing.T) {
 			shown = `.row:not(.pending)`
 		} else if strings.HasPrefix(path, "/history") {
 			shown = `.found-prompts li`
+		} else if strings.HasPrefix(path, "/search") {
+			shown = `.hit`
 		}
-		p.wait(`!document.querySelector('.loading') && !!document.querySelector('` + shown + `')`)
+		p.wait(`!document.querySelector('.loading') && !!document.querySelector('` + shown + `') || ` + again)
 		if !strings.Contains(path, "/n/") && !strings.Contains(path, "q="+url.PathEscape(evil)) {
 			p.wait(`document.querySelector('#main').textContent.includes('window.owned=1')`)
 		}

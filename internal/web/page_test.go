@@ -70,7 +70,7 @@ func TestFleet(t *testing.T) {
 	p.wait(`document.querySelectorAll('.session').length === 1`)
 	p.click(".tab:nth-child(1)")
 
-	p.press("/")
+	p.press("f")
 	p.press("mend")
 	p.wait(`document.querySelectorAll('.session').length === 0`)
 	p.has("No session is like that.")
@@ -317,6 +317,93 @@ func TestPrompts(t *testing.T) {
 	p.wait(`location.pathname === '/s/ferry/main' && document.activeElement?.dataset.n === '1'`)
 }
 
+// TestSearch: one box finds what was said and printed in all sessions, and a click is at the item, open, wherever it is.
+func TestSearch(t *testing.T) {
+	f := working(t)
+	for i := range 2000 {
+		f.add("zeppelin", "main", agent(fmt.Sprintf("Line %d", i)))
+	}
+	f.add("zeppelin", "main", call("z", "Bash", j{"command": "ls"}), result("z", strings.Repeat("row\n", 300)+"a needle in the hay", false))
+	f.add("zeppelin", "main", j{"content": text("[thinking] hm"), "metadata": j{"type": "thinking", "text": "Where is the <b>needle</b>?"}})
+	f.add("ferry", "main", user("Find the Needle"))
+	for i := range 500 {
+		f.add("zeppelin", "main", agent(fmt.Sprintf("More %d", i)))
+	}
+	p := open(t, f.URL, wide, tall)
+	p.wait(`!!document.querySelector('.session-link')`)
+	p.press("/")
+	p.wait(`location.pathname === '/search' && document.activeElement.name === 'q'`)
+	p.has("Words, or beginnings of words")
+	p.press("needle")
+	p.has("3 items in 2 sessions, the newest first.")
+	p.wait(`[...document.querySelectorAll('.search-group h2')].map((el) => el.textContent).join() === 'Session zeppelin,Session ferry'`)
+	must.Same(t, eval[string](p, `[...document.querySelectorAll('.hit-who')].map((el) => el.textContent.trim()).join()`), "Thinking,Tool printed,Prompt",
+		"who said it: %s, want %s")
+	must.Same(t, eval[string](p, `[...document.querySelectorAll('.hit mark')].map((el) => el.textContent).join()`), "needle,needle,Needle",
+		"marked are %s, want %s")
+	must.Same(t, eval[string](p, `location.search`), "?q=needle", "the address has %s, want %s")
+
+	p.press(kb.ArrowDown)
+	p.wait(`document.activeElement.matches('.hit')`)
+	p.press(kb.ArrowDown + kb.ArrowUp + kb.ArrowUp)
+	p.wait(`document.activeElement.name === 'q'`)
+	p.press(kb.ArrowDown + kb.ArrowDown + kb.Enter)
+
+	// The row of the call, of which the result is a part, is in view and open, all of it.
+	p.wait(`location.pathname === '/s/zeppelin/main' && document.activeElement?.dataset.n === '2001'`)
+	p.wait(`document.querySelector('[data-n="2001"]').textContent.includes('a needle in the hay')`)
+	p.wait(`CSS.highlights.get('found')?.size > 0 && document.querySelector('.found').textContent === '1 of 2'`)
+	eval[bool](p, `history.back(), true`)
+	p.wait(`location.pathname === '/search' && document.querySelectorAll('.hit').length === 3`)
+	p.press(kb.Enter) // of what is found already Enter opens the first
+	p.wait(`location.pathname === '/s/zeppelin/main' && document.activeElement?.dataset.n === '2003'`)
+	p.wait(`document.querySelector('[data-n="2003"] .prose.dim')?.textContent === 'Where is the <b>needle</b>?'`)
+	p.press("s")
+	p.wait(`location.pathname === '/search'`)
+}
+
+// TestSearchFilters: what is asked for beside words, what is said where nothing is found or cannot be, and what Escape does.
+func TestSearchFilters(t *testing.T) {
+	f := working(t)
+	p := open(t, f.URL+"/search?q=frost&role=user&since=2026-01-01", wide, tall)
+	p.has("1 item in 1 session")
+	p.wait(`document.querySelector('[name=role]').value === 'user' && document.querySelector('[name=since]').value === '2026-01-01'`)
+	p.wait(`document.querySelector('datalist option').value === '/home/mira/orchard'`)
+	f.mu.Lock()
+	last := f.asked[len(f.asked)-2:]
+	f.mu.Unlock()
+	if all := strings.Join(last, " "); !strings.Contains(all, "/v1/search?q=frost&role=user&since=2026-01-01&limit=100") {
+		t.Errorf("asked for %s", all)
+	}
+	p.press(kb.Escape)
+	p.wait(`document.activeElement.name === 'q' && document.activeElement.value === '' && location.search === '?role=user&since=2026-01-01'`)
+	p.press("no such word")
+	p.has("Nothing that was said or printed is like that.")
+
+	f.mu.Lock()
+	f.building = true
+	f.mu.Unlock()
+	p.press("s")
+	p.has("Nothing found so far. The index is being built: what is newer is not in it yet.")
+	f.mu.Lock()
+	f.building = false
+	f.mu.Unlock()
+	p.has("Nothing that was said or printed is like that.") // it asks again by itself
+
+	f.mu.Lock()
+	f.fail = "/v1/search"
+	f.mu.Unlock()
+	p.expect("500")
+	p.press("s")
+	p.has("That could not be searched for: broken on purpose")
+	f.mu.Lock()
+	f.fail, f.noIndex = "", true
+	f.mu.Unlock()
+	p.expect("404")
+	p.press("s")
+	p.has("There is no search here: not found: this process keeps no index of items")
+}
+
 // TestLongThread scrolls through a thread of 100,000 items: what is in the document stays small, and each place can be reached.
 func TestLongThread(t *testing.T) {
 	f := newFleet(t)
@@ -513,6 +600,7 @@ func TestOutline(t *testing.T) {
 		"/":               "1 Fleet, 2 Needs you 2, 2 Sessions, 3 Running 1",
 		"/s/orchard/main": "1 Session orchard, 2 1 thread, 2 main 13 items, 3 Prompt: Please **find** the late frost warning.",
 		"/history":        "1 Prompts",
+		"/search?q=frost": "1 Search, 2 Session orchard",
 		"/s/none/main":    "1 Not there",
 	} {
 		p := open(t, f.URL+path, wide, tall)
@@ -520,6 +608,7 @@ func TestOutline(t *testing.T) {
 		p.wait(`!!document.querySelector('main h1') && !document.querySelector('.side > .hint')`)
 		p.wait(`!document.querySelector('.feed') || document.querySelectorAll('.row').length > 5`)
 		p.wait(`!document.querySelector('.fleet') || document.querySelectorAll('.prompt').length === 2`)
+		p.wait(`!document.querySelector('.search') || document.querySelector('.search-group h2')?.textContent === 'Session orchard'`)
 		p.wait(`!document.querySelector('.history') || document.querySelectorAll('.found-prompts li').length > 0`)
 		got := eval[string](p, `[...document.querySelectorAll('h1, h2, h3, h4')].map((el) => el.tagName[1] + ' ' + el.textContent.trim().replace(/\s+/g, ' ')).join(', ')`)
 		must.Same(t, got, outline, "%s: the outline is\n%s, want\n%s", path)
@@ -547,10 +636,10 @@ func TestContrast(t *testing.T) {
 	f := working(t)
 	f.ask("orchard", "main", "ship", "approval", "Ship it?", nil)
 	for _, scheme := range []string{"light", "dark"} {
-		for _, path := range []string{"/", "/s/orchard/main?n=4", "/history"} {
+		for _, path := range []string{"/", "/s/orchard/main?n=4", "/history", "/search?q=a"} {
 			p := open(t, f.URL+path, wide, tall)
 			p.colours(scheme)
-			p.wait(`document.querySelectorAll('.session, .row, .found-prompts li').length > 0`)
+			p.wait(`document.querySelectorAll('.session, .row, .found-prompts li, .hit').length > 0`)
 			for _, low := range eval[[]string](p, lowContrast) {
 				t.Errorf("%s of %s: %s", scheme, path, low)
 			}
@@ -590,9 +679,9 @@ func TestNarrow(t *testing.T) {
 	f.add("orchard", "main", agent(strings.Repeat("W", 600)),
 		call("l", "mcp__a_server_with_a_very_long_name__and_a_tool", j{"query": strings.Repeat("x", 300)}))
 	f.ask("orchard", "main", "ship", "approval", strings.Repeat("Ship", 80), nil)
-	for _, path := range []string{"/", "/s/orchard/main", "/history"} {
+	for _, path := range []string{"/", "/s/orchard/main", "/history", "/search?q=W"} {
 		p := open(t, f.URL+path, 390, 844)
-		p.wait(`document.querySelectorAll('.session, .row, .found-prompts li').length > 0`)
+		p.wait(`document.querySelectorAll('.session, .row, .found-prompts li, .hit').length > 0`)
 		wider := eval[[]string](p, `[...document.querySelectorAll('body, body *')].filter((el) => el.checkVisibility() && !el.closest('.unseen, .skip, pre, .table') && el.getBoundingClientRect().right > innerWidth + 1).map((el) => el.tagName + '.' + el.className)`)
 		if len(wider) != 0 || eval[bool](p, `document.documentElement.scrollWidth > innerWidth`) {
 			t.Errorf("%s is wider than the phone: %q", path, wider)

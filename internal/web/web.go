@@ -12,6 +12,7 @@
 //	/s/{session}[/{thread}]    a thread; ?n=N at an item
 //	/n/{hash}?s=S&t=T[&i=K]    the K-th item of a state, in whichever thread has it: the link that survives forks
 //	/history                   prompts across sessions
+//	/search                    what was said and printed, in all sessions
 //	/assets/…                  style and modules
 package web
 
@@ -82,6 +83,8 @@ func isView(p string) bool {
 		return p == "/"
 	case "history":
 		return p == "/history"
+	case "search":
+		return p == "/search"
 	case "s", "n":
 		return path.Clean(p) == p && len(p) > len("/s/")
 	}

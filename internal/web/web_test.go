@@ -28,9 +28,9 @@ func get(t *testing.T, method, target string, header ...string) *http.Response {
 
 func TestPaths(t *testing.T) {
 	for target, want := range map[string]int{
-		"/": 200, "/history": 200, "/s/a": 200, "/s/a/main": 200, "/n/00ff": 200, "/assets/js/app.js": 200,
+		"/": 200, "/history": 200, "/search": 200, "/s/a": 200, "/s/a/main": 200, "/n/00ff": 200, "/assets/js/app.js": 200,
 		"/assets/style.css": 200, "/assets/icon.svg": 200,
-		"/s/": 404, "/n": 404, "/nothing": 404, "/assets/": 404, "/assets/index.html": 404, "/assets/js": 404,
+		"/s/": 404, "/n": 404, "/nothing": 404, "/search/x": 404, "/assets/": 404, "/assets/index.html": 404, "/assets/js": 404,
 		"/assets/../web.go": 404, "/index.html": 404, "/v1/x": 404, "/s//x": 404,
 	} {
 		must.Same(t, get(t, "GET", target).StatusCode, want, "GET %s = %d, want %d", target)

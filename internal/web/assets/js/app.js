@@ -8,6 +8,7 @@ import { threadLink } from './sessions.js';
 import * as fleet from './fleet.js';
 import * as thread from './thread.js';
 import * as prompts from './history.js';
+import * as search from './search.js';
 
 const main = document.getElementById('main');
 const link = document.getElementById('link');
@@ -25,6 +26,7 @@ let waitingCount = 0;
 const routes = [
   [/^\/$/, (_, q, ctx) => fleet.open({ ...ctx, query: q.get('q') })],
   [/^\/history$/, (_, q, ctx) => prompts.open({ ...ctx, query: q.get('q') })],
+  [/^\/search$/, (_, q, ctx) => search.open({ ...ctx, query: q })],
   [/^\/n\/([0-9a-f]+)$/, async ([hash], q, ctx) => {
     const place = await get(path('nodes', hash) + query({ session: q.get('s'), thread: q.get('t') }), ctx);
     return thread.open({ ...ctx, session: place.session, thread: place.thread, at: place.n + Number(q.get('i') ?? 0) });
@@ -133,7 +135,7 @@ function linked(state) {
 
 // Light and dark
 
-const themes = { '': ['Auto', 'light or dark as the system is'], light: ['Light', 'light'], dark: ['Dark', 'dark'] };
+const themes = { '': ['Auto', ', light or dark as the system is'], light: ['Light', ''], dark: ['Dark', ''] };
 
 function setTheme(theme) {
   localStorage.setItem('spool.theme', theme);
@@ -141,7 +143,7 @@ function setTheme(theme) {
   else delete document.documentElement.dataset.theme;
   const [text, label] = themes[theme];
   themeButton.textContent = text;
-  themeButton.setAttribute('aria-label', `Colours: ${label}`);
+  themeButton.setAttribute('aria-label', `Colours: ${text}${label}`);
 }
 
 function nextTheme() {
@@ -166,6 +168,8 @@ const everywhere = [
   ['g', 'go to an item or a session', goSomewhere],
   ['u', 'to the fleet', () => navigate('/')],
   ['p', 'to the prompts of all sessions', () => navigate('/history')],
+  ['s', 'search everything', () => navigate('/search')],
+  ['/', 'search everything, where a view has no other box', () => navigate('/search')],
   ['t', 'light or dark', nextTheme],
   ['?', 'these keys', () => showKeys([['Here', current?.keys ?? []], ['Everywhere', everywhere]].filter(([, keys]) => keys.length))],
 ];

@@ -79,6 +79,24 @@ export function keyed(parent, list, key, build) {
   for (const el of old.values()) el.remove();
 }
 
+/** marked is a text with the words set off that were looked for. */
+export function marked(text, q) {
+  const words = q.toLowerCase().split(/[^\p{L}\p{N}]+/u).filter(Boolean);
+  if (!words.length) return [text];
+  const lower = text.toLowerCase();
+  if (lower.length !== text.length) return [text];
+  const out = [];
+  let at = 0;
+  while (at < text.length) {
+    const next = words.map((w) => [lower.indexOf(w, at), w]).filter(([i]) => i >= 0).sort((a, b) => a[0] - b[0] || b[1].length - a[1].length)[0];
+    if (!next) break;
+    out.push(text.slice(at, next[0]), h('mark', text.slice(next[0], next[0] + next[1].length)));
+    at = next[0] + next[1].length;
+  }
+  out.push(text.slice(at));
+  return out;
+}
+
 const region = () => document.getElementById('announce');
 
 /** announce tells a screen reader, politely. */

@@ -189,7 +189,7 @@ class Fleet {
     return [
       ['j', 'next prompt or session', () => step(1)],
       ['k', 'previous prompt or session', () => step(-1)],
-      ['/', 'filter sessions', () => this.field.select()],
+      ['f', 'filter sessions', () => this.field.select()],
     ];
   }
 }

@@ -1,6 +1,6 @@
 // Prompts across sessions: what was asked for, found again.
 
-import { h } from './dom.js';
+import { h, marked } from './dom.js';
 import { get, query } from './api.js';
 import { time } from './format.js';
 import { harnessName, threadLink } from './sessions.js';
@@ -64,22 +64,4 @@ function found(p, q) {
   const link = threadLink(p.session, p.thread, p.n);
   return h('li', h('a', { href: link }, marked(text.length > 400 ? `${text.slice(0, 400)}…` : text, q)),
     h('p.hint', [harnessName(p), p.host, p.cwd].filter(Boolean).join(' · '), !Number.isNaN(at) && [' · ', ticking('ago', at)]));
-}
-
-/** marked sets off the words that were looked for. */
-function marked(text, q) {
-  const words = q.toLowerCase().split(/[^\p{L}\p{N}]+/u).filter(Boolean);
-  if (!words.length) return [text];
-  const lower = text.toLowerCase();
-  if (lower.length !== text.length) return [text];
-  const out = [];
-  let at = 0;
-  while (at < text.length) {
-    const next = words.map((w) => [lower.indexOf(w, at), w]).filter(([i]) => i >= 0).sort((a, b) => a[0] - b[0] || b[1].length - a[1].length)[0];
-    if (!next) break;
-    out.push(text.slice(at, next[0]), h('mark', text.slice(next[0], next[0] + next[1].length)));
-    at = next[0] + next[1].length;
-  }
-  out.push(text.slice(at));
-  return out;
 }

@@ -123,12 +123,12 @@ class ThreadView {
 
   start() {
     this.changed(new Set(this.items.records.keys()));
-    if (this.at) this.goto(this.at, { focus: true });
+    if (this.at) this.goto(this.at, { focus: true, unfold: Boolean(this.words) });
     else this.list.follow(true);
     this.moved(this.list.atEnd);
     if (this.words) {
       this.field.value = this.words;
-      this.searchNow();
+      this.searchNow(this.at);
     }
     this.readSide();
     this.loadPrompts();
@@ -377,8 +377,9 @@ class ThreadView {
     this.moved(this.list.atEnd);
   }
 
-  /** goto brings an item into view, or the one that it is a part of. Its neighbourhood is read first, so that it stays there. */
-  async goto(n, { focus = false, nearest = false } = {}) {
+  /** goto brings an item into view, or the one that it is a part of; unfold opens what of it is closed. Its neighbourhood is read first,
+   *  so that it stays there. */
+  async goto(n, { focus = false, nearest = false, unfold = false } = {}) {
     n = Math.max(1, Math.min(n, this.count));
     this.list.following = false;
     if (!this.items.get(n)) {
@@ -387,8 +388,9 @@ class ThreadView {
     }
     const shown = this.items.folded(n) ?? n;
     if (shown !== n) this.choices.set(`${shown} tool`, true);
+    if (unfold) for (const part of ['tool', 'thinking', 'all input', 'all output']) this.choices.set(`${shown} ${part}`, true);
     this.select(shown);
-    if (shown !== n) this.list.refresh(shown - 1);
+    if (shown !== n || unfold) this.list.refresh(shown - 1);
     const el = this.list.reveal(shown - 1, { nearest });
     if (focus) el?.focus({ preventScroll: true });
   }
@@ -429,7 +431,8 @@ class ThreadView {
     this.searching = setTimeout(() => this.searchNow(), 250);
   }
 
-  async searchNow() {
+  /** searchNow looks for the words of the field, and goes to the first item from here on that has them; at is one that is shown already. */
+  async searchNow(at) {
     clearTimeout(this.searching);
     const q = this.field.value.trim();
     this.search = { q, matches: [], at: -1 };
@@ -445,11 +448,20 @@ class ThreadView {
       this.search.matches = got.matches.map((m) => m.n).sort((a, b) => a - b);
       this.search.more = Boolean(got.next);
       this.found.textContent = this.search.matches.length ? '' : 'Nothing found';
-      const here = this.search.matches.findIndex((n) => n >= this.list.first + 1);
-      if (this.search.matches.length) this.match(0, here < 0 ? this.search.matches.length - 1 : here);
+      const here = this.search.matches.findIndex((n) => n >= (at ?? this.list.first + 1));
+      if (at) {
+        const isOne = this.search.matches[here] === at;
+        this.search.at = isOne ? here : here - 1;
+        this.found.textContent = isOne ? this.placeOfMatch() : '';
+      } else if (this.search.matches.length) this.match(0, here < 0 ? this.search.matches.length - 1 : here);
+      this.highlight();
     } catch (err) {
       if (!this.signal.aborted) this.found.textContent = err.message;
     }
+  }
+
+  placeOfMatch() {
+    return `${whole(this.search.at + 1)} of ${whole(this.search.matches.length)}${this.search.more ? '+' : ''}`;
   }
 
   match(by, at = this.search.at + by) {
@@ -457,8 +469,8 @@ class ThreadView {
     if (!matches.length) return;
     this.search.at = (at + matches.length) % matches.length;
     const n = matches[this.search.at];
-    this.found.textContent = `${whole(this.search.at + 1)} of ${whole(matches.length)}${this.search.more ? '+' : ''}`;
-    this.goto(n).then(() => this.highlight());
+    this.found.textContent = this.placeOfMatch();
+    this.goto(n, { unfold: true }).then(() => this.highlight());
   }
 
   searchKey(e) {
