@@ -82,19 +82,10 @@ type keysPage struct {
 }
 
 func (recs Records) keysPage(ctx context.Context, filter string, offset int) (p keysPage, err error) {
-	body := jsonscan.AppendString([]byte(`{"subjects_filter":`), events.RecordSubject(filter))
-	body = fmt.Appendf(body, `,"offset":%d}`, offset)
-	msg := &nats.Msg{Subject: apiSubject(recs.c.js, "STREAM.INFO."+events.RecordsStream), Data: body}
 	most := recs.c.names.Load() // that there were last time
-	answers, err := recs.c.pipe.all(ctx, []*nats.Msg{msg}, recs.c.timeout*time.Duration(1+most/keysInTime))
-	if err == nil && answers[0].Header.Get("Status") == "503" {
-		err = record.ErrBusy
-	}
+	answers, err := recs.c.pipe.all(ctx, []*nats.Msg{recs.keysRequest(filter, offset)}, recs.c.timeout*time.Duration(1+most/keysInTime))
 	if err == nil {
-		err = json.Unmarshal(answers[0].Data, &p)
-	}
-	if err == nil && p.Error != nil {
-		err = p.Error
+		p, err = parseKeys(answers[0])
 	}
 	if err != nil {
 		recs.c.names.Store(max(2*most, keysInTime)) // there may be far more now
@@ -102,6 +93,22 @@ func (recs Records) keysPage(ctx context.Context, filter string, offset int) (p 
 	}
 	recs.c.names.Store(int64(p.Total))
 	return p, nil
+}
+
+func (recs Records) keysRequest(filter string, offset int) *nats.Msg {
+	body := jsonscan.AppendString([]byte(`{"subjects_filter":`), events.RecordSubject(filter))
+	body = fmt.Appendf(body, `,"offset":%d}`, offset)
+	return &nats.Msg{Subject: apiSubject(recs.c.js, "STREAM.INFO."+events.RecordsStream), Data: body}
+}
+
+func parseKeys(answer *nats.Msg) (p keysPage, err error) {
+	if answer.Header.Get("Status") == "503" {
+		return p, record.ErrBusy
+	}
+	if err = json.Unmarshal(answer.Data, &p); err == nil && p.Error != nil {
+		err = p.Error
+	}
+	return p, err
 }
 
 // errMiscounted: not as many names were read as the server counts.

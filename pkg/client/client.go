@@ -168,8 +168,13 @@ func (c *Client) Sessions(ctx context.Context, session string) ([]Session, error
 	if err := both.Wait(); err != nil {
 		return nil, err
 	}
+	return sessionsWith(ts, infos), nil
+}
+
+// sessionsWith makes sessions of threads, ordered by session, and of what their records say.
+func sessionsWith(ts []Thread, infos map[string]sessions.Info) []Session {
 	out := make([]Session, 0, len(infos))
-	for len(ts) > 0 { // ordered by session
+	for len(ts) > 0 {
 		id, n := ts[0].Session, 1
 		for n < len(ts) && ts[n].Session == id {
 			n++
@@ -179,7 +184,7 @@ func (c *Client) Sessions(ctx context.Context, session string) ([]Session, error
 		out = append(out, Session{Info: info, Threads: ts[:n:n]})
 		ts = ts[n:]
 	}
-	return out, nil
+	return out
 }
 
 // infos reads the records of a session, or of all, by id.
@@ -230,6 +235,11 @@ func (c *Client) threads(ctx context.Context, filters ...string) ([]Thread, erro
 		}
 		found = slices.Concat(rs, found)
 	}
+	return threadsOf(found), nil
+}
+
+// threadsOf makes the threads of heads, ordered by session and name. Those of the history stand first.
+func threadsOf(found []record.Record) []Thread {
 	all := make([]*Thread, 0, len(found)) // a head is large: sort where it is, not it
 	for _, r := range found {
 		t, ok := &Thread{}, false
@@ -250,7 +260,7 @@ func (c *Client) threads(ctx context.Context, filters ...string) ([]Thread, erro
 	for i, t := range all {
 		out[i] = *t
 	}
-	return out, nil
+	return out
 }
 
 // Store is which store it is: a restore makes another one, and what was read of the one before may be otherwise in it. "": nobody knows.

@@ -76,14 +76,20 @@ type Query struct {
 	Limit      int    // at most so many; 0 = all
 }
 
+// Has reports whether a query chooses a session, whatever its limit is.
+func (q Query) Has(i Info) bool {
+	return (q.Cwd == "" || sameDir(i.Cwd, q.Cwd)) && (q.Unanswered || i.Answered)
+}
+
+// Compare is the order of a listing: the newest first.
+func (r Row) Compare(o Row) int {
+	return cmp.Or(cmp.Compare(o.Modified, r.Modified), cmp.Compare(o.Created, r.Created), strings.Compare(r.ID, o.ID))
+}
+
 // List gives the rows that a query chooses, newest first. The rows are reordered in place.
 func List(rows []Row, q Query) []Row {
-	kept := slices.DeleteFunc(rows, func(r Row) bool {
-		return q.Cwd != "" && !sameDir(r.Cwd, q.Cwd) || !q.Unanswered && !r.Answered
-	})
-	slices.SortFunc(kept, func(a, b Row) int {
-		return cmp.Or(cmp.Compare(b.Modified, a.Modified), cmp.Compare(b.Created, a.Created), strings.Compare(a.ID, b.ID))
-	})
+	kept := slices.DeleteFunc(rows, func(r Row) bool { return !q.Has(r.Info) })
+	slices.SortFunc(kept, Row.Compare)
 	if q.Limit > 0 && len(kept) > q.Limit {
 		kept = kept[:q.Limit]
 	}

@@ -1,0 +1,192 @@
+package natsio
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"time"
+
+	"github.com/nats-io/nats.go"
+	"github.com/nats-io/nats.go/jetstream"
+
+	"spool/internal/record"
+	"spool/pkg/events"
+)
+
+// Backward reads the records that match filters from the newest on, a window at a time. The bucket keeps one message of a key, so its
+// sequences are the order of what changed last: what is read costs what is read, whatever else the bucket holds. A window is twice as
+// large as the one before it.
+type Backward struct {
+	recs    Records
+	s       jetstream.Stream
+	filters []string
+	size    uint64 // of the next window, in sequences
+	first   uint64 // of the stream
+	last    uint64 // when the reading began
+	below   uint64 // from here on all is read, but for the gap
+	gap     Gap
+	oldest  time.Time // when the oldest one that was read was stored
+	ended   bool
+}
+
+// Gap is what a reading passes over: the records with sequences above After, up to Last. The zero Gap is none.
+type Gap struct{ After, Last uint64 }
+
+// Dated is a record, and when it was stored.
+type Dated struct {
+	record.Record
+	Stored time.Time
+}
+
+const (
+	leastWindow = 256
+	mostWindow  = 16_384 // of what is in memory at a time
+)
+
+// otherClocks is by how much the clocks of a cluster's servers are taken to differ.
+const otherClocks = time.Minute
+
+// Backward begins a reading with a window of about so many records. A gap of another bucket, as one that was restored, is none.
+func (recs Records) Backward(ctx context.Context, window int, gap Gap, filters ...string) (*Backward, error) {
+	s, err := recs.c.js.Stream(ctx, events.RecordsStream)
+	if err != nil {
+		return nil, fmt.Errorf("read the newest records: %w", WrapErr(err))
+	}
+	state := s.CachedInfo().State
+	b := &Backward{recs: recs, s: s, size: min(max(uint64(window), leastWindow), mostWindow), first: max(state.FirstSeq, 1),
+		last: state.LastSeq, below: state.LastSeq + 1}
+	if gap.After < gap.Last && gap.Last <= b.last {
+		b.gap = gap
+	}
+	for _, f := range filters {
+		b.filters = append(b.filters, events.RecordSubject(f))
+	}
+	return b, nil
+}
+
+// Count is about how many records the bucket holds, removed ones too. It costs the same whatever it is.
+func (recs Records) Count(ctx context.Context) (uint64, error) {
+	s, err := recs.c.js.Stream(ctx, events.RecordsStream)
+	if err != nil {
+		return 0, fmt.Errorf("count records: %w", WrapErr(err))
+	}
+	return s.CachedInfo().State.NumSubjects, nil
+}
+
+// Last is the newest sequence that there was when the reading began.
+func (b *Backward) Last() uint64 { return b.last }
+
+// Unread is how far what is not read yet goes up; 0: all is read.
+func (b *Backward) Unread() uint64 {
+	if b.ended {
+		return 0
+	}
+	return b.below - 1
+}
+
+// Before is a time after which none of what is not read yet was stored. It is zero while nothing is known.
+func (b *Backward) Before() time.Time {
+	if b.oldest.IsZero() || !b.recs.c.clustered() {
+		return b.oldest
+	}
+	return b.oldest.Add(otherClocks)
+}
+
+// Window gives the next records, those that were stored last first. Where all is read there are none, and more is false.
+func (b *Backward) Window(ctx context.Context) (rs []Dated, more bool, err error) {
+	if b.gap.Last > 0 && b.below == b.gap.Last+1 {
+		b.below, b.gap = b.gap.After+1, Gap{}
+	}
+	if b.ended = b.below <= b.first; b.ended {
+		return nil, false, nil
+	}
+	from := b.first
+	if b.below-b.first > b.size {
+		from = b.below - b.size
+	}
+	if b.gap.Last > 0 {
+		from = max(from, b.gap.Last+1)
+	}
+	if from < b.below {
+		if rs, err = b.read(ctx, from, b.below); err != nil {
+			return nil, false, err
+		}
+	}
+	b.below, b.size = from, min(2*b.size, mostWindow)
+	if len(rs) > 0 {
+		b.oldest = rs[len(rs)-1].Stored
+	}
+	return rs, true, nil
+}
+
+// Moved gives what was stored since the reading began: some of it was read before, or was passed by on its way up.
+func (b *Backward) Moved(ctx context.Context) ([]Dated, error) {
+	info, err := b.s.Info(ctx)
+	if err != nil {
+		return nil, WrapErr(err)
+	}
+	if info.State.LastSeq == b.last {
+		return nil, nil
+	}
+	return b.read(ctx, b.last+1, 0)
+}
+
+// errWindow ends the reading of a window.
+var errWindow = errors.New("what is behind was read before")
+
+// read gives the records from a sequence on and below another one; 0: to the end, where none escapes that moves meanwhile.
+func (b *Backward) read(ctx context.Context, from, below uint64) (rs []Dated, err error) {
+	cons, err := b.s.OrderedConsumer(ctx, jetstream.OrderedConsumerConfig{
+		FilterSubjects: b.filters, DeliverPolicy: jetstream.DeliverByStartSequencePolicy, OptStartSeq: from,
+		InactiveThreshold: 10 * time.Second,
+	})
+	if err == nil {
+		err = b.recs.c.Streams().each(ctx, cons, func(m jetstream.Msg, meta *jetstream.MsgMetadata) error {
+			seq := meta.Sequence.Stream
+			if below > 0 && below <= b.last && seq >= below {
+				return errWindow
+			}
+			r, err := b.recs.opened(ctx, m, seq)
+			if err == nil && r.Exists() {
+				rs = append(rs, Dated{r, meta.Timestamp})
+			}
+			return err
+		})
+	}
+	if err != nil && !errors.Is(err, errWindow) {
+		return nil, fmt.Errorf("read records from %d on: %w", from, WrapErr(err))
+	}
+	slices.Reverse(rs)
+	return rs, nil
+}
+
+// Matching reads the records that match many narrow filters, as List does; the names are asked for at once, and so are the records.
+// Those of a session that is being deleted are left out, where it is called BetweenDeletions.
+func (recs Records) Matching(ctx context.Context, filters []string) ([]record.Record, error) {
+	msgs := make([]*nats.Msg, len(filters))
+	for i, f := range filters {
+		msgs[i] = recs.keysRequest(f, 0)
+	}
+	answers, err := recs.c.pipe.all(ctx, msgs, recs.c.timeout)
+	if err != nil {
+		return nil, fmt.Errorf("list the keys of %d filters: %w", len(filters), err)
+	}
+	var keys []string
+	for i, m := range answers {
+		p, err := parseKeys(m)
+		if err == nil {
+			var some []string
+			some, err = recs.pagedKeys(ctx, filters[i], p)
+			keys = append(keys, some...)
+		}
+		if err != nil {
+			return nil, fmt.Errorf("list the keys of %s: %w", filters[i], WrapErr(err))
+		}
+	}
+	found, err := recs.Records(ctx, keys...)
+	if err != nil {
+		return nil, err
+	}
+	return recs.visible(ctx, slices.DeleteFunc(found, func(r record.Record) bool { return !r.Exists() }))
+}

@@ -1,0 +1,350 @@
+package client
+
+import (
+	"context"
+	"encoding/base64"
+	"errors"
+	"fmt"
+	"slices"
+
+	"spool/internal/natsio"
+	"spool/internal/record"
+	"spool/internal/shortid"
+	"spool/pkg/events"
+	"spool/pkg/sessions"
+	"spool/pkg/threads"
+)
+
+// SessionQuery chooses a page of sessions.
+type SessionQuery struct {
+	sessions.Query // Limit: at least 1
+
+	Prefix string             // of the id, letter case aside
+	After  string             // Next of the page before; "": the first page
+	Keep   func(Session) bool // nil: all
+}
+
+// SessionPage is some sessions, the newest first. Next leads to the following ones, "" where there are none.
+type SessionPage struct {
+	Sessions []Session
+	Next     string
+}
+
+// ErrPlace: a SessionQuery's After is no SessionPage's Next.
+var ErrPlace = errors.New("no place in a list of sessions")
+
+// SessionPage lists sessions in the order of sessions.List, and reads no more than it must to know which they are: the heads that were
+// stored last, back to a time at which those of the page are newer than what was stored before. So where sessions are as new as their
+// events were when they came, a page costs what it shows; entries that are older than their events, as of an import or a restore, make
+// it read back to the time that the page reaches, in memory for the page alone. What a query passes over is read, too.
+//
+// A session that moves while its list is read page by page goes to the front: whoever goes on does not see it again. None is left out
+// that stays where it is. How fresh it is: as Sessions.
+func (c *Client) SessionPage(ctx context.Context, q SessionQuery) (page SessionPage, err error) {
+	p := pager{c: c, q: q, passed: map[string]bool{}}
+	if p.at, err = parsePlace(q.After); err != nil {
+		return page, err
+	}
+	if q.Limit < 1 {
+		return page, fmt.Errorf("list %d sessions: want 1 or more", q.Limit)
+	}
+	p.back, err = c.records.Backward(ctx, 4*q.Limit, p.at.shown, events.HeadKeys(""), events.HistoryKeys(""))
+	if err != nil {
+		return page, err
+	}
+	for more := true; more && !p.done(); {
+		var heads []natsio.Dated
+		if heads, more, err = p.back.Window(ctx); err == nil {
+			err = p.take(ctx, heads)
+		}
+		if err != nil {
+			return page, err
+		}
+	}
+	moved, err := p.back.Moved(ctx)
+	if err == nil {
+		p.forget(moved)
+		err = p.take(ctx, moved)
+	}
+	return p.page(), err
+}
+
+// pager finds the sessions of a page. It keeps one more than the page shows, so that it knows whether there is one.
+type pager struct {
+	c    *Client
+	q    SessionQuery
+	at   place
+	back *natsio.Backward
+
+	kept   []listed        // the newest that it found behind the place
+	passed map[string]bool // sessions that were looked at, and that the query or the place leaves out
+	left   bool            // others were found that are not kept
+	seen   []seenHead      // heads whose sessions may belong to the page, or to a later one
+	many   bool            // there were too many of those
+}
+
+type listed struct {
+	Session
+	row sessions.Row
+}
+
+type seenHead struct {
+	session string
+	seq     uint64
+	updated int64 // of the thread; of one that does not count by itself -1
+}
+
+// mostSeen bounds what a pager has in memory beside its page, in heads.
+const mostSeen = 20_000
+
+// full reports whether what is older than the last that is kept does not belong to the page.
+func (p *pager) full() bool { return len(p.kept) > p.q.Limit }
+
+// done reports whether nothing that is not read yet can belong to the page: an entry is no newer than its event, and that no newer than
+// the head.
+func (p *pager) done() bool {
+	before := p.back.Before()
+	return p.full() && !before.IsZero() && p.kept[len(p.kept)-1].row.Modified > before.UnixMilli()
+}
+
+// take finds the sessions that belong to the page among those of some heads, the newest first.
+func (p *pager) take(ctx context.Context, heads []natsio.Dated) error {
+	var found []seenHead
+	asked := map[string]bool{}
+	for len(heads) > 0 {
+		var ids []string
+		for len(heads) > 0 && len(ids) <= p.q.Limit {
+			h, ok := p.read(heads[0].Record)
+			if heads = heads[1:]; !ok {
+				continue
+			}
+			found = append(found, h)
+			switch {
+			case asked[h.session] || p.keeps(h.session):
+			case p.full() && h.updated >= 0 && h.updated < p.kept[len(p.kept)-1].row.Modified:
+				p.left = true
+			default:
+				asked[h.session] = true
+				ids = append(ids, h.session)
+			}
+		}
+		if err := p.look(ctx, ids); err != nil {
+			return err
+		}
+	}
+	for _, h := range found {
+		if !p.passed[h.session] {
+			p.seen = append(p.seen, h)
+		}
+	}
+	if p.many = p.many || len(p.seen) > mostSeen; p.many {
+		p.seen = nil
+	}
+	if len(p.passed) > mostSeen {
+		clear(p.passed)
+	}
+	return nil
+}
+
+// read says of which session a head is. ok is false where that one is known not to belong here.
+func (p *pager) read(r record.Record) (h seenHead, ok bool) {
+	t, ok := events.ParseHeadKey(r.Key)
+	if !ok {
+		t, _, ok = events.ParseHistoryKey(r.Key)
+	}
+	if !ok || !shortid.Begins(t.Session, p.q.Prefix) || p.passed[t.Session] {
+		return h, false
+	}
+	h = seenHead{session: t.Session, seq: r.Seq, updated: -1}
+	if head, err := threads.DecodeHead(r.Value); err == nil && events.FormerOf(t) == "" {
+		h.updated = head.Updated
+	}
+	return h, p.at.id == "" || h.updated <= p.at.modified
+}
+
+func (p *pager) keeps(session string) bool {
+	return slices.ContainsFunc(p.kept, func(l listed) bool { return l.ID == session })
+}
+
+// look reads sessions, and keeps those that belong to the page.
+func (p *pager) look(ctx context.Context, ids []string) error {
+	if len(ids) == 0 {
+		return nil
+	}
+	infos, err := p.c.infosOf(ctx, ids)
+	if err != nil {
+		return err
+	}
+	for id, info := range infos {
+		if !p.q.Has(info) {
+			p.passed[id] = true
+			delete(infos, id)
+		}
+	}
+	if len(infos) == 0 {
+		return nil
+	}
+	found, err := p.c.sessionsOf(ctx, infos)
+	if err != nil {
+		return err
+	}
+	for _, s := range found {
+		l := listed{s, s.Row()}
+		if !p.at.before(l.row) || p.q.Keep != nil && !p.q.Keep(s) {
+			p.passed[s.ID] = true
+			continue
+		}
+		i, _ := slices.BinarySearchFunc(p.kept, l, func(a, b listed) int { return a.row.Compare(b.row) })
+		p.kept = slices.Insert(p.kept, i, l)
+	}
+	if most := p.q.Limit + 1; len(p.kept) > most {
+		p.kept, p.left = slices.Delete(p.kept, most, len(p.kept)), true
+	}
+	return nil
+}
+
+// forget lets sessions be looked at again that have moved.
+func (p *pager) forget(moved []natsio.Dated) {
+	for _, m := range moved {
+		session := events.SessionOf(m.Key)
+		delete(p.passed, session)
+		p.kept = slices.DeleteFunc(p.kept, func(l listed) bool { return l.ID == session })
+	}
+}
+
+// page is what was found, and where the next one begins.
+func (p *pager) page() (page SessionPage) {
+	more := p.full() || p.left || p.back.Unread() > 0
+	p.kept = p.kept[:min(len(p.kept), p.q.Limit)]
+	next := p.at
+	for _, l := range p.kept {
+		page.Sessions = append(page.Sessions, l.Session)
+		next.modified, next.created, next.id = l.row.Modified, l.row.Created, l.row.ID
+	}
+	if !more || next.id == "" {
+		return page
+	}
+	if next.shown = (natsio.Gap{}); !p.many {
+		next.shown = natsio.Gap{After: p.back.Unread(), Last: p.back.Last()}
+		for _, h := range p.seen {
+			if h.seq <= p.back.Last() && !p.keeps(h.session) {
+				next.shown.After = max(next.shown.After, h.seq)
+			}
+		}
+	}
+	page.Next = next.String()
+	return page
+}
+
+// sessionsOf reads the threads of sessions of which it has the records.
+func (c *Client) sessionsOf(ctx context.Context, infos map[string]sessions.Info) ([]Session, error) {
+	var heads, history []string
+	for id := range infos {
+		heads, history = append(heads, events.HeadKeys(id)), append(history, events.HistoryKeys(id))
+	}
+	var found []record.Record
+	err := c.records.BetweenDeletions(ctx, func() error {
+		active, err := c.records.Matching(ctx, heads) // first: what ends meanwhile is in both
+		if err != nil {
+			return err
+		}
+		ended, err := c.records.Matching(ctx, history)
+		found = slices.Concat(ended, active)
+		return err
+	})
+	return sessionsWith(threadsOf(found), infos), err
+}
+
+// SessionsBeginning lists the sessions whose ids begin so, letter case aside, with their threads. Of all others it reads the names alone.
+func (c *Client) SessionsBeginning(ctx context.Context, prefix string) (found []Session, err error) {
+	names, _, err := c.SessionNames(ctx, 0)
+	if err != nil {
+		return nil, err
+	}
+	names = slices.DeleteFunc(names, func(id string) bool { return !shortid.Begins(id, prefix) })
+	for some := range slices.Chunk(names, 500) {
+		infos, err := c.infosOf(ctx, some)
+		if err != nil {
+			return nil, err
+		}
+		part, err := c.sessionsOf(ctx, infos)
+		if err != nil {
+			return nil, err
+		}
+		found = append(found, part...)
+	}
+	return found, nil
+}
+
+// SessionNames are the ids of all sessions, in order; those of removed ones may be among them for a while. ok is false, and there are
+// none, where the store has more records than most; 0: any number.
+func (c *Client) SessionNames(ctx context.Context, most uint64) (names []string, ok bool, err error) {
+	if most > 0 {
+		if n, err := c.records.Count(ctx); err != nil || n > most {
+			return nil, false, err
+		}
+	}
+	for _, filter := range []string{events.HeadKeys(""), events.HistoryKeys("")} {
+		keys, err := c.records.Keys(ctx, filter)
+		if err != nil {
+			return nil, false, err
+		}
+		for _, key := range keys {
+			names = append(names, events.SessionOf(key))
+		}
+	}
+	slices.Sort(names)
+	return slices.Compact(names), true, nil
+}
+
+// infosOf reads the records of sessions. One without a record, or whose record cannot be read, has its id alone.
+func (c *Client) infosOf(ctx context.Context, ids []string) (map[string]sessions.Info, error) {
+	keys := make([]string, len(ids))
+	for i, id := range ids {
+		keys[i] = events.SessionKey(id)
+	}
+	rs, err := c.records.Records(ctx, keys...)
+	infos := make(map[string]sessions.Info, len(rs))
+	for i, r := range rs {
+		info, err := sessions.DecodeInfo(r.Value)
+		if !r.Exists() || err != nil {
+			info = sessions.Info{}
+		}
+		info.ID = ids[i]
+		infos[info.ID] = info
+	}
+	return infos, err
+}
+
+// place is where a page ended, by the order of the listing, and which records have only sessions that were shown until then.
+type place struct {
+	modified, created int64
+	id                string
+	shown             natsio.Gap
+}
+
+const placeForm = "%d %d %d %d %s"
+
+func (p place) String() string {
+	return base64.RawURLEncoding.EncodeToString(fmt.Appendf(nil, placeForm, p.modified, p.created, p.shown.After, p.shown.Last, p.id))
+}
+
+func parsePlace(text string) (p place, err error) {
+	if text == "" {
+		return p, nil
+	}
+	b, err := base64.RawURLEncoding.DecodeString(text)
+	if err == nil {
+		_, err = fmt.Sscanf(string(b), placeForm, &p.modified, &p.created, &p.shown.After, &p.shown.Last, &p.id)
+	}
+	if err != nil {
+		return p, fmt.Errorf(`%w: after %.50q: want the "next" of the page before`, ErrPlace, text)
+	}
+	return p, nil
+}
+
+// before reports whether a row comes behind the place.
+func (p place) before(r sessions.Row) bool {
+	last := sessions.Row{Info: sessions.Info{ID: p.id, Created: p.created}, Modified: p.modified}
+	return p.id == "" || last.Compare(r) < 0
+}
