@@ -3,11 +3,10 @@ package httpapi
 import (
 	"cmp"
 	"context"
-	"encoding/base64"
+	"errors"
 	"fmt"
 	"net/http"
 	"slices"
-	"strconv"
 	"strings"
 
 	"spool/internal/access"
@@ -24,35 +23,22 @@ func (a *api) sessions(w http.ResponseWriter, r *http.Request) error {
 	if err != nil {
 		return err
 	}
-	q := r.URL.Query()
-	after, err := parsePlace(q.Get("after"))
+	q, grant := r.URL.Query(), access.From(r.Context())
+	found, next, err := a.views.Page(r.Context(), client.SessionQuery{
+		Query: sessions.Query{Cwd: q.Get("cwd"), Unanswered: isSet(r, "unanswered"), Limit: int(most)}, After: q.Get("after"),
+		Keep: func(s client.Session) bool {
+			return grant.Session(s.ID) && matches(q.Get("q"), s.Title, s.Summary, s.Prompt, s.ID, s.Cwd)
+		},
+	})
+	if errors.Is(err, client.ErrPlace) {
+		err = fmt.Errorf("%w: %w", ErrRequest, err)
+	}
 	if err != nil {
 		return err
 	}
-	all, err := a.views.Sessions(r.Context(), "")
-	if err != nil {
-		return err
-	}
-	grant := access.From(r.Context())
-	byID := make(map[string]view.Session, len(all))
-	rows := make([]sessions.Row, 0, len(all))
-	for _, s := range all {
-		if grant.Session(s.ID) && matches(q.Get("q"), s.Title, s.Summary, s.Prompt, s.ID, s.Cwd) {
-			rows = append(rows, s.Row())
-			byID[s.ID] = s.View
-		}
-	}
-	var out []view.Session
-	next := ""
-	for _, row := range sessions.List(rows, sessions.Query{Cwd: q.Get("cwd"), Unanswered: isSet(r, "unanswered")}) {
-		if !after.before(row) {
-			continue
-		}
-		if int64(len(out)) == most {
-			next = placeOf(rows, out[len(out)-1].ID)
-			break
-		}
-		out = append(out, byID[row.ID])
+	out := make([]view.Session, len(found))
+	for i, s := range found {
+		out[i] = s.View
 	}
 	return list(w, r, "sessions", out, next)
 }
@@ -62,40 +48,6 @@ func matches(query string, texts ...string) bool {
 	all := strings.ToLower(strings.Join(texts, "\n"))
 	lacks := func(word string) bool { return !strings.Contains(all, word) }
 	return !slices.ContainsFunc(strings.Fields(strings.ToLower(query)), lacks)
-}
-
-// place is where a page of sessions ended: the order of the listing.
-type place struct {
-	modified, created int64
-	id                string
-}
-
-func placeOf(rows []sessions.Row, id string) string {
-	i := slices.IndexFunc(rows, func(r sessions.Row) bool { return r.ID == id })
-	return base64.RawURLEncoding.EncodeToString(fmt.Appendf(nil, "%d %d %s", rows[i].Modified, rows[i].Created, id))
-}
-
-func parsePlace(text string) (p place, err error) {
-	if text == "" {
-		return p, nil
-	}
-	b, err := base64.RawURLEncoding.DecodeString(text)
-	parts := strings.Split(string(b), " ")
-	if err == nil && len(parts) == 3 {
-		p.id = parts[2]
-		if p.modified, err = strconv.ParseInt(parts[0], 10, 64); err == nil {
-			p.created, err = strconv.ParseInt(parts[1], 10, 64)
-		}
-	}
-	if err != nil || p.id == "" {
-		return p, fmt.Errorf(`%w: after=%.50q: want the "next" of the page before`, ErrRequest, text)
-	}
-	return p, nil
-}
-
-// before reports whether a row comes behind the place.
-func (p place) before(r sessions.Row) bool {
-	return p.id == "" || cmp.Or(cmp.Compare(p.modified, r.Modified), cmp.Compare(p.created, r.Created), -strings.Compare(p.id, r.ID)) > 0
 }
 
 func (a *api) session(w http.ResponseWriter, r *http.Request) error {

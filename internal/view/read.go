@@ -8,6 +8,8 @@ import (
 	"sync"
 	"time"
 
+	"golang.org/x/sync/errgroup"
+
 	"spool/internal/apply"
 	"spool/pkg/casstore"
 	"spool/pkg/client"
@@ -51,27 +53,69 @@ func (r *Reader) Sessions(ctx context.Context, session string) ([]ListedSession,
 	if err != nil {
 		return nil, err
 	}
-	prompts, err := r.cl.Prompts(ctx, session)
+	work, err := r.work(ctx, session)
 	if err != nil {
 		return nil, err
+	}
+	return work.of(all), nil
+}
+
+// Page reads some sessions, the newest first, with what waits and runs in them. next leads to the following ones.
+func (r *Reader) Page(ctx context.Context, q client.SessionQuery) (out []ListedSession, next string, err error) {
+	page, err := r.cl.SessionPage(ctx, q)
+	if err != nil {
+		return nil, "", err
+	}
+	out = make([]ListedSession, len(page.Sessions))
+	each, ctx := errgroup.WithContext(ctx)
+	each.SetLimit(atOnce)
+	for i, s := range page.Sessions {
+		each.Go(func() error {
+			work, err := r.work(ctx, s.ID)
+			if err == nil {
+				out[i] = work.of([]client.Session{s})[0]
+			}
+			return err
+		})
+	}
+	return out, page.Next, each.Wait()
+}
+
+// atOnce is of how many sessions a page asks at once what waits and runs in them.
+const atOnce = 16
+
+// work is what waits and runs in sessions.
+type work struct {
+	waiting map[string]int
+	running map[string][]client.RunInfo
+}
+
+func (r *Reader) work(ctx context.Context, session string) (w work, err error) {
+	prompts, err := r.cl.Prompts(ctx, session)
+	if err != nil {
+		return w, err
 	}
 	runs, err := r.cl.Runs(ctx, session)
 	if err != nil {
-		return nil, err
+		return w, err
 	}
-	waiting, running := map[string]int{}, map[string][]client.RunInfo{}
+	w = work{map[string]int{}, map[string][]client.RunInfo{}}
 	for _, p := range prompts {
-		waiting[p.Thread.Session]++
+		w.waiting[p.Thread.Session]++
 	}
 	for _, run := range runs {
-		running[run.Thread.Session] = append(running[run.Thread.Session], run)
+		w.running[run.Thread.Session] = append(w.running[run.Thread.Session], run)
 	}
+	return w, nil
+}
+
+func (w work) of(all []client.Session) []ListedSession {
 	out := make([]ListedSession, len(all))
 	now := time.Now()
 	for i, s := range all {
-		out[i] = ListedSession{s, ofSession(s, waiting[s.ID], running[s.ID], now)}
+		out[i] = ListedSession{s, ofSession(s, w.waiting[s.ID], w.running[s.ID], now)}
 	}
-	return out, nil
+	return out
 }
 
 // Session reads one session with its threads. sessions.ErrNoSession: there is none.
