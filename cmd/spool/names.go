@@ -191,8 +191,8 @@ func (a *app) noteAwaited(cl *client.Client, session, thread string) {
 		return
 	}
 	others := ""
-	if rows, err := a.rows(cl); err == nil {
-		if row, err := sessions.Resume(rows, "", session); err == nil && row.ID != session {
+	if found, err := cl.SessionsBeginning(a.ctx, session); err == nil {
+		if row, err := sessions.Resume(rowsOf(found), "", session); err == nil && row.ID != session {
 			others = fmt.Sprintf(" (to follow the session %s, give all of its id)", row.ID)
 		}
 	}
@@ -255,21 +255,22 @@ func (a *app) withOthers(cl *client.Client, t events.Thread, err error) error {
 // beginning. What a person named is an id that has no shorter form. own gives ids beside those of sessions.
 func (a *app) short(cl *client.Client, own func(*client.Client) ([]string, error)) func(cell string) (string, bool) {
 	load := sync.OnceValue(func() map[string]string {
-		rows, err := a.rows(cl)
-		var ids []string
+		ids, all, err := cl.SessionNames(a.ctx, mostShort)
 		if own != nil && err == nil {
-			ids, err = own(cl)
+			var more []string
+			more, err = own(cl)
+			ids = append(ids, more...)
 		}
-		if err != nil {
+		if err != nil || !all {
 			return nil // then ids are cut like other cells
-		}
-		for _, r := range rows {
-			ids = append(ids, r.ID)
 		}
 		return formsOf(ids)
 	})
 	return shortBy(load)
 }
+
+// mostShort is in a store of how many records a listing works out how short an id can be.
+const mostShort = 50_000
 
 // formsOf are ids with their short forms, or themselves.
 func formsOf(ids []string) map[string]string {

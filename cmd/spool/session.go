@@ -45,15 +45,31 @@ type sessionLsCmd struct {
 	All        bool   `xor:"scope" help:"Sessions of all directories."`
 	Cwd        string `xor:"scope" placeholder:"DIR" help:"Sessions of this directory (default: the current one)."`
 	Unanswered bool   `help:"Also those that no agent has answered in yet."`
-	Limit      int    `placeholder:"N" help:"At most so many."`
+	Limit      *int   `placeholder:"N" help:"At most so many, 0 for all (default: 50 on a terminal, else all)."`
 	JSON       bool   `help:"Each session as one line of JSON."`
 }
 
-func (c *sessionLsCmd) Run(a *app) error {
-	if c.Limit < 0 {
-		return service.UsageError{Err: fmt.Errorf("--limit %d: list 1 session or more; 0, or without it, all", c.Limit)}
+const (
+	onTerminal = 50     // sessions that a terminal lists unless told how many
+	mostPaged  = 10_000 // beyond that all are read, and counted
+)
+
+// most is how many to list; 0: all.
+func (c *sessionLsCmd) most(a *app) int {
+	switch {
+	case c.Limit != nil:
+		return *c.Limit
+	case !c.JSON && isTerminal(a.out):
+		return onTerminal
 	}
-	q := sessions.Query{Unanswered: c.Unanswered, Limit: c.Limit}
+	return 0
+}
+
+func (c *sessionLsCmd) Run(a *app) error {
+	q := sessions.Query{Unanswered: c.Unanswered, Limit: c.most(a)}
+	if err := atLeast("limit", q.Limit, 0); err != nil {
+		return err
+	}
 	if !c.All {
 		var err error
 		if q.Cwd, err = filepath.Abs(c.Cwd); err != nil {
@@ -64,12 +80,10 @@ func (c *sessionLsCmd) Run(a *app) error {
 	if err != nil {
 		return err
 	}
-	all, forms, err := c.read(a, cl)
+	rows, forms, hidden, err := c.read(a, cl, q)
 	if err != nil {
 		return err
 	}
-	hidden := hiddenSessions(all, q)
-	rows := sessions.List(all, q)
 	if hidden != "" {
 		defer fmt.Fprintln(a.err, hidden)
 	}
@@ -94,21 +108,55 @@ func (c *sessionLsCmd) Run(a *app) error {
 	return t.Flush()
 }
 
-// read gives all sessions, and for programs the form of each.
-func (c *sessionLsCmd) read(a *app, cl *client.Client) (rows []sessions.Row, forms map[string]view.Session, err error) {
-	if !c.JSON {
+// read gives the sessions that a query chooses, for programs the form of each, and what it leaves out.
+func (c *sessionLsCmd) read(a *app, cl *client.Client, q sessions.Query) (
+	rows []sessions.Row, forms map[string]view.Session, hidden string, err error,
+) {
+	var list []view.ListedSession
+	next, views := "", view.NewReader(cl)
+	paged := 0 < q.Limit && q.Limit <= mostPaged
+	switch {
+	case paged && c.JSON:
+		list, next, err = views.Page(a.ctx, client.SessionQuery{Query: q})
+	case paged:
+		var page client.SessionPage
+		page, err = cl.SessionPage(a.ctx, client.SessionQuery{Query: q})
+		next = page.Next
+		for _, s := range page.Sessions {
+			rows = append(rows, s.Row())
+		}
+	case c.JSON:
+		list, err = views.Sessions(a.ctx, "")
+	default:
 		rows, err = a.rows(cl)
-		return rows, nil, err
-	}
-	list, err := view.NewReader(cl).Sessions(a.ctx, "")
-	if err != nil {
-		return nil, nil, err
 	}
 	forms = make(map[string]view.Session, len(list))
 	for _, s := range list {
 		rows, forms[s.ID] = append(rows, s.Row()), s.View
 	}
-	return rows, forms, nil
+	if paged {
+		return rows, forms, uncounted(q, next != ""), err
+	}
+	hidden = hiddenSessions(rows, q)
+	return sessions.List(rows, q), forms, hidden, err
+}
+
+// uncounted says what a query that was not answered from all sessions may leave out; "" when that is nothing.
+func uncounted(q sessions.Query, more bool) string {
+	var why []string
+	if more {
+		why = append(why, "beyond --limit (0 for all)")
+	}
+	if q.Cwd != "" {
+		why = append(why, "of other directories or none (--all)")
+	}
+	if !q.Unanswered {
+		why = append(why, "in which no agent has answered yet (--unanswered)")
+	}
+	if why == nil {
+		return ""
+	}
+	return "not listed, where there are any: sessions " + strings.Join(why, ", ")
 }
 
 // hiddenSessions says how many sessions a query leaves out, why, and what would list them; "" when it leaves out none.
@@ -141,11 +189,15 @@ func (a *app) rows(cl *client.Client) ([]sessions.Row, error) {
 	if err != nil {
 		return nil, err
 	}
+	return rowsOf(list), nil
+}
+
+func rowsOf(list []client.Session) []sessions.Row {
 	rows := make([]sessions.Row, len(list))
 	for i, s := range list {
 		rows[i] = s.Row()
 	}
-	return rows, nil
+	return rows
 }
 
 type sessionShowCmd struct {
@@ -217,11 +269,11 @@ func (c *sessionResumeCmd) Run(a *app) error {
 	if err != nil {
 		return err
 	}
-	all, err := a.rows(cl)
+	found, err := cl.SessionsBeginning(a.ctx, c.Prefix)
 	if err != nil {
 		return err
 	}
-	row, err := resumable(all, cwd, c.Prefix)
+	row, err := resumable(rowsOf(found), cwd, c.Prefix)
 	if err != nil {
 		return err
 	}
@@ -241,22 +293,23 @@ func (c *sessionLatestCmd) Run(a *app) error {
 	if err != nil {
 		return err
 	}
-	all, err := a.rows(cl)
+	if b := readBreadcrumb(); b.cwd == cwd && b.session != "" {
+		here, err := cl.Sessions(a.ctx, b.session)
+		if err != nil {
+			return err
+		}
+		if len(here) > 0 {
+			return a.resume(cl, here[0].Row(), c.JSON)
+		}
+	}
+	page, err := cl.SessionPage(a.ctx, client.SessionQuery{Query: sessions.Query{Cwd: cwd, Limit: 1}})
 	if err != nil {
 		return err
 	}
-	if b := readBreadcrumb(); b.cwd == cwd {
-		for _, r := range all {
-			if r.ID == b.session {
-				return a.resume(cl, r, c.JSON)
-			}
-		}
-	}
-	rows := sessions.List(all, sessions.Query{Cwd: cwd, Limit: 1})
-	if len(rows) == 0 {
+	if len(page.Sessions) == 0 {
 		return fmt.Errorf("%w in %s; spool session ls --all lists those of other directories", sessions.ErrNoSession, cwd)
 	}
-	return a.resume(cl, rows[0], c.JSON)
+	return a.resume(cl, page.Sessions[0].Row(), c.JSON)
 }
 
 // resume prints a session and remembers it for this terminal.

@@ -7,7 +7,6 @@ import (
 	"errors"
 	"fmt"
 	"maps"
-	"os"
 	"slices"
 	"strings"
 	"sync"
@@ -15,7 +14,6 @@ import (
 
 	tea "charm.land/bubbletea/v2"
 	"golang.org/x/sync/errgroup"
-	"golang.org/x/term"
 
 	"spool/internal/natsadmin"
 	"spool/internal/natsio"
@@ -37,7 +35,6 @@ type topCmd struct {
 const busy = 10
 
 func (c *topCmd) Run(a *app) error {
-	out, ok := a.out.(*os.File)
 	live := !c.Once && !c.JSON
 	if err := atLeast("limit", c.Limit, 0); err != nil {
 		return err
@@ -45,7 +42,7 @@ func (c *topCmd) Run(a *app) error {
 	if c.Every <= 0 {
 		return service.UsageError{Err: errors.New("--every must be above zero")}
 	}
-	if live && (!ok || !term.IsTerminal(int(out.Fd()))) {
+	if live && !isTerminal(a.out) {
 		return service.UsageError{Err: errors.New("spool top needs a terminal; use --once, or --json")}
 	}
 	conn, err := a.dial()
