@@ -14,30 +14,24 @@ import (
 	"spool/pkg/events"
 )
 
-// Backward reads the records that match filters from the newest on, a window at a time. The bucket keeps one message of a key, so its
-// sequences are the order of what changed last: what is read costs what is read, whatever else the bucket holds. A window is twice as
-// large as the one before it.
+// Backward reads records from the newest on, a window at a time, and gives those that are wanted. The bucket keeps one message of a key,
+// so its sequences are the order of what changed last: what is read costs what is read, whatever else the bucket holds. For a consumer
+// with a filter the server counts all subjects that match: there is none. A window is twice as large as the one before it.
 type Backward struct {
-	recs    Records
-	s       jetstream.Stream
-	filters []string
-	size    uint64 // of the next window, in sequences
-	first   uint64 // of the stream
-	last    uint64 // when the reading began
-	below   uint64 // from here on all is read, but for the gap
-	gap     Gap
-	oldest  time.Time // when the oldest one that was read was stored
-	ended   bool
+	recs   Records
+	s      jetstream.Stream
+	wanted func(key string) bool
+	size   uint64 // of the next window, in sequences
+	first  uint64 // of the stream
+	last   uint64 // when the reading began
+	below  uint64 // from here on all is read, but for the gap
+	gap    Gap
+	oldest time.Time // when the oldest one that was read was stored
+	ended  bool
 }
 
 // Gap is what a reading passes over: the records with sequences above After, up to Last. The zero Gap is none.
 type Gap struct{ After, Last uint64 }
-
-// Dated is a record, and when it was stored.
-type Dated struct {
-	record.Record
-	Stored time.Time
-}
 
 const (
 	leastWindow = 256
@@ -47,20 +41,17 @@ const (
 // otherClocks is by how much the clocks of a cluster's servers are taken to differ.
 const otherClocks = time.Minute
 
-// Backward begins a reading with a window of about so many records. A gap of another bucket, as one that was restored, is none.
-func (recs Records) Backward(ctx context.Context, window int, gap Gap, filters ...string) (*Backward, error) {
+// Backward begins a reading with a window of so many sequences. A gap of another bucket, as one that was restored, is none.
+func (recs Records) Backward(ctx context.Context, window int, gap Gap, wanted func(key string) bool) (*Backward, error) {
 	s, err := recs.c.js.Stream(ctx, events.RecordsStream)
 	if err != nil {
 		return nil, fmt.Errorf("read the newest records: %w", WrapErr(err))
 	}
 	state := s.CachedInfo().State
-	b := &Backward{recs: recs, s: s, size: min(max(uint64(window), leastWindow), mostWindow), first: max(state.FirstSeq, 1),
+	b := &Backward{recs: recs, s: s, wanted: wanted, size: min(max(uint64(window), leastWindow), mostWindow), first: max(state.FirstSeq, 1),
 		last: state.LastSeq, below: state.LastSeq + 1}
 	if gap.After < gap.Last && gap.Last <= b.last {
 		b.gap = gap
-	}
-	for _, f := range filters {
-		b.filters = append(b.filters, events.RecordSubject(f))
 	}
 	return b, nil
 }
@@ -94,7 +85,7 @@ func (b *Backward) Before() time.Time {
 }
 
 // Window gives the next records, those that were stored last first. Where all is read there are none, and more is false.
-func (b *Backward) Window(ctx context.Context) (rs []Dated, more bool, err error) {
+func (b *Backward) Window(ctx context.Context) (rs []record.Record, more bool, err error) {
 	if b.gap.Last > 0 && b.below == b.gap.Last+1 {
 		b.below, b.gap = b.gap.After+1, Gap{}
 	}
@@ -109,19 +100,20 @@ func (b *Backward) Window(ctx context.Context) (rs []Dated, more bool, err error
 		from = max(from, b.gap.Last+1)
 	}
 	if from < b.below {
-		if rs, err = b.read(ctx, from, b.below); err != nil {
+		var oldest time.Time
+		if rs, oldest, err = b.read(ctx, from, b.below); err != nil {
 			return nil, false, err
+		}
+		if !oldest.IsZero() {
+			b.oldest = oldest
 		}
 	}
 	b.below, b.size = from, min(2*b.size, mostWindow)
-	if len(rs) > 0 {
-		b.oldest = rs[len(rs)-1].Stored
-	}
 	return rs, true, nil
 }
 
 // Moved gives what was stored since the reading began: some of it was read before, or was passed by on its way up.
-func (b *Backward) Moved(ctx context.Context) ([]Dated, error) {
+func (b *Backward) Moved(ctx context.Context) ([]record.Record, error) {
 	info, err := b.s.Info(ctx)
 	if err != nil {
 		return nil, WrapErr(err)
@@ -129,16 +121,18 @@ func (b *Backward) Moved(ctx context.Context) ([]Dated, error) {
 	if info.State.LastSeq == b.last {
 		return nil, nil
 	}
-	return b.read(ctx, b.last+1, 0)
+	rs, _, err := b.read(ctx, b.last+1, 0)
+	return rs, err
 }
 
 // errWindow ends the reading of a window.
 var errWindow = errors.New("what is behind was read before")
 
-// read gives the records from a sequence on and below another one; 0: to the end, where none escapes that moves meanwhile.
-func (b *Backward) read(ctx context.Context, from, below uint64) (rs []Dated, err error) {
+// read gives the records from a sequence on and below another one; 0: to the end, where none escapes that moves meanwhile. oldest is when
+// the first of all was stored.
+func (b *Backward) read(ctx context.Context, from, below uint64) (rs []record.Record, oldest time.Time, err error) {
 	cons, err := b.s.OrderedConsumer(ctx, jetstream.OrderedConsumerConfig{
-		FilterSubjects: b.filters, DeliverPolicy: jetstream.DeliverByStartSequencePolicy, OptStartSeq: from,
+		FilterSubjects: []string{events.RecordSubject(">")}, DeliverPolicy: jetstream.DeliverByStartSequencePolicy, OptStartSeq: from,
 		InactiveThreshold: 10 * time.Second,
 	})
 	if err == nil {
@@ -147,18 +141,22 @@ func (b *Backward) read(ctx context.Context, from, below uint64) (rs []Dated, er
 			if below > 0 && below <= b.last && seq >= below {
 				return errWindow
 			}
-			r, err := b.recs.opened(ctx, m, seq)
-			if err == nil && r.Exists() {
-				rs = append(rs, Dated{r, meta.Timestamp})
+			if oldest.IsZero() {
+				oldest = meta.Timestamp
 			}
+			if len(m.Data()) == 0 || !b.wanted(RecordKey(m.Subject())) {
+				return nil
+			}
+			r, err := b.recs.opened(ctx, m, seq)
+			rs = append(rs, r)
 			return err
 		})
 	}
 	if err != nil && !errors.Is(err, errWindow) {
-		return nil, fmt.Errorf("read records from %d on: %w", from, WrapErr(err))
+		return nil, oldest, fmt.Errorf("read records from %d on: %w", from, WrapErr(err))
 	}
 	slices.Reverse(rs)
-	return rs, nil
+	return rs, oldest, nil
 }
 
 // Matching reads the records that match many narrow filters, as List does; the names are asked for at once, and so are the records.

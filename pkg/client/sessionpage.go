@@ -48,12 +48,15 @@ func (c *Client) SessionPage(ctx context.Context, q SessionQuery) (page SessionP
 	if q.Limit < 1 {
 		return page, fmt.Errorf("list %d sessions: want 1 or more", q.Limit)
 	}
-	p.back, err = c.records.Backward(ctx, 4*q.Limit, p.at.shown, events.HeadKeys(""), events.HistoryKeys(""))
+	p.back, err = c.records.Backward(ctx, 4*q.Limit, p.at.shown, func(key string) bool {
+		_, ok := headOf(key)
+		return ok
+	})
 	if err != nil {
 		return page, err
 	}
 	for more := true; more && !p.done(); {
-		var heads []natsio.Dated
+		var heads []record.Record
 		if heads, more, err = p.back.Window(ctx); err == nil {
 			err = p.take(ctx, heads)
 		}
@@ -108,13 +111,13 @@ func (p *pager) done() bool {
 }
 
 // take finds the sessions that belong to the page among those of some heads, the newest first.
-func (p *pager) take(ctx context.Context, heads []natsio.Dated) error {
+func (p *pager) take(ctx context.Context, heads []record.Record) error {
 	var found []seenHead
 	asked := map[string]bool{}
 	for len(heads) > 0 {
 		var ids []string
 		for len(heads) > 0 && len(ids) <= p.q.Limit {
-			h, ok := p.read(heads[0].Record)
+			h, ok := p.read(heads[0])
 			if heads = heads[1:]; !ok {
 				continue
 			}
@@ -148,10 +151,7 @@ func (p *pager) take(ctx context.Context, heads []natsio.Dated) error {
 
 // read says of which session a head is. ok is false where that one is known not to belong here.
 func (p *pager) read(r record.Record) (h seenHead, ok bool) {
-	t, ok := events.ParseHeadKey(r.Key)
-	if !ok {
-		t, _, ok = events.ParseHistoryKey(r.Key)
-	}
+	t, ok := headOf(r.Key)
 	if !ok || !shortid.Begins(t.Session, p.q.Prefix) || p.passed[t.Session] {
 		return h, false
 	}
@@ -160,6 +160,14 @@ func (p *pager) read(r record.Record) (h seenHead, ok bool) {
 		h.updated = head.Updated
 	}
 	return h, p.at.id == "" || h.updated <= p.at.modified
+}
+
+// headOf is the thread whose head has that key.
+func headOf(key string) (t events.Thread, ok bool) {
+	if t, ok = events.ParseHeadKey(key); !ok {
+		t, _, ok = events.ParseHistoryKey(key)
+	}
+	return t, ok
 }
 
 func (p *pager) keeps(session string) bool {
@@ -204,7 +212,7 @@ func (p *pager) look(ctx context.Context, ids []string) error {
 }
 
 // forget lets sessions be looked at again that have moved.
-func (p *pager) forget(moved []natsio.Dated) {
+func (p *pager) forget(moved []record.Record) {
 	for _, m := range moved {
 		session := events.SessionOf(m.Key)
 		delete(p.passed, session)
