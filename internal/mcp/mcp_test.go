@@ -192,7 +192,7 @@ func TestRead(t *testing.T) {
 	if len(sessions) != 1 || sessions[0]["uri"] != "spool://session/orchard-1" || len(all(sessions[0], "threads")) != 2 {
 		t.Errorf("list_sessions of a prefix = %v, want orchard-1 with two threads", sessions)
 	}
-	if left := w.call("list_sessions", object{"limit": 1}); len(all(left, "sessions")) != 1 || number(left["more"]) != 1 {
+	if left := w.call("list_sessions", object{"limit": 1}); len(all(left, "sessions")) != 1 || left["more"] != true {
 		t.Errorf("list_sessions of one = %v, want one, and one more", left)
 	}
 	for state, want := range map[string]int{"waiting": 0, "done": 0, "idle": 2} {

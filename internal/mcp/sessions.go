@@ -34,7 +34,7 @@ type sessionsIn struct {
 
 type sessionsOut struct {
 	Sessions []session `json:"sessions"`
-	More     int       `json:"more,omitempty" jsonschema:"how many older ones were left out: narrow the call, or raise limit"`
+	More     bool      `json:"more,omitempty" jsonschema:"there are older ones: narrow the call, or raise limit"`
 }
 
 // session is a session in a list.
@@ -72,20 +72,27 @@ func (p *peer) listSessions(ctx context.Context, in sessionsIn) (out sessionsOut
 	if err != nil {
 		return out, err
 	}
-	all, err := p.view.Sessions(ctx, "")
-	if err != nil {
-		return out, err
+	grant, found := access.From(ctx), []view.ListedSession{}
+	q := client.SessionQuery{
+		Query:  sessions.Query{Cwd: in.Cwd, Unanswered: true, Limit: most},
+		Prefix: in.Prefix, Keep: func(s client.Session) bool { return grant.Session(s.ID) },
 	}
-	grant, forms, rows := access.From(ctx), map[string]view.ListedSession{}, []sessions.Row{}
-	for _, s := range all {
-		begins := len(s.ID) >= len(in.Prefix) && strings.EqualFold(s.ID[:len(in.Prefix)], in.Prefix)
-		if begins && grant.Session(s.ID) && (in.State == "" || in.State == s.View.Live || in.State == "waiting" && s.View.Prompts > 0) {
-			forms[s.ID], rows = s, append(rows, s.Row())
+	for more := true; more && len(found) <= most; more = q.After != "" {
+		var some []view.ListedSession
+		if some, q.After, err = p.view.Page(ctx, q); err != nil {
+			return out, err
+		}
+		for _, s := range some {
+			if in.State == "" || in.State == s.View.Live || in.State == "waiting" && s.View.Prompts > 0 {
+				found = append(found, s)
+			}
+		}
+		if len(found) == most && in.State == "" {
+			break
 		}
 	}
-	rows = sessions.List(rows, sessions.Query{Cwd: in.Cwd, Unanswered: true})
-	out.Sessions = fit(rows, most, func(r sessions.Row) session { return ofSession(forms[r.ID]) })
-	out.More = len(rows) - len(out.Sessions)
+	out.Sessions = fit(found, most, ofSession)
+	out.More = len(out.Sessions) < len(found) || q.After != ""
 	return out, nil
 }
 
