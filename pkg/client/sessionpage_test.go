@@ -202,11 +202,13 @@ func TestPageWhileSessionsMove(t *testing.T) {
 
 func TestPageFromNowhere(t *testing.T) {
 	cl := client.New(natstest.Conn(t))
-	if _, err := cl.SessionPage(t.Context(), client.SessionQuery{Query: sessions.Query{Limit: 1}, After: "no"}); !errors.Is(err, client.ErrPlace) {
+	q := client.SessionQuery{Query: sessions.Query{Limit: 1}}
+	page := must.Get(cl.SessionPage(t.Context(), q))(t)
+	must.Same(t, len(page.Sessions)+len(page.Next), 0, "a page of nothing has %d, want %d")
+	q.After = "no"
+	if _, err := cl.SessionPage(t.Context(), q); !errors.Is(err, client.ErrPlace) {
 		t.Errorf("a page after nothing: %v, want %v", err, client.ErrPlace)
 	}
-	page := must.Get(cl.SessionPage(t.Context(), client.SessionQuery{Query: sessions.Query{Limit: 1}}))(t)
-	must.Same(t, len(page.Sessions)+len(page.Next), 0, "a page of nothing has %d, want %d")
 }
 
 // read is what a call has from a server.
