@@ -52,7 +52,7 @@ func TestPausedPersister(t *testing.T) {
 	}
 	await := func(th events.Thread) {
 		t.Helper()
-		must.Do(t, cl.Await(ctx, th, "agent", 0, seq))
+		must.Do(t, cl.Thread(th).Await(ctx, "agent", 0, seq))
 	}
 	keep := events.Thread{Session: "keep", Name: events.MainThread}
 	publish(entry(keep, imageEntry("first", 9999)))
@@ -69,10 +69,10 @@ func TestPausedPersister(t *testing.T) {
 		await(drop)
 		forked := make(chan error, 3)
 		go func() { // either the fork or the removal is first; the fork then has all of it, or is refused
-			forked <- cl.Fork(ctx, events.Thread{Session: "keep", Name: fmt.Sprint("fork", round)},
+			forked <- cl.Thread(events.Thread{Session: "keep", Name: fmt.Sprint("fork", round)}).Fork(ctx,
 				events.Fork{Session: drop.Session, Thread: drop.Name})
 		}()
-		go func() { forked <- cl.Remove(ctx, drop) }()
+		go func() { forked <- cl.Thread(drop).Remove(ctx) }()
 		es = es[:0]
 		for i := range images / 2 { // the others are garbage
 			es = append(es, entry(keep, imageEntry(fmt.Sprintf("k%d-%d", round, i), round*images+i)))
@@ -117,7 +117,7 @@ func TestPausedPersister(t *testing.T) {
 	if out, errw, code := w.try("", "spool", "fsck"); code != 0 {
 		t.Errorf("fsck = exit code %d\n%s%s", code, out, errw)
 	}
-	if h, err := cl.Thread(ctx, keep); err != nil || h.Entries != rounds*images/2+1 {
+	if h, err := cl.Thread(keep).Head(ctx); err != nil || h.Entries != rounds*images/2+1 {
 		t.Errorf("%d entries, %v, want %d", h.Entries, err, rounds*images/2+1)
 	}
 	for name, p := range map[string]*proc.Process{"persister": persister, "natsd": server} {

@@ -288,7 +288,7 @@ func runWithin(t *testing.T, cmd *exec.Cmd, limit int64) {
 func awaitEntries(ctx context.Context, t *testing.T, c *client.Client, th events.Thread, n int64) threads.Head {
 	t.Helper()
 	for {
-		head, err := c.Thread(ctx, th)
+		head, err := c.Thread(th).Head(ctx)
 		if err == nil && head.Entries >= n {
 			return head
 		}

@@ -172,7 +172,7 @@ func TestTakeover(t *testing.T) {
 		if n < rounds*each {
 			t.Errorf("%s: %d items, want %d", id, n, rounds*each)
 		}
-		if head, err := cl.Thread(t.Context(), id); err != nil || head.Entries != n || head.N != n {
+		if head, err := cl.Thread(id).Head(t.Context()); err != nil || head.Entries != n || head.N != n {
 			t.Errorf("%s: head has %d entries, %d items, %v, want %d", id, head.Entries, head.N, err, n)
 		}
 	}

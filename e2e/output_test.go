@@ -129,11 +129,11 @@ func (w *outputWorld) applied(ctx context.Context, session string, bytes int64) 
 
 func (w *outputWorld) wantArtifact(ctx context.Context, session string, b *build) {
 	w.t.Helper()
-	rs, err := w.Artifacts(ctx, session)
+	rs, err := w.Session(session).Artifacts(ctx)
 	if err != nil || len(rs) != 1 {
 		w.t.Fatalf("Artifacts = %v, %v, want one", rs, err)
 	}
-	body, n := must.Two(w.OpenArtifact(ctx, rs[0]))(w.t)
+	body, n := must.Two(w.Artifacts().Open(ctx, rs[0]))(w.t)
 	defer body.Close()
 	sum := sha256.New()
 	if got, err := io.Copy(sum, body); err != nil || got != n || n != b.size || !bytes.Equal(sum.Sum(nil), b.sum.Sum(nil)) {
@@ -153,7 +153,7 @@ func TestOutputKilled(t *testing.T) {
 	w := newOutputWorld(t)
 	ctx, cancel := context.WithTimeout(t.Context(), 25*time.Minute)
 	defer cancel()
-	o := must.Get(w.Output(ctx, events.Thread{Session: "s", Name: "main"}, client.OutputConfig{ID: "o", Head: 4000}))(t)
+	o := must.Get(w.Thread(events.Thread{Session: "s", Name: "main"}).Output(ctx, client.OutputConfig{ID: "o", Head: 4000}))(t)
 	begun, b := time.Now(), newBuild(seed)
 	moment := rand.New(rand.NewPCG(seed, 1))
 	sent := make(chan error, 1)

@@ -72,7 +72,7 @@ func TestPromptAnsweredByEverybodyAtOnce(t *testing.T) {
 					says(who, status == http.StatusOK, said)
 				default:
 					answer, _ := json.Marshal(who)
-					res, err := programs[i%2].Answer(ctx, th, events.Answer{Prompt: prompt, Answer: answer, By: who})
+					res, err := programs[i%2].Thread(th).Answer(ctx, events.Answer{Prompt: prompt, Answer: answer, By: who})
 					if err != nil && !errors.Is(err, client.ErrAnswered) {
 						t.Errorf("Answer by %s = %v, want none or ErrAnswered", who, err)
 					}
@@ -94,7 +94,7 @@ func TestPromptAnsweredByEverybodyAtOnce(t *testing.T) {
 			t.Errorf("round %d: the agent was told %q, code %d, want the answer of %s", round, asked.String(), code, won[0])
 		}
 	}
-	if head, err := programs[0].Thread(ctx, th); err != nil || head.N != 12 {
+	if head, err := programs[0].Thread(th).Head(ctx); err != nil || head.N != 12 {
 		t.Errorf("%d items, %v, want a question and an answer for each of 6", head.N, err)
 	}
 }
@@ -115,7 +115,7 @@ func answerHTTP(url, prompt, who string) (status int, said string, err error) {
 func (w *world) awaitPrompt(ctx context.Context, c *client.Client, th events.Thread, id string) {
 	w.t.Helper()
 	for {
-		_, err := c.Prompt(ctx, th, id)
+		_, err := c.Thread(th).Prompt(ctx, id)
 		if err == nil {
 			return
 		}

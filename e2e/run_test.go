@@ -29,7 +29,8 @@ func TestRuns(t *testing.T) {
 	c, ctx := client.New(conn), t.Context()
 	begin := func(ctx context.Context, id string, state artifacts.RunStatus, lease time.Duration) *client.Run {
 		t.Helper()
-		r, err := c.StartRun(ctx, events.Thread{Session: "s", Name: "main"}, client.RunConfig{ID: id, Agent: "coder", State: state, Lease: lease})
+		r, err := c.Thread(events.Thread{Session: "s", Name: "main"}).StartRun(ctx, client.RunConfig{ID: id, Agent: "coder", State: state,
+			Lease: lease})
 		if err == nil {
 			err = r.Wait(ctx)
 		}

@@ -108,7 +108,7 @@ func (s *Service) put(ctx context.Context, user string, lines ...line) error {
 		if err != nil {
 			return err
 		}
-		if err := s.cl.Await(ctx, one.to, w.producer, 0, seq); err != nil {
+		if err := s.cl.Thread(one.to).Await(ctx, w.producer, 0, seq); err != nil {
 			return err
 		}
 	}
@@ -149,7 +149,7 @@ func own(delta map[string]any) map[string]any {
 // lines are those of a thread; none if it is not there.
 func (s *Service) lines(ctx context.Context, t events.Thread) (lines []line, err error) {
 	var out bytes.Buffer
-	_, err = s.cl.Export(ctx, t, &out)
+	_, err = s.cl.Thread(t).Export(ctx, &out)
 	if errors.Is(err, threads.ErrNoThread) || errors.Is(err, client.ErrSessionNotFound) {
 		return nil, nil
 	}
@@ -196,7 +196,7 @@ func (s *Service) Create(ctx context.Context, req *session.CreateRequest) (*sess
 
 // read makes a session of its lines; nil if it is not there.
 func (s *Service) read(ctx context.Context, t events.Thread) (*Session, error) {
-	head, err := s.cl.AwaitThread(ctx, t)
+	head, err := s.cl.Thread(t).AwaitHead(ctx)
 	if errors.Is(err, threads.ErrNoThread) {
 		return nil, nil
 	}
@@ -287,7 +287,7 @@ func (s *Service) Delete(ctx context.Context, req *session.DeleteRequest) error 
 	if req.AppName == "" || req.UserID == "" || req.SessionID == "" {
 		return fmt.Errorf("%w: an app, a user and a session", ErrNames)
 	}
-	_, err := s.cl.DeleteSession(ctx, name(req.AppName, req.UserID, req.SessionID).Session, client.Deletion{By: req.UserID, Plain: true})
+	_, err := s.cl.Session(name(req.AppName, req.UserID, req.SessionID).Session).Delete(ctx, client.Deletion{By: req.UserID, Plain: true})
 	if errors.Is(err, client.ErrSessionNotFound) {
 		return nil
 	}
@@ -330,7 +330,7 @@ func (s *Service) AppendEvent(ctx context.Context, cur session.Session, e *sessi
 
 // life tells a session from those that have its names before and behind it. The error is ErrNotFound where there is none.
 func (s *Service) life(ctx context.Context, of session.Session) (uint64, error) {
-	head, err := s.cl.Thread(ctx, name(of.AppName(), of.UserID(), of.ID()))
+	head, err := s.cl.Thread(name(of.AppName(), of.UserID(), of.ID())).Head(ctx)
 	if errors.Is(err, threads.ErrNoThread) {
 		err = fmt.Errorf("%w: %s", ErrNotFound, of.ID())
 	}

@@ -85,7 +85,7 @@ func TestProcesses(t *testing.T) {
 	beside := client.New(conn).Publisher(client.PublisherConfig{}) // what another program notes is no event
 	t1 := events.Thread{Session: must.Get(client.New(conn).Sessions(ctx, ""))(t)[0].ID, Name: events.MainThread}
 	must.Do(t, beside.Publish(ctx, client.Entry{Thread: t1, Dialect: "raw", Body: []byte(`{"note":1}`)}))
-	must.Do(t, client.New(conn).Await(ctx, t1, beside.Producer(), 0, 1))
+	must.Do(t, client.New(conn).Thread(t1).Await(ctx, beside.Producer(), 0, 1))
 	must.Same(t, must.Get(other.Get(ctx, &key))(t).Session.Events().Len(), 20, "beside a note there are %d events, want %d")
 	listed := must.Get(other.List(ctx, &session.ListRequest{AppName: key.AppName}))(t).Sessions
 	if len(listed) != 1 || listed[0].ID() != key.SessionID || listed[0].UserID() != key.UserID || listed[0].Events().Len() != 0 {
@@ -115,7 +115,7 @@ func TestOneProducer(t *testing.T) {
 	wg.Wait()
 	cl := client.New(conn)
 	at := events.Thread{Session: must.Get(cl.Sessions(ctx, ""))(t)[0].ID, Name: events.MainThread}
-	must.Same(t, len(must.Get(cl.Thread(ctx, at))(t).Producers), 1, "the session is of %d producers, want %d")
+	must.Same(t, len(must.Get(cl.Thread(at).Head(ctx))(t).Producers), 1, "the session is of %d producers, want %d")
 	got := must.Get(s.Get(ctx, &session.GetRequest{AppName: "a", UserID: "u", SessionID: held.ID()}))(t).Session
 	must.Same(t, got.Events().Len(), 20, "it has %d events, want %d")
 }
@@ -146,7 +146,7 @@ func TestWhatOthersWrite(t *testing.T) {
 		pub := cl.Publisher(client.PublisherConfig{})
 		for i, one := range lines {
 			must.Do(t, pub.Publish(ctx, client.Entry{Thread: at, Dialect: "raw", Body: []byte(one)}))
-			must.Do(t, cl.Await(ctx, at, pub.Producer(), 0, uint64(i)+1))
+			must.Do(t, cl.Thread(at).Await(ctx, pub.Producer(), 0, uint64(i)+1))
 		}
 	}
 	write(`[1]`, `"text"`, `7`, `null`, `{"note":1}`)

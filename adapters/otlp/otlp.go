@@ -117,14 +117,14 @@ func takesAny(ctx context.Context, cl *client.Client, cfg Config, from, place ui
 // no more of a turn is held than is sent at a time, and the turn itself last.
 func give(ctx context.Context, cl *client.Client, cfg Config, end client.Item) error {
 	id := events.Thread{Session: end.Session, Name: end.Thread}
-	head, err := cl.Thread(ctx, id)
+	head, err := cl.Thread(id).Head(ctx)
 	if err == nil && head.Life != end.Life && end.Life != 0 {
 		err = fmt.Errorf("%w: %s is another thread now", threads.ErrNoThread, id)
 	}
 	if err != nil {
 		return err
 	}
-	info, err := cl.Info(ctx, end.Session)
+	info, err := cl.Session(end.Session).Info(ctx)
 	if err != nil {
 		return err
 	}
@@ -133,7 +133,7 @@ func give(ctx context.Context, cl *client.Client, cfg Config, end client.Item) e
 		return err
 	}
 	t.begin(readItem(end))
-	for it, err := range items(cl.ItemsBack(ctx, id, head, end.N)) {
+	for it, err := range items(cl.Thread(id).ItemsBack(ctx, head, end.N)) {
 		if err != nil {
 			return fmt.Errorf("read %s: %w", id, err)
 		}
@@ -163,7 +163,7 @@ func (cfg Config) caller(ctx context.Context, cl *client.Client, id events.Threa
 		return span, nil
 	}
 	task, at := "", uint64(0)
-	for it, err := range items(cl.ItemsFrom(ctx, id, head, 1)) {
+	for it, err := range items(cl.Thread(id).ItemsFrom(ctx, head, 1)) {
 		if err != nil {
 			return nil, err
 		}
@@ -173,12 +173,12 @@ func (cfg Config) caller(ctx context.Context, cl *client.Client, id events.Threa
 		}
 	}
 	main := events.Thread{Session: id.Session, Name: events.MainThread}
-	top, err := cl.Thread(ctx, main)
+	top, err := cl.Thread(main).Head(ctx)
 	if err != nil && !errors.Is(err, threads.ErrNoThread) {
 		return nil, err
 	}
 	if err == nil && task != "" {
-		for it, err := range items(cl.ItemsBack(ctx, main, top, top.N+1)) {
+		for it, err := range items(cl.Thread(main).ItemsBack(ctx, top, top.N+1)) {
 			if err != nil {
 				return nil, err
 			}

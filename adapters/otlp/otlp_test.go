@@ -100,7 +100,7 @@ func storedLines(t *testing.T, lines []string) *client.Client {
 	for i, line := range lines {
 		must.Do(t, pub.Publish(t.Context(), client.Entry{Thread: main, Dialect: "claude", Seq: uint64(i + 1), Body: []byte(line)}))
 	}
-	must.Do(t, cl.Await(t.Context(), main, "p", 0, uint64(len(lines))))
+	must.Do(t, cl.Thread(main).Await(t.Context(), "p", 0, uint64(len(lines))))
 	return cl
 }
 
@@ -307,7 +307,7 @@ func TestSubagent(t *testing.T) {
 		} {
 			must.Do(t, pub.Publish(t.Context(), client.Entry{Thread: th, Dialect: "claude", Seq: uint64(i + 1), Body: []byte(line)}))
 		}
-		must.Do(t, cl.Await(t.Context(), th, name, 0, 2))
+		must.Do(t, cl.Thread(th).Await(t.Context(), name, 0, 2))
 	}
 	upload, sink := collector(t)
 	ctx, cancel := context.WithTimeout(t.Context(), must.Patience)
@@ -347,7 +347,7 @@ func TestAgent(t *testing.T) {
 	} {
 		must.Do(t, pub.Publish(t.Context(), client.Entry{Thread: main, Dialect: "omp", Seq: uint64(i + 1), Body: []byte(line)}))
 	}
-	must.Do(t, cl.Await(t.Context(), main, "p", 0, 2))
+	must.Do(t, cl.Thread(main).Await(t.Context(), "p", 0, 2))
 	upload, sink := collector(t)
 	export(t, cl, "o", otlp.Config{Upload: upload})
 	named(t, spans(sink), "invoke_agent acp")

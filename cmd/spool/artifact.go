@@ -36,7 +36,7 @@ type artifactLsCmd struct{ listArgs }
 
 func (c *artifactLsCmd) Run(a *app) error {
 	find := func(cl *client.Client) ([]artifacts.Record, error) {
-		list, err := cl.Artifacts(a.ctx, c.Session)
+		list, err := cl.Session(c.Session).Artifacts(a.ctx)
 		slices.SortFunc(list, func(a, b artifacts.Record) int {
 			return cmp.Or(cmp.Compare(a.Created, b.Created), cmp.Compare(a.ID, b.ID))
 		})
@@ -81,7 +81,7 @@ func (c *artifactGetCmd) Run(a *app) error {
 	if err != nil {
 		return err
 	}
-	body, size, err := cl.OpenArtifact(a.ctx, r)
+	body, size, err := cl.Artifacts().Open(a.ctx, r)
 	if err != nil {
 		return err
 	}
@@ -102,7 +102,7 @@ func (c *artifactGetCmd) Run(a *app) error {
 
 // artifact finds the artifact whose id is name, or the only one whose id begins so.
 func (a *app) artifact(cl *client.Client, name string) (artifacts.Record, error) {
-	r, err := cl.Artifact(a.ctx, artifacts.ID(name))
+	r, err := cl.Artifacts().Record(a.ctx, artifacts.ID(name))
 	if !errors.Is(err, artifacts.ErrNotFound) || name == "" {
 		return r, err
 	}
@@ -118,12 +118,12 @@ func (a *app) artifact(cl *client.Client, name string) (artifacts.Record, error)
 		return r, fmt.Errorf("%w\n%w", err, e)
 	}
 	fmt.Fprintf(a.err, "spool: %s is the artifact %s\n", name, id)
-	return cl.Artifact(a.ctx, artifacts.ID(id))
+	return cl.Artifacts().Record(a.ctx, artifacts.ID(id))
 }
 
 // artifactIDs are those of all sessions.
 func (a *app) artifactIDs(cl *client.Client) ([]string, error) {
-	all, err := cl.Artifacts(a.ctx, "")
+	all, err := cl.EverySession().Artifacts(a.ctx)
 	ids := make([]string, len(all))
 	for i, r := range all {
 		ids[i] = string(r.ID)
@@ -190,11 +190,11 @@ func (c *artifactPutCmd) Run(a *app) error {
 func (c *artifactPutCmd) put(a *app, cl *client.Client, n client.NewArtifact) (artifacts.Record, error) {
 	switch {
 	case c.Register:
-		return cl.RegisterFile(a.ctx, n, c.File)
+		return cl.Artifacts().RegisterFile(a.ctx, n, c.File)
 	case c.Object != "":
-		return cl.RegisterObject(a.ctx, n, c.Object)
+		return cl.Artifacts().RegisterObject(a.ctx, n, c.Object)
 	case c.File == "-":
-		return cl.PutArtifact(a.ctx, n, a.stdin())
+		return cl.Artifacts().Put(a.ctx, n, a.stdin())
 	}
 	f, err := os.Open(c.File)
 	if err != nil {
@@ -204,7 +204,7 @@ func (c *artifactPutCmd) put(a *app, cl *client.Client, n client.NewArtifact) (a
 	if info, err := f.Stat(); err == nil && info.IsDir() {
 		return artifacts.Record{}, fmt.Errorf("%s is a directory: name a file, or give tar's output on standard input", c.File)
 	}
-	return cl.PutArtifact(a.ctx, n, f)
+	return cl.Artifacts().Put(a.ctx, n, f)
 }
 
 type artifactNumberCmd struct {
@@ -219,7 +219,7 @@ func (c *artifactNumberCmd) Run(a *app) error {
 	if c.Session, err = a.changed(cl, c.Session); err != nil {
 		return err
 	}
-	n, _, err := cl.ArtifactNumber(a.ctx, c.Session, "")
+	n, _, err := cl.Session(c.Session).TakeNumber(a.ctx, "")
 	if err == nil {
 		_, err = fmt.Fprintln(a.out, n)
 	}
@@ -251,7 +251,7 @@ func (c *artifactAgentCmd) Run(a *app) error {
 	if c.Session, err = a.changed(cl, c.Session); err != nil {
 		return err
 	}
-	id, err := cl.AgentID(a.ctx, c.Session, c.Parent, c.Name)
+	id, err := cl.Session(c.Session).TakeAgentID(a.ctx, c.Parent, c.Name)
 	if err == nil {
 		_, err = fmt.Fprintln(a.out, id)
 	}
@@ -282,7 +282,7 @@ func (c *artifactRmCmd) Run(a *app) error {
 	}
 	var errs []error
 	for _, id := range c.IDs {
-		err := cl.DeleteArtifact(a.ctx, artifacts.ID(id))
+		err := cl.Artifacts().Delete(a.ctx, artifacts.ID(id))
 		if err == nil {
 			_, err = fmt.Fprintf(a.out, "removed artifact %s\n", id)
 		}
@@ -322,7 +322,7 @@ func (c *artifactCleanupCmd) Run(a *app) error {
 	if c.OlderThan > 0 {
 		how.OlderThan = time.Now().Add(-c.OlderThan)
 	}
-	report, err := cl.CleanupArtifacts(a.ctx, how)
+	report, err := cl.Artifacts().Cleanup(a.ctx, how)
 	if err != nil {
 		return err
 	}
@@ -332,7 +332,7 @@ func (c *artifactCleanupCmd) Run(a *app) error {
 		}
 	}
 	if how.Apply = c.Apply; c.Apply {
-		if report, err = cl.CleanupArtifacts(a.ctx, how); err != nil {
+		if report, err = cl.Artifacts().Cleanup(a.ctx, how); err != nil {
 			return err
 		}
 	}

@@ -312,7 +312,7 @@ func checkDead(a *app, conn *natsio.Conn) (float64, string, error) {
 }
 
 func checkPrompts(a *app, conn *natsio.Conn) (float64, string, error) {
-	list, err := client.New(conn).Prompts(a.ctx, "")
+	list, err := client.New(conn).EverySession().Prompts(a.ctx)
 	var oldest time.Duration
 	waiting := 0
 	for _, p := range list {

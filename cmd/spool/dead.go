@@ -40,7 +40,7 @@ type deadLine struct {
 }
 
 func (c *deadLsCmd) Run(a *app) error {
-	find := func(cl *client.Client) ([]client.DeadLetter, error) { return cl.DeadLetters(a.ctx, c.Session) }
+	find := func(cl *client.Client) ([]client.DeadLetter, error) { return cl.Session(c.Session).DeadLetters(a.ctx) }
 	return list(a, &c.listArgs, find, look[client.DeadLetter]{
 		json: func(d client.DeadLetter) any {
 			return deadLine{d.At, d.Time, d.Thread.Session, d.Thread.Name, d.Kind, d.Seq, d.Subject, max(d.Size, 0), d.Reason}
@@ -67,11 +67,11 @@ func (c *deadShowCmd) Run(a *app) error {
 	if err != nil {
 		return err
 	}
-	d, err := cl.DeadLetter(a.ctx, c.At)
+	d, err := cl.Admin().DeadLetter(a.ctx, c.At)
 	if err != nil {
 		return noLetter(err, c.At)
 	}
-	r, err := cl.OpenDeadLetter(a.ctx, d)
+	r, err := cl.Admin().OpenDeadLetter(a.ctx, d)
 	if err != nil {
 		return err
 	}
@@ -101,7 +101,7 @@ func (s *deadSome) which(a *app, cl *client.Client) ([]uint64, error) {
 	case len(s.At) > 0:
 		return s.At, nil
 	}
-	list, err := cl.DeadLetters(a.ctx, s.Session)
+	list, err := cl.Session(s.Session).DeadLetters(a.ctx)
 	if err == nil && len(list) == 0 && s.Session != "" {
 		_, err = a.wholeSession(cl, s.Session)
 	}
@@ -161,7 +161,7 @@ func (c *deadReplayCmd) Run(a *app) error {
 // replay publishes the event of one letter again, and removes it. A crash in between leaves a letter whose event is applied: replaying
 // it again adds nothing.
 func (c *deadReplayCmd) replay(ctx context.Context, cl *client.Client, at uint64, newest map[events.Thread]uint64) (had bool, err error) {
-	d, err := cl.DeadLetter(ctx, at)
+	d, err := cl.Admin().DeadLetter(ctx, at)
 	if err != nil {
 		return false, err
 	}
@@ -170,15 +170,15 @@ func (c *deadReplayCmd) replay(ctx context.Context, cl *client.Client, at uint64
 			return false, err
 		}
 	}
-	if had, err = cl.ReplayDeadLetter(ctx, at); err == nil && !c.Keep {
-		err = cl.RemoveDeadLetters(ctx, at)
+	if had, err = cl.Admin().ReplayDeadLetter(ctx, at); err == nil && !c.Keep {
+		err = cl.Admin().RemoveDeadLetters(ctx, at)
 	}
 	return had, err
 }
 
 // newestLetter is the number of a session's newest dead letter; 0: it has none.
 func newestLetter(ctx context.Context, cl *client.Client, session string) (at uint64, err error) {
-	all, err := cl.DeadLetters(ctx, session)
+	all, err := cl.Session(session).DeadLetters(ctx)
 	if err != nil || len(all) == 0 {
 		return 0, err
 	}
@@ -188,15 +188,15 @@ func newestLetter(ctx context.Context, cl *client.Client, session string) (at ui
 // lettersSince are a thread's dead letters behind one that are of certain events, once persisters are done with what was published to it.
 func lettersSince(ctx context.Context, cl *client.Client, t events.Thread, at uint64,
 	of func(*events.Event) bool) ([]client.DeadLetter, error) {
-	if err := cl.Settled(ctx, t); err != nil {
+	if err := cl.Thread(t).Settled(ctx); err != nil {
 		return nil, err
 	}
-	all, err := cl.DeadLetters(ctx, t.Session)
+	all, err := cl.Session(t.Session).DeadLetters(ctx)
 	return slices.DeleteFunc(all, func(d client.DeadLetter) bool {
 		if d.At <= at || d.Thread != t {
 			return true
 		}
-		r, err := cl.OpenDeadLetter(ctx, d)
+		r, err := cl.Admin().OpenDeadLetter(ctx, d)
 		if err != nil {
 			return false // of one that cannot be read nobody can say that it is another's
 		}
@@ -232,13 +232,13 @@ func (c *deadRmCmd) Run(a *app) error {
 	}
 	var failed []error
 	list = slices.DeleteFunc(list, func(at uint64) bool {
-		_, err := cl.DeadLetter(a.ctx, at) // a number that is mistyped is told
+		_, err := cl.Admin().DeadLetter(a.ctx, at) // a number that is mistyped is told
 		if err != nil {
 			failed = append(failed, noLetter(err, at))
 		}
 		return err != nil
 	})
-	if err := cl.RemoveDeadLetters(a.ctx, list...); err != nil {
+	if err := cl.Admin().RemoveDeadLetters(a.ctx, list...); err != nil {
 		return errors.Join(append(failed, err)...)
 	}
 	fmt.Fprintf(a.err, "%d removed\n", len(list))

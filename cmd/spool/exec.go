@@ -91,7 +91,7 @@ func (c *execCmd) Run(a *app) error {
 	}
 	cl := client.New(conn)
 	look, cancel := context.WithTimeout(a.ctx, lookTime)
-	if err = cl.MayBegin(look, t, client.OutputConfig{}); err == nil {
+	if err = cl.Thread(t).MayBegin(look, client.OutputConfig{}); err == nil {
 		err = haveStreams(look, conn) // where no stream is, each thread is new
 	}
 	cancel()
@@ -106,7 +106,7 @@ func (c *execCmd) Run(a *app) error {
 	ctx, cancel := context.WithCancel(context.WithoutCancel(a.ctx))
 	defer cancel()
 	waiting := context.AfterFunc(a.ctx, cancel) // nothing runs yet that a signal could be for
-	out, err := cl.Output(ctx, t, c.output())
+	out, err := cl.Thread(t).Output(ctx, c.output())
 	if !waiting() {
 		err = cmp.Or(err, context.Canceled)
 	}

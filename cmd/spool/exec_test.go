@@ -20,9 +20,9 @@ func TestExecCutsLongOutputs(t *testing.T) {
 		t.Fatalf("exec = %d %.500s", code, out)
 	}
 	th := events.Thread{Session: "orchard", Name: events.MainThread}
-	must.Do(t, cl.Settled(t.Context(), th))
-	head := must.Get(cl.AwaitThread(t.Context(), th))(t)
-	for it := range must.All(t, cl.ItemsFrom(t.Context(), th, head, 2)) {
+	must.Do(t, cl.Thread(th).Settled(t.Context()))
+	head := must.Get(cl.Thread(th).AwaitHead(t.Context()))(t)
+	for it := range must.All(t, cl.Thread(th).ItemsFrom(t.Context(), head, 2)) {
 		shown, _ := jsonscan.Text(jsonscan.Get(it.Data, "metadata", "tool", "output"))
 		begin, end, marked := strings.Cut(shown, "\n[…")
 		if !marked || !strings.HasPrefix(begin, printed[:1000]) || !strings.Contains(end, "ln elided…]\n") {
@@ -34,6 +34,6 @@ func TestExecCutsLongOutputs(t *testing.T) {
 			t.Errorf("it says %s, its artifact %q; want 15000 lines in both", said, summary)
 		}
 	}
-	res := must.Get(cl.Resolve(t.Context(), "orchard", "artifact://0", artifacts.Lines{}))(t)
+	res := must.Get(cl.Session("orchard").Resolve(t.Context(), "artifact://0", artifacts.Lines{}))(t)
 	must.Same(t, string(must.Get(io.ReadAll(res.Body))(t)), printed, "the artifact is %.100q, want %.100q")
 }

@@ -98,7 +98,7 @@ type export struct {
 }
 
 func (e *export) write(id events.Thread, w io.Writer) error {
-	n, err := e.ExportAs(e.ctx, id, e.form, w, e.warn)
+	n, err := e.Thread(id).ExportAs(e.ctx, e.form, w, e.warn)
 	e.entries += n
 	return err
 }
@@ -110,7 +110,7 @@ func (e *export) warn(m rehydrate.Missing) {
 
 // state writes what leads to a state.
 func (e *export) state(ref casstore.Ref, w io.Writer) error {
-	n, err := e.ExportState(e.ctx, ref, e.form, w, e.warn)
+	n, err := e.Admin().ExportState(e.ctx, ref, e.form, w, e.warn)
 	e.entries += n
 	return err
 }
@@ -132,7 +132,7 @@ func lacking(missing int) error {
 
 // all writes every thread. One that cannot be read is named, and the others are written.
 func (e *export) all(dir string, force bool) error {
-	list, err := e.Threads(e.ctx, "")
+	list, err := e.EverySession().Threads(e.ctx)
 	if err != nil {
 		return err
 	}

@@ -120,7 +120,7 @@ func (c *fsckCmd) orders(a *app, conn *natsio.Conn) (err error) {
 
 // account holds every event against what is stored.
 func (c *fsckCmd) account(a *app, conn *natsio.Conn) error {
-	acc, err := fsck.Account(a.ctx, natsadmin.Of(conn), client.New(conn).Source())
+	acc, err := fsck.Account(a.ctx, natsadmin.Of(conn), client.New(conn).Internal().Source())
 	if err != nil {
 		return fmt.Errorf("fsck: %w", err)
 	}

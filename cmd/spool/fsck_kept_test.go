@@ -28,20 +28,20 @@ func TestFsckOfLostPromptsAndRuns(t *testing.T) {
 	post := func(seq uint64, it events.Item) {
 		t.Helper()
 		must.Do(t, pub.Publish(ctx, client.Entry{Thread: id, Dialect: "item", Body: it.JSON(), Seq: seq}))
-		must.Do(t, cl.Await(ctx, id, "p", 0, seq))
+		must.Do(t, cl.Thread(id).Await(ctx, "p", 0, seq))
 	}
 	for i, prompt := range []string{"open", "answered", "settled"} {
 		post(uint64(i+1), events.Prompt{ID: prompt, Kind: events.PromptText, Text: "Which " + prompt + "?"}.Item())
 	}
-	must.Get(cl.Answer(ctx, id, events.Answer{Prompt: "answered", Answer: []byte(`"that"`), By: "mira"}))(t)
+	must.Get(cl.Thread(id).Answer(ctx, events.Answer{Prompt: "answered", Answer: []byte(`"that"`), By: "mira"}))(t)
 	post(4, events.PendingPromptResolved("settled", events.PromptText, events.Resolution{Outcome: events.OutcomeAnswered, By: "mira"}))
-	r := must.Get(cl.StartRun(ctx, id, client.RunConfig{ID: "run", Lease: time.Hour}))(t)
+	r := must.Get(cl.Thread(id).StartRun(ctx, client.RunConfig{ID: "run", Lease: time.Hour}))(t)
 	must.Do(t, r.End(ctx, artifacts.RunCompleted, "done"))
 	gone := events.Thread{Session: "s", Name: "gone"} // what went with its thread is not lost
 	at := cl.Publisher(client.PublisherConfig{Producer: "q"})
 	must.Do(t, at.Publish(ctx, client.Entry{Thread: gone, Dialect: "item", Body: events.Prompt{ID: "x", Kind: "text"}.Item().JSON(), Seq: 1}))
-	must.Do(t, cl.End(ctx, gone, events.End{}))
-	must.Do(t, cl.Remove(ctx, gone))
+	must.Do(t, cl.Thread(gone).End(ctx, events.End{}))
+	must.Do(t, cl.Thread(gone).Remove(ctx))
 	none := events.Event{Kind: events.KindControl, Thread: events.Thread{Session: "s", Name: "none"}, Producer: "r", Seq: 1,
 		Body: events.Control{Op: events.OpAnswer, Answer: &events.Answer{Prompt: "x", Answer: []byte("1")}}.Encode()}
 	must.Get(conn.JetStream().Publish(ctx, events.EventSubject(none.Thread, none.Kind), none.Encode()))(t) // refused

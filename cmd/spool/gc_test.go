@@ -15,7 +15,7 @@ import (
 // TestRefusedPlans: a plan that is not begun deletes nothing, tells so, and is no alarm of the system's.
 func TestRefusedPlans(t *testing.T) {
 	url, cl := whole(t)
-	must.Do(t, cl.NewSession(t.Context(), "s", "/w", ""))
+	must.Do(t, cl.Session("s").New(t.Context(), "/w", ""))
 	dir := t.TempDir()
 	file := func(name, text string) string {
 		name = filepath.Join(dir, name)
@@ -58,7 +58,7 @@ func TestRefusedPlans(t *testing.T) {
 // TestDryRunSaysWhatIsFreed: gc says beforehand what leaves the disk, and by which plan.
 func TestDryRunSaysWhatIsFreed(t *testing.T) {
 	url, cl := whole(t)
-	must.Do(t, cl.NewSession(t.Context(), "keep", "/w", ""))
+	must.Do(t, cl.Session("keep").New(t.Context(), "/w", ""))
 	publish(t, cl, "gone", `{"content":[{"type":"text","text":"`+strings.Repeat("some text ", 2000)+`"}]}`)
 	if out, code := spool(t, "session", "rm", "gone", "--yes", "--nats", url); code != 0 {
 		t.Fatalf("session rm = %d %s", code, out)

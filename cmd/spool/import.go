@@ -187,7 +187,7 @@ func (c *importCmd) wait(a *app, cl *client.Client, res transcript.Result) error
 		var applied uint64
 		for len(wanted) > 0 && a.ctx.Err() == nil {
 			ctx, cancel := context.WithTimeout(a.ctx, stalled)
-			err := cl.Await(ctx, f.ID(), wanted[0].Producer, wanted[0].Epoch, wanted[0].Seq)
+			err := cl.Thread(f.ID()).Await(ctx, wanted[0].Producer, wanted[0].Epoch, wanted[0].Seq)
 			late := ctx.Err() != nil
 			cancel()
 			switch {
@@ -197,7 +197,7 @@ func (c *importCmd) wait(a *app, cl *client.Client, res transcript.Result) error
 			case !late:
 				return fmt.Errorf("wait for %s: %w", f.ID(), err)
 			}
-			head, _ := cl.Thread(a.ctx, f.ID())
+			head, _ := cl.Thread(f.ID()).Head(a.ctx)
 			if head.Applied == applied && !said {
 				said = true
 				fmt.Fprintf(a.err, "everything is stored, but %s has not moved for %v: is a persister running? Start one with: spool up, "+

@@ -21,12 +21,12 @@ func tellKept(ctx context.Context, cl *client.Client, f *transcript.FileResult) 
 	}
 	was := events.Thread{Session: f.Session, Name: f.Former}
 	warn := func(format string, args ...any) { f.Warnings = append(f.Warnings, fmt.Sprintf(format, args...)) }
-	before, err := cl.Tree(ctx, was)
+	before, err := cl.Thread(was).Tree(ctx)
 	if err != nil {
 		warn("what labels %s has cannot be read: %v", was, err)
 		return
 	}
-	now, err := cl.Tree(ctx, f.ID())
+	now, err := cl.Thread(f.ID()).Tree(ctx)
 	if err != nil {
 		warn("what labels of %s are not in %s cannot be told: %v", was, f.ID(), err)
 		return

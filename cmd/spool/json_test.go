@@ -72,21 +72,21 @@ func newJSONWorld(t *testing.T) *jsonWorld {
 	w.run("import", w.file("talk.jsonl", here(t)))
 	cl := client.New(w.up.Conn)
 	main := events.Thread{Session: "talk", Name: events.MainThread}
-	must.Do(t, cl.Fork(ctx, events.Thread{Session: "talk", Name: "side"}, events.Fork{Session: "talk", Thread: "main", Item: 1}))
-	run := must.Get(cl.StartRun(ctx, main, client.RunConfig{ID: "r", Agent: "coder", Summary: "x"}))(t)
+	must.Do(t, cl.Thread(events.Thread{Session: "talk", Name: "side"}).Fork(ctx, events.Fork{Session: "talk", Thread: "main", Item: 1}))
+	run := must.Get(cl.Thread(main).StartRun(ctx, client.RunConfig{ID: "r", Agent: "coder", Summary: "x"}))(t)
 	must.Do(t, run.Wait(ctx))
 	asked, stop := context.WithCancel(ctx)
 	answered := make(chan struct{})
 	go func() {
 		defer close(answered)
-		_, _ = cl.Ask(asked, main, events.Prompt{ID: "p", Kind: events.PromptApproval, Text: "Deploy?"})
+		_, _ = cl.Thread(main).Ask(asked, events.Prompt{ID: "p", Kind: events.PromptApproval, Text: "Deploy?"})
 	}()
 	t.Cleanup(func() { stop(); <-answered })
-	for len(must.Get(cl.Prompts(ctx, "talk"))(t)) == 0 {
+	for len(must.Get(cl.Session("talk").Prompts(ctx))(t)) == 0 {
 	}
-	out := must.Get(cl.Output(ctx, main, client.OutputConfig{ID: "open", Tool: "make"}))(t)
+	out := must.Get(cl.Thread(main).Output(ctx, client.OutputConfig{ID: "open", Tool: "make"}))(t)
 	must.Get(out.Write([]byte("building\n")))(t)
-	for f, err := range cl.Follow(ctx, main, "open") {
+	for f, err := range cl.Thread(main).Follow(ctx, "open") {
 		if must.Do(t, err); len(f.Text) > 0 {
 			break
 		}

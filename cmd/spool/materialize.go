@@ -93,7 +93,7 @@ func (a *app) materializing(name, cwd string) (*materializing, error) {
 			return nil, service.UsageError{Err: err}
 		}
 		t, err = a.reachToRead(m.Client, t, func(t events.Thread) error {
-			_, err := m.Client.AwaitThread(a.ctx, t)
+			_, err := m.Client.Thread(t).AwaitHead(a.ctx)
 			return err
 		})
 		if m.Thread = t.Name; err != nil {

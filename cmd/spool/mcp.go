@@ -42,7 +42,7 @@ func (c *mcpCmd) Run(a *app) error {
 	if err != nil {
 		return err
 	}
-	cfg := mcp.Config{Client: client.New(conn).Serving()}
+	cfg := mcp.Config{Client: client.New(conn).Internal().Serving()}
 	cfg.Version, _ = service.Version()
 	if c.Answer {
 		if cfg.Answerer = c.By; c.By == "" {

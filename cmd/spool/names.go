@@ -136,7 +136,7 @@ func (a *app) reachToRead(cl *client.Client, t events.Thread, do func(events.Thr
 	if !view.IsAbsent(err) {
 		return t, err
 	}
-	all, e := cl.Threads(a.ctx, t.Session)
+	all, e := cl.Session(t.Session).Threads(a.ctx)
 	if e != nil {
 		return t, err
 	}
@@ -182,7 +182,7 @@ func (a *app) reach(
 // noteAwaited says on standard error that what is to be followed is not there yet. Here a name stands for itself alone:
 // who waits for build-4 wants nothing of build-42.
 func (a *app) noteAwaited(cl *client.Client, session, thread string) {
-	all, err := cl.Threads(a.ctx, session)
+	all, err := cl.Session(session).Threads(a.ctx)
 	if err != nil || slices.ContainsFunc(all, func(t client.Thread) bool { return thread == "" || t.Name == thread }) {
 		return // who may not look, follows
 	}
@@ -209,7 +209,7 @@ func (a *app) entry(cl *client.Client, t events.Thread, name string, do func(id 
 	if name == "" || !errors.Is(err, sessions.ErrNotFound) && !errors.Is(err, threads.ErrNoPoint) {
 		return err
 	}
-	tree, e := cl.Tree(a.ctx, t)
+	tree, e := cl.Thread(t).Tree(a.ctx)
 	if e != nil {
 		return err
 	}
@@ -236,7 +236,7 @@ const mostNamed = 8
 
 // withOthers adds to an error the threads that a session has.
 func (a *app) withOthers(cl *client.Client, t events.Thread, err error) error {
-	all, e := cl.Threads(a.ctx, t.Session)
+	all, e := cl.Session(t.Session).Threads(a.ctx)
 	all = slices.DeleteFunc(all, func(other client.Thread) bool { return other.Thread == t })
 	if e != nil || len(all) == 0 {
 		return err

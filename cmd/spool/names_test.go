@@ -119,7 +119,7 @@ func TestWrongNames(t *testing.T) {
 	t.Setenv("XDG_DATA_HOME", t.TempDir())
 	url, cl := whole(t)
 	for _, name := range []string{"build-42", "else-1", "else-2"} {
-		must.Do(t, cl.NewSession(t.Context(), name, "/w", ""))
+		must.Do(t, cl.Session(name).New(t.Context(), "/w", ""))
 	}
 	var c cli
 	parser := must.Get(kong.New(&c, vars()))(t)
@@ -148,7 +148,8 @@ func TestWrongNames(t *testing.T) {
 	left := must.Get(cl.Sessions(t.Context(), ""))(t)
 	must.Same(t, len(left), 3, "%d sessions are left, want %d: no beginning of an id changes anything")
 	for _, s := range left {
-		if files := must.Get(cl.Artifacts(t.Context(), s.ID))(t); len(s.Threads) != 1 || s.Threads[0].Head.Entries != 1 || len(files) > 0 {
+		if files := must.Get(cl.Session(s.ID).Artifacts(t.Context()))(t); len(s.Threads) != 1 || s.Threads[0].Head.Entries != 1 ||
+			len(files) > 0 {
 			t.Errorf("%s has %d threads and %d artifacts, its first thread %d entries; want what it began with", s.ID, len(s.Threads), len(files),
 				s.Threads[0].Head.Entries)
 		}
@@ -159,8 +160,8 @@ func TestWrongNames(t *testing.T) {
 func TestBeginningOfAnID(t *testing.T) {
 	url, cl := whole(t)
 	ctx := t.Context()
-	must.Do(t, cl.NewSession(ctx, "build-42", "/w", ""))
-	must.Do(t, cl.StartThread(ctx, events.Thread{Session: "build-42", Name: "side"}, events.Start{Prompt: "Look"}))
+	must.Do(t, cl.Session("build-42").New(ctx, "/w", ""))
+	must.Do(t, cl.Thread(events.Thread{Session: "build-42", Name: "side"}).Start(ctx, events.Start{Prompt: "Look"}))
 	ask := func(line ...string) (out, errw string, code int) {
 		var o, e bytes.Buffer
 		code = run(append(line, "--nats", url), strings.NewReader(""), &o, &e)
@@ -203,7 +204,7 @@ func TestBeginningOfAnID(t *testing.T) {
 // TestTailWaits: who follows what is not there yet is told that he waits, and for that name alone.
 func TestTailWaits(t *testing.T) {
 	url, cl := whole(t)
-	must.Do(t, cl.NewSession(t.Context(), "build-42", "/w", ""))
+	must.Do(t, cl.Session("build-42").New(t.Context(), "/w", ""))
 	var out, said bytes.Buffer
 	begun := false
 	told := writer(func(b []byte) (int, error) { // the thread begins between what tail says and its next look
@@ -232,7 +233,7 @@ func publish(t *testing.T, cl *client.Client, session, item string) {
 	t.Helper()
 	th := events.Thread{Session: session, Name: events.MainThread}
 	must.Do(t, cl.Publisher(client.PublisherConfig{}).Publish(t.Context(), client.Entry{Thread: th, Dialect: "item", Body: []byte(item)}))
-	must.Do(t, cl.Settled(t.Context(), th))
+	must.Do(t, cl.Thread(th).Settled(t.Context()))
 }
 
 // TestTypes: a type that is misspelt is refused, one of an agent's own is taken.
@@ -257,8 +258,8 @@ func TestTypes(t *testing.T) {
 func TestFollowOfWhatCannotCome(t *testing.T) {
 	url, cl := whole(t)
 	main := events.Thread{Session: "s", Name: events.MainThread}
-	must.Do(t, cl.NewSession(t.Context(), "s", "/w", ""))
-	must.Do(t, cl.End(t.Context(), main, events.End{}))
+	must.Do(t, cl.Session("s").New(t.Context(), "/w", ""))
+	must.Do(t, cl.Thread(main).End(t.Context(), events.End{}))
 	out, code := spool(t, "output", "follow", "s", "o1", "--nats", url)
 	if code != service.ExitFailure || !strings.Contains(out, "s/main has no output o1, and none can begin") {
 		t.Errorf("output follow = %d %q, want 1 and why", code, out)
@@ -268,7 +269,7 @@ func TestFollowOfWhatCannotCome(t *testing.T) {
 // TestErrorsSayWhatToDo: who gave something that cannot be taken is told what can.
 func TestErrorsSayWhatToDo(t *testing.T) {
 	url, cl := whole(t)
-	must.Do(t, cl.NewSession(t.Context(), "s", must.Get(os.Getwd())(t), ""))
+	must.Do(t, cl.Session("s").New(t.Context(), must.Get(os.Getwd())(t), ""))
 	dir, file := t.TempDir(), filepath.Join(t.TempDir(), "f")
 	must.Do(t, os.WriteFile(file, []byte("x"), 0o600))
 	notes := t.TempDir()
@@ -382,7 +383,7 @@ func TestErrorsSayWhatToDo(t *testing.T) {
 			t.Errorf("publish %s = %d %q, want 1 and %q", line, code, &out, says)
 		}
 	}
-	newest := must.Get(cl.Thread(t.Context(), events.Thread{Session: "s", Name: events.MainThread}))(t)
+	newest := must.Get(cl.Thread(events.Thread{Session: "s", Name: events.MainThread}).Head(t.Context()))(t)
 	head := newest.Head().Ref.Hex()[:12]
 	for _, line := range [][]string{{"cat", head}, {"gc", "explain", head}, {"gc", "undelete", head}, {"export", head}} {
 		if out, code := spool(t, append(line, "--nats", url)...); code == 0 || !strings.Contains(out, "spool thread show --json") {
@@ -416,7 +417,7 @@ func TestErrorsSayWhatToDo(t *testing.T) {
 func TestFollowOfABeginning(t *testing.T) {
 	url, cl := whole(t)
 	th := events.Thread{Session: "s", Name: events.MainThread}
-	must.Do(t, cl.NewSession(t.Context(), "s", "/w", ""))
+	must.Do(t, cl.Session("s").New(t.Context(), "/w", ""))
 	for _, name := range []string{"nosuch", "mak"} {
 		if out, code := spool(t, "output", "follow", "s", name, "--nats", url); code != service.ExitFailure ||
 			!strings.Contains(out, "spool output ls s") ||
@@ -426,7 +427,7 @@ func TestFollowOfABeginning(t *testing.T) {
 	}
 	open := map[string]*client.Output{}
 	for _, id := range []string{"make-1", "make-2", "test-1"} {
-		open[id] = must.Get(cl.Output(t.Context(), th, client.OutputConfig{ID: id, Tool: "make"}))(t)
+		open[id] = must.Get(cl.Thread(th).Output(t.Context(), client.OutputConfig{ID: id, Tool: "make"}))(t)
 		must.Get(open[id].Write([]byte("42 passed\n")))(t)
 	}
 	if out, code := spool(t, "output", "follow", "s", "make", "--nats", url); code != service.ExitFailure ||
@@ -459,7 +460,7 @@ func TestAskInterrupted(t *testing.T) {
 	go func() {
 		defer stop()
 		for t.Context().Err() == nil {
-			if all, err := cl.Prompts(t.Context(), "s"); err != nil || len(all) == 1 {
+			if all, err := cl.Session("s").Prompts(t.Context()); err != nil || len(all) == 1 {
 				return
 			}
 			time.Sleep(10 * time.Millisecond)

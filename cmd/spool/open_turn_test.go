@@ -17,7 +17,7 @@ func TestOpenTurn(t *testing.T) {
 	p := cl.Publisher(client.PublisherConfig{})
 	say := func(line string) {
 		must.Do(t, p.Publish(t.Context(), client.Entry{Thread: th, Dialect: "claude", Body: []byte(line)}))
-		must.Do(t, cl.Settled(t.Context(), th))
+		must.Do(t, cl.Thread(th).Settled(t.Context()))
 	}
 	answer := func(id, stop string) string {
 		return `{"type":"assistant","uuid":"` + id + `","sessionId":"orchard","cwd":"/w","timestamp":"2026-11-20T12:00:01.000Z","message":{"id":"` + id +
@@ -67,8 +67,8 @@ func TestOpenTurn(t *testing.T) {
 	say(answer("a3", "null"))
 	figures(1, 300, 100)
 	fork := events.Thread{Session: "fork", Name: events.MainThread}
-	must.Do(t, cl.Fork(t.Context(), fork, events.Fork{Session: th.Session, Thread: th.Name}))
-	must.Do(t, cl.Settled(t.Context(), fork))
+	must.Do(t, cl.Thread(fork).Fork(t.Context(), events.Fork{Session: th.Session, Thread: th.Name}))
+	must.Do(t, cl.Thread(fork).Settled(t.Context()))
 	out, _ := spool(t, "stats", "--data", t.TempDir(), "--nats", url)
 	if !strings.Contains(out, "300 ") || !strings.Contains(out, "without an end: 1 turn, whose tokens count") {
 		t.Errorf("stats with a fork = %s, want the tokens of the open turn once, and that it is open", out)

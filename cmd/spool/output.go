@@ -21,7 +21,7 @@ type outputCmd struct {
 type outputLsCmd struct{ listArgs }
 
 func (c *outputLsCmd) Run(a *app) error {
-	find := func(cl *client.Client) ([]client.OpenOutput, error) { return cl.Outputs(a.ctx, c.Session) }
+	find := func(cl *client.Client) ([]client.OpenOutput, error) { return cl.Session(c.Session).Outputs(a.ctx) }
 	return list(a, &c.listArgs, find, look[client.OpenOutput]{
 		json: func(o client.OpenOutput) any {
 			return struct {
@@ -62,11 +62,11 @@ func (c *outputFollowCmd) Run(a *app) error {
 // find finds the output, or the only one that is open and begins so; it reports why there is none. One that is waited for has its whole id.
 func (c *outputFollowCmd) find(a *app, cl *client.Client, t events.Thread) error {
 	if !c.Wait { // what was published before is to be there
-		if err := cl.Settled(a.ctx, t); err != nil {
+		if err := cl.Thread(t).Settled(a.ctx); err != nil {
 			return err
 		}
 	}
-	switch err := cl.MayBegin(a.ctx, t, client.OutputConfig{ID: c.Output}); {
+	switch err := cl.Thread(t).MayBegin(a.ctx, client.OutputConfig{ID: c.Output}); {
 	case errors.Is(err, client.ErrOutputTaken): // it is open, or has ended
 		return nil
 	case errors.Is(err, client.ErrEnded), errors.Is(err, client.ErrLatched):
@@ -74,7 +74,7 @@ func (c *outputFollowCmd) find(a *app, cl *client.Client, t events.Thread) error
 	case c.Wait:
 		return err
 	}
-	if _, err := cl.AwaitThread(a.ctx, t); err != nil {
+	if _, err := cl.Thread(t).AwaitHead(a.ctx); err != nil {
 		return err
 	}
 	ids, err := a.outputIDs(cl, t.Session, t.Name)
@@ -96,7 +96,7 @@ func (c *outputFollowCmd) find(a *app, cl *client.Client, t events.Thread) error
 
 // outputIDs are those of open outputs, of every thread unless one is named.
 func (a *app) outputIDs(cl *client.Client, session, thread string) (ids []string, err error) {
-	all, err := cl.Outputs(a.ctx, session)
+	all, err := cl.Session(session).Outputs(a.ctx)
 	for _, o := range all {
 		if thread == "" || o.Name == thread {
 			ids = append(ids, o.ID)
@@ -111,7 +111,7 @@ func (c *outputFollowCmd) follow(a *app, cl *client.Client, t events.Thread) err
 		fmt.Fprintf(a.err, "spool: %s has no output %s yet: waiting for it to begin\n", t, text.Printable(c.Output))
 	})
 	defer waits.Stop()
-	for f, err := range cl.Follow(a.ctx, t, c.Output) {
+	for f, err := range cl.Thread(t).Follow(a.ctx, c.Output) {
 		if waits.Stop(); err != nil {
 			return err
 		}

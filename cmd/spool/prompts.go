@@ -29,12 +29,12 @@ type promptsCmd struct {
 type promptsLsCmd struct{ listArgs }
 
 func (c *promptsLsCmd) Run(a *app) error {
-	find := func(cl *client.Client) ([]client.Prompt, error) { return cl.Prompts(a.ctx, c.Session) }
+	find := func(cl *client.Client) ([]client.Prompt, error) { return cl.Session(c.Session).Prompts(a.ctx) }
 	return list(a, &c.listArgs, find, look[client.Prompt]{
 		json: func(p client.Prompt) any { return client.PromptJSON(p) },
 		none: "no prompt waits for an answer",
 		ids: func(cl *client.Client) ([]string, error) {
-			all, err := cl.Prompts(a.ctx, c.Session)
+			all, err := cl.Session(c.Session).Prompts(a.ctx)
 			ids := make([]string, len(all))
 			for i, p := range all {
 				ids[i] = p.ID
@@ -78,10 +78,10 @@ func (c *promptsAnswerCmd) Run(a *app) error {
 	}
 	c.By = cmp.Or(c.By, userName())
 	return a.operate(c.Thread, func(cl *client.Client, t events.Thread) (string, error) {
-		r, err := cl.Answer(a.ctx, t, events.Answer{Prompt: c.Prompt, Answer: answer, By: c.By})
+		r, err := cl.Thread(t).Answer(a.ctx, events.Answer{Prompt: c.Prompt, Answer: answer, By: c.By})
 		if errors.Is(err, client.ErrNoPrompt) {
 			if err = c.other(a, cl, t, err); err == nil {
-				r, err = cl.Answer(a.ctx, t, events.Answer{Prompt: c.Prompt, Answer: answer, By: c.By})
+				r, err = cl.Thread(t).Answer(a.ctx, events.Answer{Prompt: c.Prompt, Answer: answer, By: c.By})
 			}
 		}
 		if errors.Is(err, events.ErrControl) && c.Answer != "" {
@@ -93,10 +93,10 @@ func (c *promptsAnswerCmd) Run(a *app) error {
 
 // other finds the only prompt of a thread that waits and whose id, which a program made up, begins so.
 func (c *promptsAnswerCmd) other(a *app, cl *client.Client, t events.Thread, err error) error {
-	if _, none := cl.AwaitThread(a.ctx, t); none != nil {
+	if _, none := cl.Thread(t).AwaitHead(a.ctx); none != nil {
 		return none
 	}
-	all, e := cl.Prompts(a.ctx, t.Session)
+	all, e := cl.Session(t.Session).Prompts(a.ctx)
 	if e != nil {
 		return err
 	}
@@ -180,7 +180,7 @@ func (c *promptsAskCmd) Run(a *app) error {
 		return err
 	}
 	p.ID = cmp.Or(p.ID, ulid.Make().String())
-	r, err := cl.Ask(a.ctx, t, p)
+	r, err := cl.Thread(t).Ask(a.ctx, p)
 	if err != nil && a.ctx.Err() != nil {
 		return fmt.Errorf("interrupted; where the question was stored it still waits: spool prompts ls %s lists it, "+
 			"and asking again with --id %s waits on", t.Session, shellQuote(p.ID))

@@ -99,13 +99,13 @@ func (c *proveCmd) heads(a *app, cl *client.Client) (session string, names []str
 			return "", nil, nil, fmt.Errorf("%s: %s; spool fsck says what else is wrong", t.Thread, t.Head.Failure)
 		}
 		if t.Ended == "" && !behind {
-			err := cl.Settled(a.ctx, t.Thread)
+			err := cl.Thread(t.Thread).Settled(a.ctx)
 			if behind = errors.Is(err, client.ErrBehind); behind {
 				fmt.Fprintf(a.err, "spool: %s: %v\n", t.Thread, err)
 			} else if err != nil {
 				return "", nil, nil, err
 			}
-			if t.Head, err = cl.Thread(a.ctx, t.Thread); err != nil {
+			if t.Head, err = cl.Thread(t.Thread).Head(a.ctx); err != nil {
 				return "", nil, nil, mendable(err, t.Thread)
 			}
 		}

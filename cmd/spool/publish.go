@@ -93,13 +93,13 @@ func takesOf(cl *client.Client) func(context.Context, *events.Event) error {
 		defer cancel()
 		err, known := looked[e.Thread]
 		if !known && !blind {
-			err = cl.Takes(ctx, e.Thread)
+			err = cl.Thread(e.Thread).Takes(ctx)
 			if err != nil && !errors.Is(err, client.ErrEnded) && !errors.Is(err, client.ErrLatched) {
 				err, blind = nil, true
 			}
 			looked[e.Thread] = err
 		}
-		if err == nil || !strings.HasPrefix(e.Producer, threads.Ephemeral) && cl.Has(ctx, e) {
+		if err == nil || !strings.HasPrefix(e.Producer, threads.Ephemeral) && cl.Internal().Has(ctx, e) {
 			return nil
 		}
 		return err

@@ -39,7 +39,7 @@ func (c *readCmd) Run(a *app) error {
 		}
 	}
 	missing := 0
-	cl = cl.Warning(func(m rehydrate.Missing) {
+	cl = cl.Internal().Warning(func(m rehydrate.Missing) {
 		missing++
 		fmt.Fprintln(a.err, m)
 	})
@@ -62,7 +62,7 @@ func (c *readCmd) resolve(a *app, cl *client.Client) (res artifacts.Resource, er
 	lines := artifacts.Lines{Offset: c.Offset, Limit: c.Limit}
 	t, isLog := project.ParseLocalLog(strings.TrimPrefix(c.Address, "/"))
 	if !isLog {
-		res, err = cl.Resolve(a.ctx, c.Session, c.Address, lines)
+		res, err = cl.Session(c.Session).Resolve(a.ctx, c.Address, lines)
 		switch absent := errors.Is(err, artifacts.ErrUnavailable); {
 		case absent && c.Session == "":
 			err = fmt.Errorf("%w: name the session with --session", err)
@@ -72,7 +72,7 @@ func (c *readCmd) resolve(a *app, cl *client.Client) (res artifacts.Resource, er
 		return res, err
 	}
 	_, err = a.reachToRead(cl, t, func(t events.Thread) (err error) {
-		res, err = cl.Resolve(a.ctx, "", project.LocalLog(t), lines)
+		res, err = cl.EverySession().Resolve(a.ctx, project.LocalLog(t), lines)
 		return err
 	})
 	return res, err
@@ -80,7 +80,7 @@ func (c *readCmd) resolve(a *app, cl *client.Client) (res artifacts.Resource, er
 
 // withoutArtifacts adds to an error what makes artifacts, where the session has none.
 func withoutArtifacts(a *app, cl *client.Client, session string, err error) error {
-	all, e := cl.Artifacts(a.ctx, session)
+	all, e := cl.Session(session).Artifacts(a.ctx)
 	if e != nil || len(all) > 0 {
 		return err
 	}

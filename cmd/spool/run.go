@@ -29,7 +29,7 @@ type runLsCmd struct {
 
 func (c *runLsCmd) Run(a *app) error {
 	find := func(cl *client.Client) ([]client.RunInfo, error) {
-		runs, err := cl.Runs(a.ctx, c.Session)
+		runs, err := cl.Session(c.Session).Runs(a.ctx)
 		return slices.DeleteFunc(runs, func(r client.RunInfo) bool { return !c.All && !r.Active() }), err
 	}
 	return list(a, &c.listArgs, find, look[client.RunInfo]{
@@ -79,7 +79,7 @@ func (c *runStartCmd) Run(a *app) error {
 	if err := checkLease(c.Lease); err != nil {
 		return err
 	}
-	run, err := cl.StartRun(a.ctx, t, client.RunConfig{
+	run, err := cl.Thread(t).StartRun(a.ctx, client.RunConfig{
 		ID: c.ID, Agent: c.Agent, State: artifacts.RunStatus(c.State), Lease: c.Lease, Summary: c.Summary,
 	})
 	if err == nil {
@@ -108,7 +108,7 @@ func (a *app) sayRun(cl *client.Client, asJSON bool, session, id, words string) 
 		_, err := fmt.Fprintln(a.out, words)
 		return err
 	}
-	runs, err := cl.Runs(a.ctx, session)
+	runs, err := cl.Session(session).Runs(a.ctx)
 	if err != nil {
 		return err
 	}
@@ -140,7 +140,7 @@ func (c *runRenewCmd) Run(a *app) error {
 	}
 	return a.onRun(&c.Session, c.ID, func(cl *client.Client) error {
 		how := client.RunConfig{State: artifacts.RunStatus(c.State), Lease: c.Lease, Summary: c.Summary}
-		if err := cl.RenewRun(a.ctx, c.Session, c.ID, how); err != nil {
+		if err := cl.Session(c.Session).RenewRun(a.ctx, c.ID, how); err != nil {
 			return err
 		}
 		return a.sayRun(cl, c.JSON, c.Session, c.ID, fmt.Sprintf("%s of %s lives", c.ID, c.Session))
@@ -157,7 +157,7 @@ type runEndCmd struct {
 
 func (c *runEndCmd) Run(a *app) error {
 	return a.onRun(&c.Session, c.ID, func(cl *client.Client) error {
-		if err := cl.EndRun(a.ctx, c.Session, c.ID, artifacts.RunStatus(c.State), c.Summary); err != nil {
+		if err := cl.Session(c.Session).EndRun(a.ctx, c.ID, artifacts.RunStatus(c.State), c.Summary); err != nil {
 			return err
 		}
 		return a.sayRun(cl, c.JSON, c.Session, c.ID, fmt.Sprintf("%s of %s is %s", c.ID, c.Session, c.State))

@@ -97,7 +97,7 @@ func (c *sessionRmCmd) remove(a *app, how client.Deletion) (receipts []client.Re
 	}
 	var errs []error
 	for _, name := range c.Sessions {
-		r, err := cl.DeleteSession(a.ctx, name, how)
+		r, err := cl.Session(name).Delete(a.ctx, how)
 		if err == nil {
 			receipts = append(receipts, r)
 			err = service.Forget(a.ctx, files, name)

@@ -32,7 +32,7 @@ func (c *sessionBranchCmd) Run(a *app) error {
 			if c.Summary != "" {
 				return a.summarize(cl, t, id, c.Summary)
 			}
-			err := cl.Branch(a.ctx, t, id)
+			err := cl.Thread(t).Branch(a.ctx, id)
 			if err == nil {
 				_, err = fmt.Fprintf(a.out, "leaf of %s is %s\n", t, id)
 			}
@@ -42,7 +42,7 @@ func (c *sessionBranchCmd) Run(a *app) error {
 }
 
 func (a *app) summarize(cl *client.Client, t events.Thread, entry, summary string) error {
-	id, err := cl.BranchWithSummary(a.ctx, t, entry, sessions.Summarized{Summary: summary})
+	id, err := cl.Thread(t).BranchWithSummary(a.ctx, entry, sessions.Summarized{Summary: summary})
 	if err != nil {
 		return err
 	}
@@ -60,7 +60,7 @@ func (c *sessionResetCmd) Run(a *app) error {
 		if c.Summary != "" {
 			return a.summarize(cl, t, "", c.Summary)
 		}
-		if err := cl.Reset(a.ctx, t); err != nil {
+		if err := cl.Thread(t).Reset(a.ctx); err != nil {
 			return err
 		}
 		_, err := fmt.Fprintf(a.out, "%s has no leaf: the next entry is a new root\n", t)
@@ -77,7 +77,7 @@ type sessionLabelCmd struct {
 func (c *sessionLabelCmd) Run(a *app) error {
 	return a.onThread(c.Session, func(cl *client.Client, t events.Thread) error {
 		return a.entry(cl, t, c.Entry, func(target string) error {
-			id, err := cl.Label(a.ctx, t, target, c.Text)
+			id, err := cl.Thread(t).Label(a.ctx, target, c.Text)
 			if err == nil {
 				_, err = fmt.Fprintln(a.out, id)
 			}
@@ -98,7 +98,7 @@ func (c *sessionNameCmd) Run(a *app) error {
 	}
 	return a.operate(c.Session, func(cl *client.Client, t events.Thread) (string, error) {
 		done := fmt.Sprintf("%s has a title: %s", t.Session, text.Printable(c.Title))
-		return done, cl.NameSession(a.ctx, t.Session, c.Title, c.Auto)
+		return done, cl.Session(t.Session).Name(a.ctx, c.Title, c.Auto)
 	})
 }
 
@@ -116,7 +116,7 @@ func (c *sessionMoveCmd) Run(a *app) error {
 		return service.UsageError{Err: err}
 	}
 	return a.operate(c.Session, func(cl *client.Client, t events.Thread) (string, error) {
-		return fmt.Sprintf("%s is of %s now", t.Session, text.Printable(dir)), cl.MoveSession(a.ctx, t.Session, dir)
+		return fmt.Sprintf("%s is of %s now", t.Session, text.Printable(dir)), cl.Session(t.Session).Move(a.ctx, dir)
 	})
 }
 
@@ -139,13 +139,13 @@ func (c *sessionNewCmd) Run(a *app) error {
 	if err != nil {
 		return err
 	}
-	err = cl.NewSession(a.ctx, c.Session, dir, c.Parent)
+	err = cl.Session(c.Session).New(a.ctx, dir, c.Parent)
 	if errors.Is(err, client.ErrSessionNotFound) && c.Parent != "" { // the parent is: this one begins
 		parent, none := a.changed(cl, c.Parent)
 		if none != nil {
 			return none
 		}
-		err = cl.NewSession(a.ctx, c.Session, dir, parent)
+		err = cl.Session(c.Session).New(a.ctx, dir, parent)
 	}
 	if err != nil {
 		return mendable(err, events.Thread{Session: c.Session, Name: events.MainThread})
@@ -176,7 +176,7 @@ func (c *sessionForkCmd) Run(a *app) error {
 	}
 	return a.onThread(c.Session, func(cl *client.Client, t events.Thread) error {
 		err := a.entry(cl, t, c.Leaf, func(leaf string) error {
-			return cl.ForkSession(a.ctx, t.Session, c.New, client.SessionFork{Thread: t.Name, Path: c.Path, Leaf: leaf})
+			return cl.Session(t.Session).Fork(a.ctx, c.New, client.SessionFork{Thread: t.Name, Path: c.Path, Leaf: leaf})
 		})
 		if err != nil {
 			return err
@@ -198,7 +198,7 @@ func (c *sessionContextCmd) Run(a *app) error {
 		missing := 0
 		var ctx sessions.Context
 		err := a.entry(cl, t, c.Leaf, func(leaf string) (err error) {
-			ctx, err = cl.Context(a.ctx, t, sessions.At(leaf), func(m rehydrate.Missing) {
+			ctx, err = cl.Thread(t).Context(a.ctx, sessions.At(leaf), func(m rehydrate.Missing) {
 				missing++
 				fmt.Fprintln(a.err, m)
 			})
@@ -244,7 +244,7 @@ type sessionTreeCmd struct {
 
 func (c *sessionTreeCmd) Run(a *app) error {
 	return a.readThread(c.Session, func(cl *client.Client, t events.Thread) error {
-		tree, err := cl.Tree(a.ctx, t)
+		tree, err := cl.Thread(t).Tree(a.ctx)
 		if err != nil {
 			return err
 		}

@@ -22,7 +22,7 @@ func TestMadeUpIDs(t *testing.T) {
 	ctx := t.Context()
 	const id, twin = "019aa0d2-1780-7f03-b6c1-2e94d0a7f358", "019aa0d2-1790-7f03-b6c1-2e94d0a7f358"
 	for _, id := range []string{id, twin} {
-		must.Do(t, cl.NewSession(ctx, id, "/w", ""))
+		must.Do(t, cl.Session(id).New(ctx, "/w", ""))
 	}
 	ask := func(line ...string) (out, said string, code int) {
 		var o, e bytes.Buffer
@@ -50,13 +50,13 @@ func TestMadeUpIDs(t *testing.T) {
 			t.Errorf("%v = %d %q, want 0, and which session that is", with("019AA0D2-178"), code, said)
 		}
 	}
-	must.Is(t, must.Err(cl.AwaitThread(ctx, events.Thread{Session: id, Name: "side"})), nil, "the fork")
+	must.Is(t, must.Err(cl.Thread(events.Thread{Session: id, Name: "side"}).AwaitHead(ctx)), nil, "the fork")
 	for _, line := range [][]string{{"session", "rm", "019aa0d2-178", "--yes"}, {"thread", "rm", "019aa0d2-178/side", "--yes"}} {
 		if _, said, code := ask(line...); code != service.ExitFailure || !strings.Contains(said, id) {
 			t.Errorf("%v = %d %q, want 1, and the id in full", line, code, said)
 		}
 	}
-	files := must.Get(cl.Artifacts(ctx, id))(t)
+	files := must.Get(cl.Session(id).Artifacts(ctx))(t)
 	must.Same(t, len(files), 1, "%d artifacts, want %d")
 	whole := string(files[0].ID)
 	out, said, code := ask("artifact", "get", whole[:22])
@@ -75,9 +75,9 @@ func TestMadeUpIDs(t *testing.T) {
 func TestShortIDs(t *testing.T) {
 	url, cl := whole(t)
 	for _, id := range []string{"019aa0d2-1780-7f03-b6c1-2e94d0a7f358", "019aa0d2-1790-7f03-b6c1-2e94d0a7f358", "build-42"} {
-		must.Do(t, cl.NewSession(t.Context(), id, "/w", ""))
+		must.Do(t, cl.Session(id).New(t.Context(), "/w", ""))
 	}
-	r := must.Get(cl.PutArtifact(t.Context(), client.NewArtifact{Tool: "make",
+	r := must.Get(cl.Artifacts().Put(t.Context(), client.NewArtifact{Tool: "make",
 		Record: artifacts.Record{Session: "019aa0d2-1780-7f03-b6c1-2e94d0a7f358"}},
 		strings.NewReader("x")))(t)
 	a := &app{ctx: t.Context(), err: &bytes.Buffer{}}

@@ -56,7 +56,7 @@ func (c *showCmd) Run(a *app) error {
 		}
 	}
 	return a.readThread(name, func(cl *client.Client, t events.Thread) error {
-		head, err := cl.AwaitThread(a.ctx, t)
+		head, err := cl.Thread(t).AwaitHead(a.ctx)
 		if err != nil {
 			return err
 		}
@@ -89,7 +89,7 @@ func (c *showCmd) show(a *app, cl *client.Client, t events.Thread, head threads.
 		return nil
 	}
 	return a.paged(!c.MD && !c.HTML, func(w io.Writer) error {
-		agents, err := cl.AgentCalls(a.ctx, t.Session)
+		agents, err := cl.Session(t.Session).AgentCalls(a.ctx)
 		if err != nil {
 			return err
 		}
@@ -162,7 +162,7 @@ func (e *earlier) callOf(
 	}
 	if e.calls == nil {
 		e.calls = map[string]show.Item{}
-		for p, err := range cl.ItemsBack(a.ctx, t, head, e.from) {
+		for p, err := range cl.Thread(t).ItemsBack(a.ctx, head, e.from) {
 			if err != nil {
 				return call, false, err
 			}
@@ -195,10 +195,10 @@ func (c *showCmd) items(a *app, cl *client.Client, t events.Thread, head threads
 		if most == 0 {
 			return
 		}
-		for p, err := range cl.ItemsFrom(a.ctx, t, head, from) {
+		for p, err := range cl.Thread(t).ItemsFrom(a.ctx, head, from) {
 			raw := p.Data
 			if err == nil && c.Full && show.Read(raw).Cut {
-				whole, e := cl.FullItem(a.ctx, t, head, p.N)
+				whole, e := cl.Thread(t).FullItem(a.ctx, head, p.N)
 				switch {
 				case e == nil:
 					raw = whole

@@ -108,7 +108,7 @@ func describe(
 		if !known || !dialect.IsJSON(lang.Name()) {
 			continue
 		}
-		raw, _, err := cl.Source().Stored(ctx, step)
+		raw, _, err := cl.Internal().Source().Stored(ctx, step)
 		if err != nil {
 			return whose, "", err
 		}

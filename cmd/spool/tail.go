@@ -74,10 +74,10 @@ func (c *tailCmd) Run(a *app) error {
 func (c *tailCmd) look(
 	ctx context.Context, a *app, cl *client.Client, f *client.Filter, from client.Position,
 ) (empty bool, err error) {
-	if err := cl.CheckType(ctx, *f); err != nil {
+	if err := cl.Internal().CheckType(ctx, *f); err != nil {
 		return false, err
 	}
-	if empty, err = cl.Empty(ctx, *f, from); err != nil {
+	if empty, err = cl.Internal().Empty(ctx, *f, from); err != nil {
 		return false, err
 	}
 	switch {
@@ -90,7 +90,7 @@ func (c *tailCmd) look(
 			return false, err
 		}
 		if f.Session != asked {
-			if empty, err = cl.Empty(ctx, *f, from); err != nil {
+			if empty, err = cl.Internal().Empty(ctx, *f, from); err != nil {
 				return false, err
 			}
 		}
@@ -112,7 +112,7 @@ func (a *app) there(cl *client.Client, f *client.Filter) (err error) {
 		return err
 	}
 	t, err := a.reachToRead(cl, events.Thread{Session: f.Session, Name: f.Thread}, func(t events.Thread) error {
-		_, err := cl.AwaitThread(a.ctx, t)
+		_, err := cl.Thread(t).AwaitHead(a.ctx)
 		return err
 	})
 	f.Session, f.Thread = t.Session, t.Name
@@ -124,7 +124,7 @@ func (a *app) there(cl *client.Client, f *client.Filter) (err error) {
 func (c *tailCmd) noteUnkept(
 	ctx context.Context, a *app, cl *client.Client, f client.Filter, from client.Position,
 ) error {
-	all, err := cl.Threads(a.ctx, f.Session)
+	all, err := cl.Session(f.Session).Threads(a.ctx)
 	if err != nil {
 		return err
 	}
@@ -132,7 +132,7 @@ func (c *tailCmd) noteUnkept(
 	if len(all) == 0 {
 		return nil
 	}
-	if empty, err := cl.Empty(ctx, f, from); err != nil || !empty { // a thread may have begun since it was empty
+	if empty, err := cl.Internal().Empty(ctx, f, from); err != nil || !empty { // a thread may have begun since it was empty
 		return err
 	}
 	others := ""

@@ -47,7 +47,7 @@ func (c *threadLsCmd) Run(a *app) error {
 	var calls map[string]string // of the subagents of the session
 	find := func(cl *client.Client) (all []client.Thread, err error) {
 		if c.Session != "" {
-			if calls, err = cl.AgentCalls(a.ctx, c.Session); err != nil {
+			if calls, err = cl.Session(c.Session).AgentCalls(a.ctx); err != nil {
 				return nil, err
 			}
 		}
@@ -86,7 +86,7 @@ func (c *threadShowCmd) Run(a *app) error {
 }
 
 func (c *threadShowCmd) show(a *app, cl *client.Client, id events.Thread) error {
-	head, err := cl.AwaitThread(a.ctx, id)
+	head, err := cl.Thread(id).AwaitHead(a.ctx)
 	if err != nil {
 		return err
 	}
@@ -111,7 +111,7 @@ func (c *threadShowCmd) show(a *app, cl *client.Client, id events.Thread) error 
 	t := text.NewTable(a.out)
 	fmt.Fprintf(t, "thread\t%s\nstatus\t%s %s\nhead\t%s\nstart\t%s\n", id, head.Status, status, head.Head().Ref,
 		head.Start.Ref)
-	calls, err := cl.AgentCalls(a.ctx, id.Session)
+	calls, err := cl.Session(id.Session).AgentCalls(a.ctx)
 	if err != nil {
 		return err
 	}

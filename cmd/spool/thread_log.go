@@ -36,7 +36,7 @@ func (c *threadLogCmd) Run(a *app) error {
 }
 
 func (c *threadLogCmd) show(a *app, cl *client.Client, id events.Thread) error {
-	head, err := cl.AwaitThread(a.ctx, id)
+	head, err := cl.Thread(id).AwaitHead(a.ctx)
 	if err != nil {
 		return err
 	}
@@ -153,7 +153,7 @@ func (l *logger) context(t events.Thread, head threads.Head) error {
 
 // graph draws a thread, its branches and the threads that share entries with it.
 func (l *logger) graph(id events.Thread, head threads.Head, limit int) error {
-	all, err := l.cl.Threads(l.ctx, id.Session)
+	all, err := l.cl.Session(id.Session).Threads(l.ctx)
 	if err != nil {
 		return err
 	}
@@ -265,7 +265,7 @@ func (c *threadDiffCmd) Run(a *app) error {
 	for i, t := range []*events.Thread{&ta, &tb} {
 		here := ta.Session
 		if *t, err = a.reachToRead(cl, *t, func(t events.Thread) error {
-			h, err := cl.AwaitThread(a.ctx, t)
+			h, err := cl.Thread(t).AwaitHead(a.ctx)
 			if err == nil && len(h.Recent) > 0 {
 				heads[i] = h.Head()
 			}

@@ -57,13 +57,13 @@ func (c *threadForkCmd) Run(a *app) error {
 		}
 		return a.entry(cl, from, point.Entry, func(id string) error {
 			point.Entry = id
-			return cl.Fork(a.ctx, to, point)
+			return cl.Thread(to).Fork(a.ctx, point)
 		})
 	})
 	if err != nil {
 		return err
 	}
-	head, err := cl.Thread(a.ctx, to)
+	head, err := cl.Thread(to).Head(a.ctx)
 	if err != nil {
 		return err
 	}
@@ -85,7 +85,7 @@ func (c *threadForkCmd) find(a *app, cl *client.Client, from events.Thread, poin
 	if !short {
 		return nil
 	}
-	head, err := cl.AwaitThread(a.ctx, from)
+	head, err := cl.Thread(from).AwaitHead(a.ctx)
 	if err != nil {
 		return err
 	}
@@ -133,7 +133,7 @@ func (c *threadStartCmd) Run(a *app) error {
 		return err
 	}
 	return a.operate(c.Thread, func(cl *client.Client, t events.Thread) (string, error) {
-		return fmt.Sprintf("%s has begun", t), cl.StartThread(a.ctx, t, events.Start{
+		return fmt.Sprintf("%s has begun", t), cl.Thread(t).Start(a.ctx, events.Start{
 			Name: c.Name, Hash: c.Bundle, MaxRounds: c.MaxRounds, Depth: c.Depth, Prompt: c.Prompt,
 		})
 	})
@@ -147,7 +147,7 @@ type threadEndCmd struct {
 
 func (c *threadEndCmd) Run(a *app) error {
 	return a.operate(c.Thread, func(cl *client.Client, t events.Thread) (string, error) {
-		return fmt.Sprintf("%s is completed", t), cl.End(a.ctx, t, events.End{ReturnCode: c.Code, Summary: c.Summary})
+		return fmt.Sprintf("%s is completed", t), cl.Thread(t).End(a.ctx, events.End{ReturnCode: c.Code, Summary: c.Summary})
 	})
 }
 
@@ -171,7 +171,7 @@ func atTime(a *app, cl *client.Client, t events.Thread, when string) (threads.St
 	if err != nil {
 		return threads.Step{}, service.UsageError{Err: fmt.Errorf("--time %.50q: write it as 2026-11-20T10:00:00Z", when)}
 	}
-	head, err := cl.AwaitThread(a.ctx, t)
+	head, err := cl.Thread(t).AwaitHead(a.ctx)
 	if err != nil {
 		return threads.Step{}, err
 	}
@@ -212,7 +212,7 @@ func (c *threadCompactCmd) Run(a *app) error {
 	}
 	return a.operate(c.Thread, func(cl *client.Client, t events.Thread) (string, error) {
 		return fmt.Sprintf("%s is compacted; all of it is still there", t), a.entry(cl, t, c.Keep, func(id string) error {
-			return cl.Compact(a.ctx, t, c.Summary, id)
+			return cl.Thread(t).Compact(a.ctx, c.Summary, id)
 		})
 	})
 }
@@ -226,7 +226,7 @@ type threadReopenCmd struct {
 
 func (c *threadReopenCmd) Run(a *app) error {
 	return a.operate(c.Thread, func(cl *client.Client, t events.Thread) (string, error) {
-		return fmt.Sprintf("%s is active again", t), cl.Reopen(a.ctx, t)
+		return fmt.Sprintf("%s is active again", t), cl.Thread(t).Reopen(a.ctx)
 	})
 }
 
@@ -238,11 +238,7 @@ type threadRenameCmd struct {
 
 func (c *threadRenameCmd) Run(a *app) error {
 	return a.operate(c.Thread, func(cl *client.Client, t events.Thread) (string, error) {
-		rename := cl.Rename
-		if c.Force {
-			rename = cl.ForceRename
-		}
-		return fmt.Sprintf("%s is %s/%s now", t, t.Session, c.Name), rename(a.ctx, t, c.Name)
+		return fmt.Sprintf("%s is %s/%s now", t, t.Session, c.Name), cl.Thread(t).Rename(a.ctx, c.Name, client.Force(c.Force))
 	})
 }
 
@@ -259,15 +255,11 @@ func (c *threadRmCmd) Run(a *app) error {
 	var errs []error
 	for _, name := range c.Threads {
 		errs = append(errs, a.withThread(name, a.wholeSession, a.said(func(cl *client.Client, t events.Thread) (string, error) {
-			remove := cl.Remove
-			if c.Force {
-				remove = cl.ForceRemove
-			}
 			said := fmt.Sprintf("removed thread %s", t)
-			if head, err := cl.AwaitThread(a.ctx, t); err == nil && len(head.Recent) > 0 {
+			if head, err := cl.Thread(t).AwaitHead(a.ctx); err == nil && len(head.Recent) > 0 {
 				said += text.Sprintf("; its %d entries, until gc takes them: spool export %s -o FILE", head.Entries, head.Head().Ref)
 			}
-			return said, remove(a.ctx, t)
+			return said, cl.Thread(t).Remove(a.ctx, client.Force(c.Force))
 		})))
 	}
 	return errors.Join(errs...)
@@ -328,13 +320,13 @@ func (c *threadVerifyCmd) threads(a *app, cl *client.Client) ([]client.Thread, e
 				return nil, service.UsageError{Err: err}
 			}
 		}
-		list, err := cl.Threads(a.ctx, c.Thread)
+		list, err := cl.Session(c.Thread).Threads(a.ctx)
 		if err == nil && len(list) == 0 && c.Thread != "" {
 			session, err := a.session(cl, c.Thread)
 			if err != nil {
 				return nil, err
 			}
-			return cl.Threads(a.ctx, session)
+			return cl.Session(session).Threads(a.ctx)
 		}
 		return list, err
 	}
@@ -344,7 +336,7 @@ func (c *threadVerifyCmd) threads(a *app, cl *client.Client) ([]client.Thread, e
 	}
 	var head threads.Head
 	id, err = a.reachToRead(cl, id, func(t events.Thread) (err error) {
-		head, err = cl.AwaitThread(a.ctx, t)
+		head, err = cl.Thread(t).AwaitHead(a.ctx)
 		return err
 	})
 	return []client.Thread{{Thread: id, Head: head}}, err

@@ -54,7 +54,7 @@ func (c *topCmd) Run(a *app) error {
 		return c.print(a, l)
 	}
 	m := newTop(c.Every, func() (fleet, error) { return l.look(a.ctx) }, func(p client.Prompt, answer json.RawMessage) error {
-		_, err := l.client.Answer(a.ctx, p.Thread, events.Answer{Prompt: p.ID, Answer: answer, By: userName(), Life: p.Life})
+		_, err := l.client.Thread(p.Thread).Answer(a.ctx, events.Answer{Prompt: p.ID, Answer: answer, By: userName(), Life: p.Life})
 		return err
 	})
 	m.read, m.colour = l.reader(a), a.coloured()
@@ -136,8 +136,8 @@ func (l *lookout) look(ctx context.Context) (fleet, error) {
 	var list []client.Session
 	all, ctx := errgroup.WithContext(ctx)
 	all.Go(func() (err error) { list, err = l.client.Sessions(ctx, ""); return err })
-	all.Go(func() (err error) { f.prompts, err = l.client.Prompts(ctx, ""); return err })
-	all.Go(func() (err error) { f.runs, err = l.client.Runs(ctx, ""); return err })
+	all.Go(func() (err error) { f.prompts, err = l.client.EverySession().Prompts(ctx); return err })
+	all.Go(func() (err error) { f.runs, err = l.client.EverySession().Runs(ctx); return err })
 	all.Go(func() (err error) { f.backlog, err = l.conn.Events().Backlog(ctx); return err })
 	all.Go(func() (err error) {
 		f.seqs, err = l.conn.Streams().LastSeqs(ctx, events.EventsStream, events.ItemsStream)

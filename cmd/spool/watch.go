@@ -183,7 +183,7 @@ func (w *watchedInto) settle(ctx context.Context, res *transcript.Result) {
 	cl := client.New(w.conn)
 	for _, f := range res.Files {
 		if f.Published > 0 {
-			_ = cl.Await(ctx, f.ID(), f.Last.Producer, f.Last.Epoch, f.Last.Seq)
+			_ = cl.Thread(f.ID()).Await(ctx, f.Last.Producer, f.Last.Epoch, f.Last.Seq)
 		}
 	}
 	_ = interchange.Collided(ctx, w.conn, res) // each file has its error

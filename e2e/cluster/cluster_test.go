@@ -205,7 +205,7 @@ func verify(t *testing.T, r *run, said func(string, ...any), w *watcher, pause t
 	for _, differ := range r.c.copies(ctx) {
 		said("copies differ: %s", differ)
 	}
-	letters, err := cl.DeadLetters(ctx, "")
+	letters, err := cl.EverySession().DeadLetters(ctx)
 	if err != nil {
 		t.Error(err)
 	}
@@ -267,7 +267,7 @@ func (r *run) checkEntries(ctx context.Context, cl *client.Client) {
 // checkFollowers: each gets every item, in order, without a gap.
 func (r *run) checkFollowers(ctx context.Context, cl *client.Client) {
 	t, want := r.c.t, map[events.Thread]int64{}
-	list := must.Get(cl.Threads(ctx, ""))(t)
+	list := must.Get(cl.EverySession().Threads(ctx))(t)
 	for _, th := range list {
 		if !doomed(th.Session) && !strings.HasPrefix(th.Session, "fork-") { // a fork has no items of its own here
 			want[th.Thread] = th.Head.N

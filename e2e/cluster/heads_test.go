@@ -205,7 +205,7 @@ func (r *recorder) refill(ctx context.Context, name string, c *client.Client, co
 			return ended(ctx, err)
 		}
 		n++
-		if err := settled(ctx, func() error { return c.Await(ctx, th, th.Session, 0, 1) }); err != nil {
+		if err := settled(ctx, func() error { return c.Thread(th).Await(ctx, th.Session, 0, 1) }); err != nil {
 			return ended(ctx, fmt.Errorf("%s: %w", th, err))
 		}
 		key, call := events.HeadKey(th), r.now()

@@ -206,7 +206,7 @@ func (l *load) changes(ctx context.Context, c *client.Client, source events.Thre
 	}
 	fork := events.Thread{Session: fmt.Sprintf("fork-%d", k), Name: events.MainThread}
 	err := attempt("fork", &l.forks, func(ctx context.Context) error {
-		return c.Fork(ctx, fork, events.Fork{Session: source.Session, Thread: source.Name, Whole: true})
+		return c.Thread(fork).Fork(ctx, events.Fork{Session: source.Session, Thread: source.Name, Whole: true})
 	})
 	if err != nil {
 		return err
@@ -223,10 +223,10 @@ func (l *load) changes(ctx context.Context, c *client.Client, source events.Thre
 		return err
 	}
 	return attempt("deletion", &l.deletions, func(ctx context.Context) error {
-		if err := c.Await(ctx, doomed, doomed.Session, 0, 4); err != nil {
+		if err := c.Thread(doomed).Await(ctx, doomed.Session, 0, 4); err != nil {
 			return err
 		}
-		_, err := c.DeleteSession(ctx, doomed.Session, client.Deletion{Plain: true})
+		_, err := c.Session(doomed.Session).Delete(ctx, client.Deletion{Plain: true})
 		return err
 	})
 }
@@ -263,15 +263,15 @@ func (a *async) check(ctx context.Context, c *client.Client) error {
 	if a.stored.Load() != a.taken {
 		return fmt.Errorf("%s: %d entries were taken and %d are durable after Close", a.thread, a.taken, a.stored.Load())
 	}
-	if err := c.Await(ctx, a.thread, a.thread.Session, 0, uint64(a.taken)); err != nil {
+	if err := c.Thread(a.thread).Await(ctx, a.thread.Session, 0, uint64(a.taken)); err != nil {
 		return err
 	}
-	head, err := c.Thread(ctx, a.thread)
+	head, err := c.Thread(a.thread).Head(ctx)
 	if err != nil || head.N != a.taken || head.Entries != a.taken {
 		return fmt.Errorf("%s: %d entries, %d items, %w; want %d", a.thread, head.Entries, head.N, err, a.taken)
 	}
 	n := int64(0)
-	for it, err := range c.ItemsFrom(ctx, a.thread, head, 1) {
+	for it, err := range c.Thread(a.thread).ItemsFrom(ctx, head, 1) {
 		n++
 		var item struct{ Content []struct{ Text string } }
 		if err == nil {

@@ -78,7 +78,7 @@ func TestDeadlyEvent(t *testing.T) {
 	for persister := w.persister(); ; persister = w.persister() {
 		done := false
 		w.eventually("a persister dies, or what is behind the event is applied", func() error {
-			h, err := c.Thread(t.Context(), doomed)
+			h, err := c.Thread(doomed).Head(t.Context())
 			done = err == nil && h.Duplicate("p", 0, 3)
 			if done || persister.Ended() {
 				return nil
@@ -107,7 +107,7 @@ func TestDeadlyEvent(t *testing.T) {
 	}
 	w.must("spool", "dead", "replay", "1")
 	w.eventually("the replayed event is applied", func() error {
-		h, err := c.Thread(t.Context(), doomed)
+		h, err := c.Thread(doomed).Head(t.Context())
 		if err == nil && h.Entries != 3 {
 			err = fmt.Errorf("%d entries, want 3", h.Entries)
 		}

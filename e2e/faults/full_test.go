@@ -119,6 +119,6 @@ func TestInboxFull(t *testing.T) {
 		must.Do(t, conn.Events().PublishEvents(ctx, []*events.Event{event("giant", seq,
 			[]byte(strings.Repeat(fmt.Sprintf("%09d\n", seq), 400_000)))}))
 	}
-	must.Do(t, client.New(conn).Await(ctx, events.Thread{Session: "giant", Name: events.MainThread}, "giant", 0, 2))
+	must.Do(t, client.New(conn).Thread(events.Thread{Session: "giant", Name: events.MainThread}).Await(ctx, "giant", 0, 2))
 	w.must("spool", "fsck")
 }

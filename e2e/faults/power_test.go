@@ -124,7 +124,7 @@ func TestPowerLossRelaxed(t *testing.T) {
 	for n := len(acked) + 1; n <= len(acked)+10; n++ {
 		must.Do(t, agent.publish(ctx, n))
 	}
-	must.Do(t, agent.c.Await(ctx, agent.thread, "agent", 0, uint64(len(acked)+10)))
+	must.Do(t, agent.c.Thread(agent.thread).Await(ctx, "agent", 0, uint64(len(acked)+10)))
 	if got, err := agent.numbers(ctx); err != nil || len(got) < len(left)+10 || got[len(got)-1] != len(acked)+10 {
 		t.Errorf("%d entries, %v, want the %d that were left and ten more", len(got), err, len(left))
 	}
@@ -155,14 +155,14 @@ func (a *agent) read(ctx context.Context) (n int, err error) {
 
 // numbers are those in the thread, which must grow.
 func (a *agent) numbers(ctx context.Context) (all []int, err error) {
-	head, err := a.c.Thread(ctx, a.thread)
+	head, err := a.c.Thread(a.thread).Head(ctx)
 	if errors.Is(err, threads.ErrNoThread) {
 		return nil, nil
 	}
 	if err != nil {
 		return nil, err
 	}
-	for posted, err := range a.c.ItemsFrom(ctx, a.thread, head, 1) {
+	for posted, err := range a.c.Thread(a.thread).ItemsFrom(ctx, head, 1) {
 		if err != nil {
 			return all, err
 		}

@@ -110,7 +110,7 @@ func TestFailbackInALinkedBatch(t *testing.T) {
 	for n := range before {
 		must.Do(t, pub.Publish(ctx, entry(n)))
 	}
-	must.Do(t, c.Await(ctx, id, "p", 0, before))
+	must.Do(t, c.Thread(id).Await(ctx, "p", 0, before))
 	second := w.start("persister", "-batch-events", "2") // so that it can be stopped in the middle
 	second.Await("persister runs")
 	first.Signal(syscall.SIGSTOP)
@@ -121,7 +121,7 @@ func TestFailbackInALinkedBatch(t *testing.T) {
 	must.Do(t, pub.Publish(ctx, batch...))
 	applied := func() int64 {
 		t.Helper()
-		h := must.Get(c.Thread(ctx, id))(t)
+		h := must.Get(c.Thread(id).Head(ctx))(t)
 		return h.Entries
 	}
 	w.eventually("the second takes over", func() error {
@@ -135,11 +135,11 @@ func TestFailbackInALinkedBatch(t *testing.T) {
 	}
 	first.Signal(syscall.SIGCONT)
 	second.Stop()
-	if err := c.Await(ctx, id, "p", 0, entries); err != nil {
+	if err := c.Thread(id).Await(ctx, "p", 0, entries); err != nil {
 		t.Errorf("%v\n%s", err, first.Log())
 	}
 	var out bytes.Buffer
-	if n, err := c.Export(ctx, id, &out); err != nil || n != entries {
+	if n, err := c.Thread(id).Export(ctx, &out); err != nil || n != entries {
 		t.Errorf("%d entries, %v, want %d", n, err, entries)
 	}
 	for n, line := range strings.Split(strings.TrimSuffix(out.String(), "\n"), "\n") {
@@ -147,7 +147,7 @@ func TestFailbackInALinkedBatch(t *testing.T) {
 			t.Fatalf("line %d = %.60s, want %s", n, line, want)
 		}
 	}
-	if letters, err := c.DeadLetters(ctx, id.Session); err != nil || len(letters) > 0 {
+	if letters, err := c.Session(id.Session).DeadLetters(ctx); err != nil || len(letters) > 0 {
 		t.Errorf("dead letters %+v, %v, want none", letters, err)
 	}
 	w.must("spool", "fsck", "--items")
@@ -186,7 +186,7 @@ func TestIngestKilled(t *testing.T) {
 	}
 	must.Do(t, <-posted)
 	a := &agent{c: client.New(w.dial()), thread: events.Thread{Session: "posted", Name: events.MainThread}}
-	must.Do(t, a.c.Await(ctx, a.thread, "poster", 0, uint64(rounds*each)))
+	must.Do(t, a.c.Thread(a.thread).Await(ctx, "poster", 0, uint64(rounds*each)))
 	if n, err := a.read(ctx); err != nil || n != rounds*each {
 		t.Errorf("%d entries, %v, want %d", n, err, rounds*each)
 	}

@@ -212,11 +212,11 @@ func (w *world) items(l *faulttest.Ledger) map[events.Thread][][]byte {
 		for _, name := range []string{"main", "t1"} {
 			id := events.Thread{Session: session, Name: name}
 			all[id] = nil
-			head, err := c.Thread(w.t.Context(), id)
+			head, err := c.Thread(id).Head(w.t.Context())
 			if err != nil {
 				continue
 			}
-			for item, err := range c.ItemsFrom(w.t.Context(), id, head, 1) {
+			for item, err := range c.Thread(id).ItemsFrom(w.t.Context(), head, 1) {
 				if err != nil {
 					break
 				}

@@ -246,7 +246,7 @@ func (r *round) watch(ctx context.Context, conn *natsio.Conn) error {
 func (r *round) items(ctx context.Context, conn *natsio.Conn) (n int64, err error) {
 	c := client.New(conn)
 	for _, s := range r.ledger.Sessions() {
-		list, err := c.Threads(ctx, s)
+		list, err := c.Session(s).Threads(ctx)
 		if err != nil {
 			return 0, err
 		}
@@ -272,10 +272,10 @@ func (r *round) churn(ctx context.Context, conn *natsio.Conn) {
 			}
 		}
 		if err == nil {
-			err = c.Await(some, t, pub.Producer(), 0, 20)
+			err = c.Thread(t).Await(some, pub.Producer(), 0, 20)
 		}
 		if err == nil {
-			err = c.ForceRemove(some, t)
+			err = c.Thread(t).Remove(some, client.Force(true))
 		}
 		cancel()
 		if err == nil {

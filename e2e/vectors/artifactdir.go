@@ -80,7 +80,7 @@ func (f folder) read(address string) (map[string]any, error) {
 	if header == nil && err != nil {
 		return nil, err
 	}
-	res, rerr := f.Resolve(f.ctx, f.session, address, artifacts.Lines{})
+	res, rerr := f.Session(f.session).Resolve(f.ctx, address, artifacts.Lines{})
 	if (err == nil) != (rerr == nil) {
 		return nil, fmt.Errorf("%s over HTTP: %v; by the client: %v", address, err, rerr)
 	}

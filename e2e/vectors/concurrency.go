@@ -60,11 +60,11 @@ func (p *product) twoWriters(ctx context.Context, want map[string]any, report fu
 	if err := p.say(ctx, beginning...); err != nil {
 		return err
 	}
-	one, err := p.SessionWriter(ctx, raced, "1")
+	one, err := p.Thread(raced).Writer(ctx, "1")
 	if err != nil {
 		return err
 	}
-	two, err := p.SessionWriter(ctx, raced, "2")
+	two, err := p.Thread(raced).Writer(ctx, "2")
 	if err != nil {
 		return err
 	}
@@ -177,19 +177,19 @@ func (p *product) say(ctx context.Context, lines ...string) error {
 	if err := pub.Publish(ctx, entries...); err != nil {
 		return err
 	}
-	return p.Await(ctx, raced, pub.Producer(), 0, uint64(len(lines)))
+	return p.Thread(raced).Await(ctx, pub.Producer(), 0, uint64(len(lines)))
 }
 
 // file is the names of what an export has, line by line, and the tree of the session.
 func (p *product) file(ctx context.Context) (names []any, tree *client.Tree, err error) {
 	var out bytes.Buffer
-	if _, err := p.Export(ctx, raced, &out); err != nil {
+	if _, err := p.Thread(raced).Export(ctx, &out); err != nil {
 		return nil, nil, err
 	}
 	for line := range strings.Lines(out.String()) {
 		names = append(names, name([]byte(line)))
 	}
-	tree, err = p.Tree(ctx, raced)
+	tree, err = p.Thread(raced).Tree(ctx)
 	return names, tree, err
 }
 
@@ -237,7 +237,7 @@ func (p *product) killed(ctx context.Context, appends int) (survived int, err er
 	if err := again.say(ctx, `{"type":"custom","customType":"last"}`); err != nil { // behind all that was stored before
 		return 0, err
 	}
-	tree, err := again.Tree(ctx, raced)
+	tree, err := again.Thread(raced).Tree(ctx)
 	if err != nil {
 		return 0, err
 	}

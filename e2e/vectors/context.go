@@ -78,7 +78,7 @@ func contextsOf(entries []any) (func(leaf any) any, error) {
 	defer cancel()
 	p.scenarios++
 	l := &live{scenario: &scenario{}, product: p, ctx: context.Background(), session: fmt.Sprintf("context-%d", p.scenarios)}
-	if err := p.NewSession(ctx, l.session, "/w", ""); err != nil {
+	if err := p.Session(l.session).New(ctx, "/w", ""); err != nil {
 		return nil, err
 	}
 	pub := p.Publisher(client.PublisherConfig{})
@@ -88,7 +88,7 @@ func contextsOf(entries []any) (func(leaf any) any, error) {
 		}
 	}
 	if len(entries) > 0 {
-		if err := p.Await(ctx, l.thread(), pub.Producer(), 0, uint64(len(entries))); err != nil {
+		if err := p.Thread(l.thread()).Await(ctx, pub.Producer(), 0, uint64(len(entries))); err != nil {
 			return nil, err
 		}
 	}

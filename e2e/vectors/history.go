@@ -49,7 +49,7 @@ func (h *asked) post(prompts []any) error {
 			return err
 		}
 	}
-	return h.Await(h.ctx, t, pub.Producer(), 0, uint64(len(prompts)))
+	return h.Thread(t).Await(h.ctx, pub.Producer(), 0, uint64(len(prompts)))
 }
 
 func (h *asked) report(expected map[string]any, report func(Case)) error {

@@ -110,10 +110,10 @@ func artifactIDs(name string, c map[string]any, report func(Case)) error {
 			key = "file"
 			a := client.NewArtifact{Tool: tool}
 			a.Session = session.session
-			rec, e := session.PutArtifact(ctx, a, strings.NewReader(fmt.Sprint(op[1])))
+			rec, e := session.Artifacts().Put(ctx, a, strings.NewReader(fmt.Sprint(op[1])))
 			id, file, err = rec.Seq, rec.Filename, e
 		} else {
-			id, file, err = session.ArtifactNumber(ctx, session.session, tool)
+			id, file, err = session.Session(session.session).TakeNumber(ctx, tool)
 		}
 		if err != nil {
 			return err
@@ -183,7 +183,7 @@ func concurrentIDs(name string, session folder, ids []string, report func(Case))
 	var all errgroup.Group
 	for i := range got {
 		all.Go(func() error {
-			n, _, err := session.ArtifactNumber(session.ctx, session.session, "x")
+			n, _, err := session.Session(session.session).TakeNumber(session.ctx, "x")
 			got[i] = string(n)
 			return err
 		})
@@ -207,7 +207,7 @@ func concurrentIDs(name string, session folder, ids []string, report func(Case))
 func missingDir(name string, session folder, c map[string]any, report func(Case)) error {
 	names, err := session.names()
 	zero, e := session.read("artifact://0")
-	n, _, e2 := session.ArtifactNumber(session.ctx, session.session, "")
+	n, _, e2 := session.Session(session.session).TakeNumber(session.ctx, "")
 	report(Case{
 		Name: name,
 		Got:  map[string]any{"listBefore": names, "exists": zero["error"] == nil, "id": string(n)},
@@ -232,7 +232,7 @@ func agentIDs(name string, c map[string]any, report func(Case)) error {
 	}
 	n := 0
 	take := func(want, requested string) error {
-		got, err := session.AgentID(ctx, session.session, parent, requested)
+		got, err := session.Session(session.session).TakeAgentID(ctx, parent, requested)
 		report(agentCase(fmt.Sprintf("%s.%02d", name, n), want, got, parent, slices.Clone(before)))
 		before = append(before, got+".md")
 		n++

@@ -222,11 +222,11 @@ func (l *legacy) imported() (tree *sessions.Tree, err error) {
 		return nil, err
 	}
 	session := str(field(mustJSON(said), "session"))
-	got, err := p.Tree(ctx, events.Thread{Session: session, Name: events.MainThread})
+	got, err := p.Thread(events.Thread{Session: session, Name: events.MainThread}).Tree(ctx)
 	if err != nil {
 		return nil, err
 	}
-	_, err = p.DeleteSession(ctx, session, client.Deletion{Force: true}) // others say the same id
+	_, err = p.Session(session).Delete(ctx, client.Deletion{Force: true}) // others say the same id
 	return got.Tree, err
 }
 

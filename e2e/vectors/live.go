@@ -59,7 +59,7 @@ func replayLive(ctx context.Context, p *product, name string, ops []any) (*live,
 // begin makes a session and goes on in it.
 func (l *live) begin(cwd, parent string) error {
 	id := l.newID()
-	if err := l.NewSession(l.ctx, id, cwd, parent); err != nil {
+	if err := l.Session(id).New(l.ctx, cwd, parent); err != nil {
 		return err
 	}
 	return l.enter(id)
@@ -76,12 +76,12 @@ func (l *live) newID() string {
 // enter goes on in a session.
 func (l *live) enter(id string) (err error) {
 	l.session = id
-	tree, err := l.Tree(l.ctx, l.thread())
+	tree, err := l.Thread(l.thread()).Tree(l.ctx)
 	if err != nil {
 		return err
 	}
 	l.renamed[tree.Header().Timestamp] = sessions.FormatTime(l.tick())
-	l.writer, err = l.SessionWriter(l.ctx, l.thread(), "")
+	l.writer, err = l.Thread(l.thread()).Writer(l.ctx, "")
 	return err
 }
 
@@ -90,7 +90,7 @@ func (l *live) thread() events.Thread {
 }
 
 func (l *live) leaf() (any, error) {
-	tree, err := l.Tree(l.ctx, l.thread())
+	tree, err := l.Thread(l.thread()).Tree(l.ctx)
 	if err != nil {
 		return nil, err
 	}
@@ -102,18 +102,18 @@ func (l *live) call(op any) (any, error) {
 	arg := func(name string) any { return field(op, name) }
 	switch arg("op") {
 	case "appendLabelChange":
-		return l.appended(l.Label(l.ctx, l.thread(), l.id(arg("target")), str(arg("label"))))
+		return l.appended(l.Thread(l.thread()).Label(l.ctx, l.id(arg("target")), str(arg("label"))))
 	case "branch":
-		if err := l.Branch(l.ctx, l.thread(), l.id(arg("to"))); err != nil {
+		if err := l.Thread(l.thread()).Branch(l.ctx, l.id(arg("to"))); err != nil {
 			return nil, err
 		}
 		l.writer.GoTo(l.id(arg("to")))
 		return nil, nil
 	case "resetLeaf":
 		l.writer.GoTo("")
-		return nil, l.Reset(l.ctx, l.thread())
+		return nil, l.Thread(l.thread()).Reset(l.ctx)
 	case "branchWithSummary":
-		return l.appended(l.BranchWithSummary(l.ctx, l.thread(), l.id(arg("to")), summarized(op)))
+		return l.appended(l.Thread(l.thread()).BranchWithSummary(l.ctx, l.id(arg("to")), summarized(op)))
 	case "snapshot":
 		snapshot, err := l.snapshot()
 		l.snapshots[str(arg("name"))] = snapshot
@@ -133,13 +133,13 @@ func (l *live) call(op any) (any, error) {
 		tool := str(arg("tool"))
 		a := client.NewArtifact{Tool: tool}
 		a.Session = l.session
-		rec, err := l.PutArtifact(l.ctx, a, strings.NewReader(str(arg("content"))))
+		rec, err := l.Artifacts().Put(l.ctx, a, strings.NewReader(str(arg("content"))))
 		return string(rec.Seq), err
 	case "allocateArtifactPath":
-		n, file, err := l.ArtifactNumber(l.ctx, l.session, str(arg("tool")))
+		n, file, err := l.Session(l.session).TakeNumber(l.ctx, str(arg("tool")))
 		return map[string]any{"id": string(n), "file": file}, err
 	case "setSessionName": // false: it is none, or the user gave one
-		err := l.NameSession(l.ctx, l.session, str(arg("name")), arg("source") == "auto")
+		err := l.Session(l.session).Name(l.ctx, str(arg("name")), arg("source") == "auto")
 		if errors.Is(err, client.ErrTitled) || errors.Is(err, events.ErrControl) {
 			return false, nil
 		}
@@ -170,13 +170,13 @@ func (l *live) appended(id string, err error) (any, error) {
 }
 
 func (l *live) forked(how client.SessionFork) (any, error) {
-	old, err := l.Tree(l.ctx, l.thread())
+	old, err := l.Thread(l.thread()).Tree(l.ctx)
 	if err != nil {
 		return nil, err
 	}
-	before, _ := l.Artifacts(l.ctx, l.session)
+	before, _ := l.Session(l.session).Artifacts(l.ctx)
 	to := l.newID()
-	if err := l.ForkSession(l.ctx, l.session, to, how); err != nil {
+	if err := l.Session(l.session).Fork(l.ctx, to, how); err != nil {
 		return nil, err
 	}
 	l.older = append(l.older, l.session)
@@ -184,7 +184,7 @@ func (l *live) forked(how client.SessionFork) (any, error) {
 	if err := l.enter(to); err != nil {
 		return nil, err
 	}
-	fork, err := l.Tree(l.ctx, l.thread())
+	fork, err := l.Thread(l.thread()).Tree(l.ctx)
 	if err != nil {
 		return nil, err
 	}
@@ -306,7 +306,7 @@ func (l *live) exported(session string) (files map[string]any, blobs []any, err 
 // whole is the session's entries as its agent wrote them.
 func (l *live) whole() (*sessions.Tree, error) {
 	var b bytes.Buffer
-	if _, err := l.Export(l.ctx, l.thread(), &b); err != nil {
+	if _, err := l.Thread(l.thread()).Export(l.ctx, &b); err != nil {
 		return nil, err
 	}
 	f, err := sessions.Load(b.Bytes())
@@ -318,7 +318,7 @@ func (l *live) whole() (*sessions.Tree, error) {
 
 // result is what a replay left, in the shape of the oracle's result.
 func (l *live) result(contexts []any) (map[string]any, error) {
-	tree, err := l.Tree(l.ctx, l.thread())
+	tree, err := l.Thread(l.thread()).Tree(l.ctx)
 	if err != nil {
 		return nil, err
 	}
@@ -399,7 +399,7 @@ func usageOf(u sessions.Usage) any {
 func (l *live) contextAt(leaf any) (any, error) {
 	id, named := leaf.(string)
 	if !named {
-		c, err := l.Context(l.ctx, l.thread(), sessions.Root, nil)
+		c, err := l.Thread(l.thread()).Context(l.ctx, sessions.Root, nil)
 		return mustJSON(c.JSON()), err
 	}
 	query := url.Values{}
@@ -422,7 +422,7 @@ func (l *live) contextAt(leaf any) (any, error) {
 // contextCalled is a context with times as the harness gives them: summaries have those of their entries, in milliseconds.
 func (l *live) contextCalled(c any) any {
 	times := map[json.Number]json.Number{}
-	tree, err := l.Tree(l.ctx, l.thread())
+	tree, err := l.Thread(l.thread()).Tree(l.ctx)
 	if err != nil {
 		return err.Error()
 	}

@@ -84,12 +84,12 @@ func (p *product) persist(raw []byte) (e persisted, err error) {
 	if err := pub.Publish(ctx, client.Entry{Thread: t, Dialect: "omp", Body: e.raw}); err != nil {
 		return e, err
 	}
-	if err := p.Await(ctx, t, pub.Producer(), 0, 1); err != nil {
+	if err := p.Thread(t).Await(ctx, pub.Producer(), 0, 1); err != nil {
 		return e, err
 	}
 	for form, to := range map[rehydrate.Form]*[]byte{rehydrate.Stored: &e.stored, rehydrate.Full: &e.full} {
 		var out bytes.Buffer
-		if _, err := p.ExportAs(ctx, t, form, &out, nil); err != nil {
+		if _, err := p.Thread(t).ExportAs(ctx, form, &out, nil); err != nil {
 			return e, err
 		}
 		*to = bytes.TrimSuffix(out.Bytes(), []byte("\n"))

@@ -94,7 +94,7 @@ func (s *streamed) run() error {
 	ready, followed := make(chan struct{}), make(chan error, 1)
 	var end *events.LiveEnd
 	go func() {
-		for f, err := range s.FollowThread(ctx, t, func([]client.OpenOutput) { close(ready) }) {
+		for f, err := range s.Thread(t).FollowOutputs(ctx, func([]client.OpenOutput) { close(ready) }) {
 			if len(f.Text) > 0 {
 				s.live = append(s.live, string(f.Text))
 			}
@@ -117,7 +117,7 @@ func (s *streamed) run() error {
 		c.Output, c.Seq = "o", uint64(i)
 		e := &events.Event{Kind: events.KindChunk, Thread: t, Producer: t.Session, Seq: uint64(i + 1), Body: c.Encode()}
 		err := errors.Join(c.Validate(), s.conn.Events().PublishEvents(ctx, []*events.Event{e}))
-		if err := cmp.Or(err, s.Await(ctx, t, e.Producer, 0, e.Seq)); err != nil {
+		if err := cmp.Or(err, s.Thread(t).Await(ctx, e.Producer, 0, e.Seq)); err != nil {
 			return err
 		}
 	}

@@ -46,7 +46,7 @@ func urlSetup(setup string, v any, report func(Case)) error {
 		}
 		session, err := imported(ctx, files)
 		if err == nil && d != nil && len(files) == 0 { // a folder that is empty is of a session that had an artifact
-			_, _, err = session.ArtifactNumber(ctx, session.session, "")
+			_, _, err = session.Session(session.session).TakeNumber(ctx, "")
 		}
 		if err != nil {
 			return err

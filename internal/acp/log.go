@@ -85,7 +85,7 @@ func (l *Spool) Sessions(ctx context.Context, prefix string) (all []Recorded, er
 
 // Waiting gives the ids of the prompts of a session that nobody settled.
 func (l *Spool) Waiting(ctx context.Context, session string) (ids []string, err error) {
-	all, err := l.cl.Prompts(ctx, session)
+	all, err := l.cl.Session(session).Prompts(ctx)
 	for _, p := range all {
 		if !p.Answerable && p.Thread == thread(session) {
 			ids = append(ids, p.ID)
@@ -106,7 +106,7 @@ func (l *Spool) Lines(ctx context.Context, session string, take func(line []byte
 	defer cancel()
 	r, w := io.Pipe()
 	go func() {
-		_, err := l.cl.Export(ctx, thread(session), w)
+		_, err := l.cl.Thread(thread(session)).Export(ctx, w)
 		w.CloseWithError(err)
 	}()
 	defer r.Close()

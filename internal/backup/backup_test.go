@@ -52,7 +52,7 @@ func line(n int) []byte {
 func (s *system) export(t *testing.T, th events.Thread) []byte {
 	t.Helper()
 	var out bytes.Buffer
-	if _, err := s.Export(t.Context(), th, &out); err != nil {
+	if _, err := s.Thread(th).Export(t.Context(), &out); err != nil {
 		t.Fatalf("Export(%s) = %v", th, err)
 	}
 	return out.Bytes()
@@ -62,7 +62,7 @@ func (s *system) await(t *testing.T, th events.Thread, producer string, seq uint
 	t.Helper()
 	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
 	defer cancel()
-	must.Do(t, s.Await(ctx, th, producer, 0, seq))
+	must.Do(t, s.Thread(th).Await(ctx, producer, 0, seq))
 }
 
 // A backup that is taken while writers go on, restored elsewhere, holds every entry that was acknowledged before it began, in
@@ -107,7 +107,7 @@ func TestBackupUnderLoad(t *testing.T) {
 		acked[w] = 120
 	}
 	report := strings.Repeat("42 tests passed\n", 100_000)
-	put, err := src.PutArtifact(ctx, client.NewArtifact{Record: artifacts.Record{Session: "s0"}, Tool: "make"}, strings.NewReader(report))
+	put, err := src.Artifacts().Put(ctx, client.NewArtifact{Record: artifacts.Record{Session: "s0"}, Tool: "make"}, strings.NewReader(report))
 	must.Do(t, err)
 	poison := events.Thread{Session: "s0", Name: "bad"}
 	bad := src.Publisher(client.PublisherConfig{Producer: "bad"})
@@ -123,7 +123,7 @@ func TestBackupUnderLoad(t *testing.T) {
 	over := events.Thread{Session: "s0", Name: "over"} // its head is in the history
 	must.Do(t, bad.Publish(ctx, client.Entry{Thread: over, Dialect: "omp", Body: line(0), Seq: 4}))
 	src.await(t, over, "bad", 4)
-	must.Do(t, src.End(ctx, over, events.End{Summary: "done"}))
+	must.Do(t, src.Thread(over).End(ctx, events.End{Summary: "done"}))
 
 	close(go1)
 	repo := must.Get(backup.Open(filepath.Join(t.TempDir(), "b"), true))(t)
@@ -159,11 +159,11 @@ func TestBackupUnderLoad(t *testing.T) {
 			t.Errorf("%s: %d bytes, want %d", th, len(got), len(want))
 		}
 	}
-	if dead, err := dst.DeadLetters(ctx, ""); err != nil || len(dead) != 1 || dead[0].Thread != poison {
+	if dead, err := dst.EverySession().DeadLetters(ctx); err != nil || len(dead) != 1 || dead[0].Thread != poison {
 		t.Errorf("dead letters = %+v, %v", dead, err)
 	}
 	endOutput(t, dst, open, printed)
-	r, _ := must.Two(dst.OpenArtifact(ctx, put))(t)
+	r, _ := must.Two(dst.Artifacts().Open(ctx, put))(t)
 	text, err := io.ReadAll(r)
 	if err := errors.Join(err, r.Close()); err != nil || string(text) != report {
 		t.Errorf("artifact of %d bytes, %v, want %d", len(text), err, len(report))
@@ -187,7 +187,7 @@ func TestBackupUnderLoad(t *testing.T) {
 func openOutput(t *testing.T, s *system) (th events.Thread, printed string) {
 	t.Helper()
 	th = events.Thread{Session: "s0", Name: "printing"}
-	out := must.Get(s.Output(t.Context(), th, client.OutputConfig{ID: "o1", Tool: "make", Input: []byte(`{}`)}))(t)
+	out := must.Get(s.Thread(th).Output(t.Context(), client.OutputConfig{ID: "o1", Tool: "make", Input: []byte(`{}`)}))(t)
 	for n := range 40_000 {
 		printed += fmt.Sprintf("line %d of many\n", n)
 	}
@@ -222,12 +222,12 @@ func endOutput(t *testing.T, s *system, th events.Thread, printed string) {
 	}
 	must.Do(t, s.conn.Events().PublishEvents(ctx, evs))
 	s.await(t, th, "another", 2)
-	rows := must.Get(s.Artifacts(ctx, "s0"))(t)
+	rows := must.Get(s.Session("s0").Artifacts(ctx))(t)
 	for _, row := range rows {
 		if row.Size != int64(len(printed)+len("the last line\n")) {
 			continue
 		}
-		r, _ := must.Two(s.OpenArtifact(ctx, row))(t)
+		r, _ := must.Two(s.Artifacts().Open(ctx, row))(t)
 		got, err := io.ReadAll(r)
 		if err := errors.Join(err, r.Close()); err != nil || string(got) != printed+"the last line\n" {
 			t.Errorf("the artifact of the output: %d bytes, %v", len(got), err)

@@ -109,10 +109,10 @@ func checkDealt(t *testing.T, conn *natsio.Conn) {
 			t.Errorf("%s has %d entries, want %d", name, got, want)
 		}
 	}
-	if _, err := s.Thread(t.Context(), events.Thread{Session: "deleted", Name: "main"}); !errors.Is(err, threads.ErrNoThread) {
+	if _, err := s.Thread(events.Thread{Session: "deleted", Name: "main"}).Head(t.Context()); !errors.Is(err, threads.ErrNoThread) {
 		t.Errorf("the deleted session: %v, want ErrNoThread", err)
 	}
-	dead, err := s.DeadLetters(t.Context(), "")
+	dead, err := s.EverySession().DeadLetters(t.Context())
 	got := map[string]int{}
 	for _, d := range dead {
 		got[d.Thread.Session]++
@@ -121,7 +121,7 @@ func checkDealt(t *testing.T, conn *natsio.Conn) {
 	if want := map[string]int{"ended": 1, "bad": 1, "before": 2, "meanwhile": 1, "linked": 1}; err != nil || !maps.Equal(got, want) {
 		t.Errorf("dead letters %v, %v, want %v", got, err, want)
 	}
-	acc, err := fsck.Account(t.Context(), natsadmin.Of(conn), s.Source())
+	acc, err := fsck.Account(t.Context(), natsadmin.Of(conn), s.Internal().Source())
 	if err != nil || len(acc.Findings) > 0 {
 		t.Errorf("accounts: %v, %v", acc, err)
 	}

@@ -90,7 +90,7 @@ func TestRefusedLongAgo(t *testing.T) {
 			behind(t, src)
 			dst := restored(t, src)
 			workOff(t, dst)
-			if h, err := client.New(dst).Thread(ctx, main); err != nil || h.Entries != 2 {
+			if h, err := client.New(dst).Thread(main).Head(ctx); err != nil || h.Entries != 2 {
 				t.Errorf("%s has %d entries, %v; want 2", main, h.Entries, err)
 			}
 			if got := reasons(t, dst); !maps.Equal(got, want) {
@@ -122,7 +122,7 @@ func TestEndedOutputRestored(t *testing.T) {
 	src, th := natstest.Conn(t), events.Thread{Session: "s", Name: "main"}
 	send := func(conn *natsio.Conn) {
 		defer natstest.Run(t, service.NewPersister(conn, service.PersisterConfig{Config: persist.Config{Lane: -1}}, nil).Run)()
-		o := must.Get(client.New(conn).Output(t.Context(), th, client.OutputConfig{ID: "o1", Tool: "Bash", Invocation: "tu_1"}))(t)
+		o := must.Get(client.New(conn).Thread(th).Output(t.Context(), client.OutputConfig{ID: "o1", Tool: "Bash", Invocation: "tu_1"}))(t)
 		must.Get(o.Write([]byte("hello\n")))(t)
 		must.Do(t, o.Close(client.OutputEnd{}))
 		_ = o.Wait(t.Context())
@@ -130,10 +130,10 @@ func TestEndedOutputRestored(t *testing.T) {
 	send(src)
 	dst := restored(t, src)
 	cl := client.New(dst)
-	must.Is(t, cl.MayBegin(t.Context(), th, client.OutputConfig{ID: "o1"}), client.ErrOutputTaken, "MayBegin")
-	before := must.Get(cl.Thread(t.Context(), th))(t)
+	must.Is(t, cl.Thread(th).MayBegin(t.Context(), client.OutputConfig{ID: "o1"}), client.ErrOutputTaken, "MayBegin")
+	before := must.Get(cl.Thread(th).Head(t.Context()))(t)
 	send(dst)
-	if after := must.Get(cl.Thread(t.Context(), th))(t); after.N != before.N {
+	if after := must.Get(cl.Thread(th).Head(t.Context()))(t); after.N != before.N {
 		t.Errorf("%d items, and %d behind the second attempt", before.N, after.N)
 	}
 }
@@ -187,7 +187,7 @@ func TestAccountsOfARestoredSystem(t *testing.T) {
 				conn := restore()
 				workOff(t, conn)
 				s := &system{conn, client.New(conn)}
-				if acc, err := fsck.Account(t.Context(), natsadmin.Of(conn), s.Source()); err != nil || len(acc.Findings) > 0 {
+				if acc, err := fsck.Account(t.Context(), natsadmin.Of(conn), s.Internal().Source()); err != nil || len(acc.Findings) > 0 {
 					t.Errorf("accounts: %+v, %v", acc, err)
 				}
 				if got := reasons(t, conn); !maps.Equal(got, want) {

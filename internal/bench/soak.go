@@ -317,7 +317,7 @@ func (s *soak) applied(ctx context.Context, want int64) error {
 func (s *soak) verify(ctx context.Context, c *client.Client, counts []int) error {
 	for i, want := range counts {
 		of := newSession(i, s.text)
-		head, err := c.Thread(ctx, of.thread)
+		head, err := c.Thread(of.thread).Head(ctx)
 		if want == 0 && errors.Is(err, client.ErrNotFound) {
 			continue
 		}
@@ -325,7 +325,7 @@ func (s *soak) verify(ctx context.Context, c *client.Client, counts []int) error
 			return fmt.Errorf("%s: %w", of.thread, err)
 		}
 		n := 0
-		for line, err := range c.RawEntries(ctx, head) {
+		for line, err := range c.Internal().RawEntries(ctx, head) {
 			if err != nil {
 				return fmt.Errorf("%s: %w", of.thread, err)
 			}

@@ -119,7 +119,7 @@ func (s *spool) verify(ctx context.Context, n int64) error {
 	}
 	js := s.conn.JetStream()
 	err = errors.Join(err, count(ctx, js, events.ItemsStream, n)) // entries share events
-	ts, e := client.New(s.conn).Threads(ctx, "")
+	ts, e := client.New(s.conn).EverySession().Threads(ctx)
 	if e != nil {
 		return errors.Join(err, e)
 	}

@@ -200,7 +200,7 @@ func (b *threadsBench) publish(ctx context.Context, s *session, n int, file stri
 		return size, err
 	}
 	for cl := client.New(b.spool.conn); ; time.Sleep(5 * time.Millisecond) {
-		head, err := cl.Thread(ctx, s.thread)
+		head, err := cl.Thread(s.thread).Head(ctx)
 		if err == nil && head.Entries == int64(n) {
 			return size, nil
 		}
@@ -268,7 +268,7 @@ func contents(ctx context.Context, steps []threads.Step, want int) error {
 func (b *threadsBench) tail(ctx context.Context) (err error) {
 	cl := client.New(b.spool.conn)
 	b.rep.TailSeconds, err = b.median(func() error {
-		head, err := cl.Thread(ctx, b.long.thread)
+		head, err := cl.Thread(b.long.thread).Head(ctx)
 		if err != nil {
 			return err
 		}
@@ -287,7 +287,7 @@ func (b *threadsBench) tail(ctx context.Context) (err error) {
 		return err
 	}
 	b.rep.TailVsJSONL = b.rep.JSONLSeconds / b.rep.TailSeconds
-	head, err := cl.Thread(ctx, b.long.thread)
+	head, err := cl.Thread(b.long.thread).Head(ctx)
 	if err != nil {
 		return err
 	}
@@ -333,7 +333,7 @@ func parseJSONL(file string, want int) error {
 }
 
 func (b *threadsBench) contexts(ctx context.Context) error {
-	head, err := client.New(b.spool.conn).Thread(ctx, b.short.thread)
+	head, err := client.New(b.spool.conn).Thread(b.short.thread).Head(ctx)
 	if err != nil {
 		return err
 	}
@@ -373,7 +373,7 @@ func (b *threadsBench) forks(ctx context.Context) error {
 	for i := range b.cfg.Forks {
 		start := time.Now()
 		to := events.Thread{Session: b.short.thread.Session, Name: fmt.Sprint("fork-", i)}
-		if err := cl.Fork(ctx, to, events.Fork{Session: to.Session, Thread: events.MainThread,
+		if err := cl.Thread(to).Fork(ctx, events.Fork{Session: to.Session, Thread: events.MainThread,
 			Index: int64(1 + i*contextEntries/b.cfg.Forks)}); err != nil {
 			return err
 		}

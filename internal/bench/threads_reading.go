@@ -46,7 +46,7 @@ func measure(ctx context.Context, conn *natsio.Conn, t events.Thread,
 	read func(r threads.Reader, head threads.Head) error) (out Reading, err error) {
 	cl := client.New(conn)
 	began := time.Now()
-	head, err := cl.Thread(ctx, t)
+	head, err := cl.Thread(t).Head(ctx)
 	if err != nil {
 		return out, err
 	}

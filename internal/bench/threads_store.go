@@ -343,7 +343,7 @@ func (b *storeBench) remove(ctx context.Context, s *spool) error {
 	g, gctx := errgroup.WithContext(ctx)
 	g.SetLimit(atOnce)
 	for _, t := range b.others {
-		g.Go(func() error { return cl.Remove(gctx, t) })
+		g.Go(func() error { return cl.Thread(t).Remove(gctx) })
 	}
 	return g.Wait()
 }
@@ -430,7 +430,7 @@ func (b *storeBench) forks(ctx context.Context, s *spool) error {
 	for i := range b.cfg.Forks {
 		g.Go(func() error {
 			to := events.Thread{Session: main.Session, Name: fmt.Sprint("fork-", i)}
-			return cl.Fork(gctx, to, events.Fork{Session: main.Session, Thread: main.Name, Index: int64(1 + i%forkedEntries)})
+			return cl.Thread(to).Fork(gctx, events.Fork{Session: main.Session, Thread: main.Name, Index: int64(1 + i%forkedEntries)})
 		})
 	}
 	if err := g.Wait(); err != nil {
@@ -445,7 +445,7 @@ func (b *storeBench) forks(ctx context.Context, s *spool) error {
 	b.rep.ForkBytes, b.rep.ForkNodes = float64(after.bytes-before.bytes)/n, float64(after.nodes-before.nodes)/n
 	b.rep.ForkRecords = float64(after.records-before.records) / n
 	began = time.Now()
-	list, err := cl.Threads(ctx, main.Session)
+	list, err := cl.Session(main.Session).Threads(ctx)
 	b.rep.ListSeconds = time.Since(began).Seconds()
 	if err == nil && len(list) != b.cfg.Forks+1 {
 		err = fmt.Errorf("%w: %d threads are listed, want %d", ErrWrong, len(list), b.cfg.Forks+1)

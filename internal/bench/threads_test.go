@@ -43,7 +43,7 @@ func BenchmarkContext10k(b *testing.B) {
 	t, done := must.Two(openThreads(b.Context(), ThreadsConfig{Entries: tailEntries, Dir: b.TempDir()}))(b)
 	defer done()
 	must.Do(b, t.write(b.Context()))
-	head := must.Get(client.New(t.spool.conn).Thread(b.Context(), t.short.thread))(b)
+	head := must.Get(client.New(t.spool.conn).Thread(t.short.thread).Head(b.Context()))(b)
 	for b.Loop() {
 		must.Do(b, t.context(b.Context(), head))
 	}

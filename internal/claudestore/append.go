@@ -294,7 +294,7 @@ func (s *Store) publish(ctx context.Context, k Key, st *state, news []entry) err
 	st.began, st.sent = cmp.Or(st.began, head.Began), st.lines+int32(len(news))
 	if head.Applied != chain.Seq || head.Entries != st.entries+int64(len(news)) { // others wrote since, or one was refused
 		for _, e := range evs {
-			err := s.client.AwaitStored(ctx, e.Thread, e.Producer, e.Epoch, e.Seq)
+			err := s.client.Thread(e.Thread).AwaitStored(ctx, e.Producer, e.Epoch, e.Seq)
 			if errors.Is(err, client.ErrRemoved) { // the session is another one by now
 				err = fmt.Errorf("%w: %w", record.ErrConflict, err)
 			}
@@ -326,7 +326,7 @@ func (st *state) add(uuid string) {
 func (s *Store) applied(ctx context.Context, t events.Thread, seq uint64, last *events.Event) (head threads.Head, err error) {
 	var unknown error // why the last look saw nothing
 	err = natsio.Settle(ctx, s.events, t, natsio.UpTo(s.events, t, seq), func(done bool) (enough bool, err error) {
-		head, err = s.client.Thread(ctx, t)
+		head, err = s.client.Thread(t).Head(ctx)
 		if unknown = nil; record.Again(err) {
 			unknown, err = err, nil
 		}
@@ -354,7 +354,7 @@ func (s *Store) load(ctx context.Context, k Key, st *state) error {
 	head := threads.Head{}
 	if newest.Seq > 0 {
 		head, err = s.applied(ctx, t, newest.Seq, &newest.Last)
-	} else if head, err = s.client.Thread(ctx, t); errors.Is(err, threads.ErrNoThread) && !errors.As(err, new(*client.Renamed)) {
+	} else if head, err = s.client.Thread(t).Head(ctx); errors.Is(err, threads.ErrNoThread) && !errors.As(err, new(*client.Renamed)) {
 		err = nil
 	}
 	switch {
@@ -396,7 +396,7 @@ func (s *Store) load(ctx context.Context, k Key, st *state) error {
 	}
 	if p, ok := head.Last(st.producer); ok { // the line behind its last one
 		var size counter
-		if _, err := s.client.Source().RawTo(ctx, last, &size); err != nil {
+		if _, err := s.client.Internal().Source().RawTo(ctx, last, &size); err != nil {
 			return err
 		}
 		st.next = p.Seq + uint64(size) + 1
@@ -453,7 +453,7 @@ func (s *Store) news(ctx context.Context, st *state, entries []entry) (news []en
 
 // align finds the entries without a uuid that repeat what the thread has.
 func (s *Store) align(ctx context.Context, st *state, entries []entry, at []int32) error {
-	head, err := s.client.Thread(ctx, st.thread)
+	head, err := s.client.Thread(st.thread).Head(ctx)
 	if err != nil {
 		return err
 	}
@@ -475,7 +475,7 @@ func (s *Store) align(ctx context.Context, st *state, entries []entry, at []int3
 			continue
 		}
 		var raw bytes.Buffer
-		if _, err := s.client.Source().RawTo(ctx, step, &raw); err != nil {
+		if _, err := s.client.Internal().Source().RawTo(ctx, step, &raw); err != nil {
 			return err
 		}
 		bare[place] = bytes.TrimSpace(raw.Bytes())

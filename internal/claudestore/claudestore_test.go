@@ -108,7 +108,7 @@ func (r *rig) imports() transcript.Result {
 	for _, f := range res.Files {
 		must.Do(r.T, f.Err)
 		if f.Last.Seq > 0 {
-			must.Do(r.T, r.cl.Await(ctx, f.ID(), f.Last.Producer, f.Last.Epoch, f.Last.Seq))
+			must.Do(r.T, r.cl.Thread(f.ID()).Await(ctx, f.Last.Producer, f.Last.Epoch, f.Last.Seq))
 		}
 	}
 	return res
@@ -118,7 +118,7 @@ func (r *rig) imports() transcript.Result {
 func (r *rig) threads() string {
 	r.Helper()
 	var names []string
-	for _, t := range must.Get(r.cl.Threads(r.Context(), id))(r.T) {
+	for _, t := range must.Get(r.cl.Session(id).Threads(r.Context()))(r.T) {
 		names = append(names, t.Name)
 	}
 	return strings.Join(names, " ")
@@ -128,7 +128,7 @@ func (r *rig) threads() string {
 func (r *rig) export(thread string) string {
 	r.Helper()
 	var out bytes.Buffer
-	must.Get(r.cl.Export(r.Context(), events.Thread{Session: id, Name: thread}, &out))(r.T)
+	must.Get(r.cl.Thread(events.Thread{Session: id, Name: thread}).Export(r.Context(), &out))(r.T)
 	return out.String()
 }
 
@@ -158,7 +158,7 @@ func TestFileAndStore(t *testing.T) {
 	must.Same(t, r.threads(), "agent-a1 main", "threads = %s, want %s")
 	must.Same(t, strings.Join(must.Get(r.store.Subkeys(t.Context(), main))(t), " "), agent.Subpath, "subkeys = %s, want %s")
 
-	info := must.Get(r.cl.Info(t.Context(), id))(t)
+	info := must.Get(r.cl.Session(id).Info(t.Context()))(t)
 	must.Same(t, info.Title+" "+info.Cwd+" "+info.File, "Plums /home/ada/p claude:projects/"+project+"/"+id+".jsonl", "the session is %s, want %s")
 	r.materialized(main, all)
 }
@@ -172,7 +172,7 @@ func (r *rig) materialized(k claudestore.Key, want string) {
 
 func (r *rig) materialize(session string) (interchange.Materialized, *os.Root) {
 	r.Helper()
-	harness, _ := interchange.HarnessOf(must.Get(r.cl.Info(r.Context(), session))(r.T))
+	harness, _ := interchange.HarnessOf(must.Get(r.cl.Session(session).Info(r.Context()))(r.T))
 	root := must.Get(os.OpenRoot(r.TempDir()))(r.T)
 	r.Cleanup(func() { _ = root.Close() })
 	m := interchange.Materializer{Client: r.cl, Artifacts: artifactstore.Of(r.conn, 0), Harness: harness, Dir: root, Path: root.Name()}
@@ -190,7 +190,7 @@ func TestAgentsOfTheSDK(t *testing.T) {
 		r.append(key(sub), meta+side) // its answer was lost
 	}
 	r.append(key("other/log"), line(21, ""))
-	calls := must.Get(r.cl.AgentCalls(t.Context(), id))(t)
+	calls := must.Get(r.cl.Session(id).AgentCalls(t.Context()))(t)
 	must.Same(t, fmt.Sprint(calls), "map[agent-a1:t1 agent-b2:t1]", "calls = %s, want %s")
 	must.Same(t, len(must.Get(artifactstore.Of(r.conn, 0).Records(t.Context(), id, ""))(t)), 2, "%d artifacts, want %d")
 

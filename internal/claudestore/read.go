@@ -24,7 +24,7 @@ func (s *Store) thread(ctx context.Context, k Key) (t events.Thread, head thread
 	}
 	t, ok, err := s.find(ctx, k)
 	if err == nil && ok {
-		head, err = s.client.Thread(ctx, t)
+		head, err = s.client.Thread(t).Head(ctx)
 	}
 	if err == nil && !ok || errors.Is(err, threads.ErrNoThread) && !errors.As(err, new(*client.Renamed)) {
 		err = ErrNone
@@ -48,7 +48,7 @@ func (s *Store) Load(ctx context.Context, k Key, w io.Writer) error {
 			continue
 		}
 		line.Reset()
-		if _, err := s.client.Source().RawTo(ctx, step, &line); err != nil {
+		if _, err := s.client.Internal().Source().RawTo(ctx, step, &line); err != nil {
 			return err
 		}
 		text := bytes.TrimSpace(line.Bytes())
@@ -153,7 +153,7 @@ func (s *Store) Subkeys(ctx context.Context, k Key) ([]string, error) {
 			subpaths[of.Name] = c.Subpath
 		}
 	}
-	all, err := s.client.Threads(ctx, t.Session)
+	all, err := s.client.Session(t.Session).Threads(ctx)
 	var out []string
 	for _, of := range all {
 		sub, ok := subpaths[of.Name]
@@ -173,9 +173,9 @@ func (s *Store) Remove(ctx context.Context, k Key, by string) (bool, error) {
 	t, _, err := s.thread(ctx, k)
 	switch {
 	case k.Subpath != "" && err == nil:
-		err = s.client.Remove(ctx, t)
+		err = s.client.Thread(t).Remove(ctx)
 	case k.Subpath == "" && t.Session != "" && (err == nil || errors.Is(err, ErrNone)): // subpaths may be there without it
-		_, err = s.client.DeleteSession(ctx, t.Session, client.Deletion{By: by, Plain: true})
+		_, err = s.client.Session(t.Session).Delete(ctx, client.Deletion{By: by, Plain: true})
 	}
 	if errors.Is(err, ErrNone) || errors.Is(err, client.ErrSessionNotFound) || errors.Is(err, threads.ErrNoThread) {
 		return false, nil

@@ -28,7 +28,7 @@ func (d *Demo) checkLive(ctx context.Context) error {
 	var problems []error
 	var total int64
 	for _, t := range d.threads() {
-		head, err := d.cl.Thread(ctx, t)
+		head, err := d.cl.Thread(t).Head(ctx)
 		if err != nil {
 			return err
 		}
@@ -53,7 +53,7 @@ func (d *Demo) checkExport(ctx context.Context) error {
 	size := 0
 	for _, f := range d.files {
 		var out bytes.Buffer
-		if _, err := d.cl.Export(ctx, f.ID(), &out); err != nil {
+		if _, err := d.cl.Thread(f.ID()).Export(ctx, &out); err != nil {
 			problems = append(problems, fmt.Errorf("%s: %w", f.File, err))
 		} else if !bytes.Equal(out.Bytes(), f.raw) {
 			problems = append(problems, fmt.Errorf("%s: the export differs: %d bytes, the file has %d", f.File, out.Len(), len(f.raw)))
@@ -121,7 +121,7 @@ func (d *Demo) checkRebuild(ctx context.Context) error {
 	var problems []error
 	n := 0
 	for _, t := range d.threads() {
-		head, err := d.cl.Thread(ctx, t)
+		head, err := d.cl.Thread(t).Head(ctx)
 		if err != nil {
 			return err
 		}
@@ -160,16 +160,16 @@ func (d *Demo) checkFork(ctx context.Context) error {
 	}
 	fork := events.Thread{Session: source.Session, Name: "retry"}
 	before, nodes := d.p.Stats(), int64(0)
-	if err := d.cl.Fork(ctx, fork, events.Fork{Session: source.Session, Thread: source.Name}); err != nil {
+	if err := d.cl.Thread(fork).Fork(ctx, events.Fork{Session: source.Session, Thread: source.Name}); err != nil {
 		return err
 	}
 	after := d.p.Stats()
 	nodes = after.Nodes - before.Nodes
-	from, err := d.cl.Thread(ctx, source)
+	from, err := d.cl.Thread(source).Head(ctx)
 	if err != nil {
 		return err
 	}
-	head, err := d.cl.Thread(ctx, fork)
+	head, err := d.cl.Thread(fork).Head(ctx)
 	if err != nil {
 		return err
 	}

@@ -147,7 +147,7 @@ func (d *Demo) importOnce(ctx context.Context) (transcript.Result, error) {
 		return transcript.Result{}, err
 	}
 	sources = slices.DeleteFunc(sources, func(s transcript.Source) bool { return transcript.IsBeside(s.Path) })
-	res := transcript.New(d.cl, d.events, transcript.Config{Host: "demo"}).Import(ctx, sources)
+	res := transcript.New(d.cl.Internal(), d.events, transcript.Config{Host: "demo"}).Import(ctx, sources)
 	for _, f := range res.Files {
 		if f.Last.Seq == 0 {
 			continue
@@ -156,7 +156,7 @@ func (d *Demo) importOnce(ctx context.Context) (transcript.Result, error) {
 			if p.Seq == 0 {
 				continue
 			}
-			if err := d.cl.Await(ctx, f.ID(), p.Producer, p.Epoch, p.Seq); err != nil {
+			if err := d.cl.Thread(f.ID()).Await(ctx, p.Producer, p.Epoch, p.Seq); err != nil {
 				return res, err
 			}
 		}

@@ -193,7 +193,7 @@ func (h *Handler) make(ctx context.Context, t events.Thread, s *state, c *creati
 	// Step 2: the thread. What an earlier request did of it is known by its producer.
 	if src != nil && src.at.entries > 0 {
 		from := events.Fork{Session: c.source.Session, Thread: c.source.Name, Index: src.at.entries}
-		if err := h.cfg.Client.Fork(ctx, t, from); err != nil && !errors.Is(err, client.ErrThreadExists) {
+		if err := h.cfg.Client.Thread(t).Fork(ctx, from); err != nil && !errors.Is(err, client.ErrThreadExists) {
 			return err
 		}
 	}

@@ -269,12 +269,12 @@ func TestUnfinished(t *testing.T) {
 	// A thread that was removed or renamed by other means.
 	r.want(201, "PUT", "a", "x", ct, plain)
 	r.holds("a", "x")
-	must.Do(t, r.h.Client().Remove(r.ctx, events.Thread{Session: "a", Name: "main"}))
+	must.Do(t, r.h.Client().Thread(events.Thread{Session: "a", Name: "main"}).Remove(r.ctx))
 	r.want(404, "GET", "a", "")
 	r.want(404, "POST", "a", "x", ct, plain)
 	r.want(201, "PUT", "a", "y", ct, plain)
 	r.holds("a", "y")
-	must.Do(t, r.h.Client().Rename(r.ctx, events.Thread{Session: "a", Name: "main"}, "b"))
+	must.Do(t, r.h.Client().Thread(events.Thread{Session: "a", Name: "main"}).Rename(r.ctx, "b"))
 	r.want(404, "POST", "a", "x", ct, plain)
 	r.want(409, "PUT", "a", "x", ct, plain)
 	r.holds("a/b", `["y"]`) // a thread, read as JSON
@@ -293,7 +293,7 @@ func TestThreadsAreStreams(t *testing.T) {
 	publish("claude", `{"type":"user","uuid":"a","parentUuid":null,"sessionId":"s","message":{"role":"user","content":"hi"}}`)
 	publish("raw", "no \"JSON\"")
 	publish("claude", `{"type":"summary","leafUuid":"a","summary":"one"}`)
-	must.Do(t, c.Await(r.ctx, th, pub.Producer(), 0, 3))
+	must.Do(t, c.Thread(th).Await(r.ctx, pub.Producer(), 0, 3))
 	a := r.want(200, "GET", "s/t", "")
 	var got []any
 	if err := json.Unmarshal([]byte(a.body), &got); err != nil || len(got) != 3 || got[1] != `no "JSON"` {
@@ -336,7 +336,7 @@ func TestBranches(t *testing.T) {
 	for _, l := range all {
 		must.Do(t, pub.Publish(r.ctx, client.Entry{Thread: th, Dialect: "omp", Body: []byte(l)}))
 	}
-	must.Do(t, r.h.Client().Await(r.ctx, th, pub.Producer(), 0, uint64(len(all))))
+	must.Do(t, r.h.Client().Thread(th).Await(r.ctx, pub.Producer(), 0, uint64(len(all))))
 	r.holds("s", "["+strings.Join(all, ",")+"]")
 	for i := range all {
 		want := "[" + strings.Join(all[i:], ",") + "]"
@@ -451,7 +451,7 @@ func TestLong(t *testing.T) {
 		entries[i] = client.Entry{Thread: th, Dialect: "raw", Body: fmt.Appendf(nil, "%d,", i+1)}
 	}
 	must.Do(t, pub.Publish(r.ctx, entries...))
-	must.Do(t, r.h.Client().Await(r.ctx, th, pub.Producer(), 0, n))
+	must.Do(t, r.h.Client().Thread(th).Await(r.ctx, pub.Producer(), 0, n))
 	next, at := 1, "-1"
 	for done := false; !done; {
 		a := r.want(200, "GET", "s?offset="+at, "")

@@ -135,7 +135,7 @@ func isTagged(step threads.Step) bool { return step.Entry.Dialect == raw.TaggedN
 
 // read writes an entry's bytes to a window, up to its end.
 func (h *Handler) read(ctx context.Context, step threads.Step, out *window) error {
-	_, err := h.cfg.Client.Source().RawTo(ctx, step, out)
+	_, err := h.cfg.Client.Internal().Source().RawTo(ctx, step, out)
 	if errors.Is(err, errFull) {
 		return nil
 	}
@@ -150,7 +150,7 @@ func (h *Handler) whole(ctx context.Context, step threads.Step, most int64) (bod
 	}
 	body = out.b
 	if out.more {
-		if body, _, err = h.cfg.Client.Source().Stored(ctx, step); err != nil {
+		if body, _, err = h.cfg.Client.Internal().Source().Stored(ctx, step); err != nil {
 			return nil, false, err
 		}
 	}

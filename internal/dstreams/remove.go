@@ -61,7 +61,7 @@ func (h *Handler) clear(ctx context.Context, t events.Thread, s *state) error {
 		}
 		// Step 2: the thread.
 		if v.begun {
-			if err := h.cfg.Client.Remove(ctx, t); err != nil && !errors.Is(err, threads.ErrNoThread) {
+			if err := h.cfg.Client.Thread(t).Remove(ctx); err != nil && !errors.Is(err, threads.ErrNoThread) {
 				return err
 			}
 		}

@@ -98,7 +98,7 @@ func (l *Ledger) CheckThreads(ctx context.Context, conn *natsio.Conn) error {
 			if w.last[i] == 0 {
 				continue
 			}
-			if err := c.Await(ctx, t, w.name, 0, w.last[i]); err != nil {
+			if err := c.Thread(t).Await(ctx, w.name, 0, w.last[i]); err != nil {
 				return fmt.Errorf("entry %d of %s was acked and is not in %s: %w", w.last[i], w.name, t, err)
 			}
 		}
@@ -117,7 +117,7 @@ func (l *Ledger) CheckThreads(ctx context.Context, conn *natsio.Conn) error {
 
 // checkSession looks at one session. An error means that it could not look.
 func (l *Ledger) checkSession(ctx context.Context, c *client.Client, session string, f *found) error {
-	list, err := c.Threads(ctx, session)
+	list, err := c.Session(session).Threads(ctx)
 	if err != nil && !errors.Is(err, client.ErrSessionNotFound) {
 		return fmt.Errorf("threads of %s: %w", session, err)
 	}
@@ -134,7 +134,7 @@ func (l *Ledger) checkSession(ctx context.Context, c *client.Client, session str
 		}
 	}
 	for i, t := range ours {
-		head, err := c.Thread(ctx, t)
+		head, err := c.Thread(t).Head(ctx)
 		switch {
 		case errors.Is(err, threads.ErrNoThread):
 			for _, w := range writers {
@@ -150,7 +150,7 @@ func (l *Ledger) checkSession(ctx context.Context, c *client.Client, session str
 			return fmt.Errorf("%s: %w", t, err)
 		}
 	}
-	letters, err := c.DeadLetters(ctx, session)
+	letters, err := c.Session(session).DeadLetters(ctx)
 	if err != nil {
 		return err
 	}
@@ -184,7 +184,7 @@ func (l *Ledger) checkThread(ctx context.Context, c *client.Client, t events.Thr
 // checkEntries reads a thread. An error means that it could not be read.
 func (l *Ledger) checkEntries(ctx context.Context, c *client.Client, t events.Thread, head threads.Head, f *found) error {
 	o := l.order(t, f)
-	source, entries := c.Source(), int64(0)
+	source, entries := c.Internal().Source(), int64(0)
 	for step, err := range c.Reader().Walk(ctx, head.Head()) {
 		if err != nil {
 			return fmt.Errorf("read: %w", err)
@@ -285,7 +285,7 @@ func (l *Ledger) checkItems(ctx context.Context, c *client.Client, t events.Thre
 	defer cancel()
 	stuck := time.AfterFunc(Patience, cancel)
 	defer stuck.Stop()
-	made, stop := iter.Pull2(c.ItemsFrom(ctx, t, head, 1))
+	made, stop := iter.Pull2(c.Thread(t).ItemsFrom(ctx, head, 1))
 	defer stop()
 	last := int64(0)
 	for got, err := range c.Subscribe(ctx, client.Filter{Session: t.Session, Thread: t.Name}, client.Position{N: 1}) {

@@ -80,7 +80,7 @@ func (f Forger) await(t events.Thread) {
 	f.t.Helper()
 	ctx, cancel := context.WithTimeout(f.t.Context(), time.Minute)
 	defer cancel()
-	if err := f.c.Await(ctx, t, "forger", 0, *f.seq); err != nil {
+	if err := f.c.Thread(t).Await(ctx, "forger", 0, *f.seq); err != nil {
 		f.t.Fatal(fmt.Errorf("what was forged: %w", err))
 	}
 }

@@ -173,12 +173,12 @@ func TestPublisherMatrix(t *testing.T) {
 func checkExport(w *world, t events.Thread, want []byte, seq uint64, producer string) {
 	w.t.Helper()
 	ctx := within(w.t)
-	if err := w.Await(ctx, t, producer, 0, seq); err != nil {
+	if err := w.Thread(t).Await(ctx, producer, 0, seq); err != nil {
 		w.t.Error(err)
 		return
 	}
 	var got bytes.Buffer
-	if _, err := w.Export(ctx, t, &got); err != nil || !bytes.Equal(got.Bytes(), want) {
+	if _, err := w.Thread(t).Export(ctx, &got); err != nil || !bytes.Equal(got.Bytes(), want) {
 		w.t.Errorf("%s: %d bytes, %v, want %d: %.80q", t, got.Len(), err, len(want), got.Bytes())
 	}
 }
@@ -244,7 +244,7 @@ func TestImportMatrix(t *testing.T) {
 				if err != nil {
 					return err
 				}
-				res := transcript.New(client.New(conn), conn.Events(), transcript.Config{}).Import(ctx, sources)
+				res := transcript.New(client.New(conn).Internal(), conn.Events(), transcript.Config{}).Import(ctx, sources)
 				if len(res.Files) != 1 {
 					return fmt.Errorf("%d files, want 1", len(res.Files))
 				}
@@ -259,7 +259,7 @@ func TestImportMatrix(t *testing.T) {
 					}
 				}
 				var got bytes.Buffer
-				if _, err := w.Export(within(w.t), last.ID(), &got); err != nil || !bytes.Equal(got.Bytes(), text) {
+				if _, err := w.Thread(last.ID()).Export(within(w.t), &got); err != nil || !bytes.Equal(got.Bytes(), text) {
 					w.t.Errorf("%s: %d bytes, %v, want the %d of the file", last.ID(), got.Len(), err, len(text))
 				}
 				checkSound(w)
@@ -270,7 +270,7 @@ func TestImportMatrix(t *testing.T) {
 
 func (w *world) await(t events.Thread, producer string, epoch, seq uint64) {
 	w.t.Helper()
-	if err := w.Await(within(w.t), t, producer, epoch, seq); err != nil {
+	if err := w.Thread(t).Await(within(w.t), producer, epoch, seq); err != nil {
 		w.t.Error(err)
 	}
 }
@@ -297,17 +297,17 @@ func TestArtifactMatrix(t *testing.T) {
 		w.await(session, "p", 0, 1)
 		return job{
 			run: func(ctx context.Context, conn *natsio.Conn) error {
-				_, err := client.New(conn).PutArtifact(ctx, client.NewArtifact{Record: artifacts.Record{Session: name}}, strings.NewReader(text))
+				_, err := client.New(conn).Artifacts().Put(ctx, client.NewArtifact{Record: artifacts.Record{Session: name}}, strings.NewReader(text))
 				return err
 			},
 			check: func() {
 				w.t.Helper()
-				list, err := w.Artifacts(within(w.t), name)
+				list, err := w.Session(name).Artifacts(within(w.t))
 				if err != nil || len(list) == 0 || len(list) > 2 {
 					w.t.Errorf("%d artifacts, %v, want one for each time it was put", len(list), err)
 				}
 				for _, a := range list {
-					r, _, err := w.OpenArtifact(within(w.t), a)
+					r, _, err := w.Artifacts().Open(within(w.t), a)
 					if err != nil {
 						w.t.Error(err)
 						continue
@@ -374,7 +374,7 @@ func waste(w *world, name string, l *faulttest.Ledger) {
 			l.Publish(ctx, w.Client, 3)))
 		w.await(gone, "p", 0, uint64(i+1))
 	}
-	must.Get(w.DeleteSession(ctx, gone.Session, client.Deletion{Force: true}))(w.t)
+	must.Get(w.Session(gone.Session).Delete(ctx, client.Deletion{Force: true}))(w.t)
 	bytes := []byte("waste of " + name)
 	must.Get(w.conn.Store(0).UploadBlob(ctx, casstore.SumBlob(bytes), bytes))(w.t)
 	must.Get(w.conn.Inbox().CheckIn(ctx, strings.NewReader("nobody claims this")))(w.t)

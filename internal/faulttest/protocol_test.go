@@ -53,7 +53,7 @@ func (w *world) letters(session string, want int) (all []faulttest.DeadLetter) {
 	w.t.Helper()
 	s := &scene{t: w.t}
 	s.await("dead letters", func() (err error) {
-		all, err = w.DeadLetters(w.t.Context(), session)
+		all, err = w.Session(session).DeadLetters(w.t.Context())
 		if err == nil && len(all) != want {
 			err = fmt.Errorf("%d dead letters, want %d", len(all), want)
 		}
@@ -158,7 +158,7 @@ func TestOversizedMessages(t *testing.T) {
 	checkExport(w, to, []byte(said("with a header")+"\n"+said("after")+"\n"), 2, "p")
 	letters := w.letters(to.Session, 2)
 	for i, want := range [][]byte{poison, full} {
-		r := must.Get(w.OpenDeadLetter(t.Context(), letters[i]))(t)
+		r := must.Get(w.Admin().OpenDeadLetter(t.Context(), letters[i]))(t)
 		if got, err := io.ReadAll(r); err != nil || !bytes.Equal(got, want) {
 			t.Errorf("dead letter %d: %d bytes, %v, want the %d that came", i, len(got), err, len(want))
 		}
@@ -184,7 +184,7 @@ func TestRecordsFromTheFuture(t *testing.T) {
 			say(to, 1)
 			w.await(to, "p", 0, 1)
 			must.Do(t, faulttest.Settle(within(t), w.conn))
-			head := must.Get(w.Thread(within(t), to))(t)
+			head := must.Get(w.Thread(to).Head(within(t)))(t)
 			at := key(record.Record{Key: events.HeadKey(to)}, head.Head().Pack.String())
 			rs, err := w.conn.Records().Records(within(t), at)
 			if err != nil || !rs[0].Exists() {
@@ -317,7 +317,7 @@ func TestHalfAnObject(t *testing.T) {
 		t.Errorf("Blob() = %d bytes, %v, want %d", len(got), err, len(data))
 	}
 	for _, d := range w.letters(to.Session, 1) {
-		must.Do(t, w.RemoveDeadLetters(ctx, d.At))
+		must.Do(t, w.Admin().RemoveDeadLetters(ctx, d.At))
 	}
 	must.Do(t, faulttest.Settle(ctx, w.conn))
 	for range 2 {

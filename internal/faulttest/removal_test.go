@@ -41,7 +41,7 @@ func TestEraseMatrix(t *testing.T) {
 				l.Publish(ctx, w.Client, 3)))
 			w.await(gone, "p", 0, uint64(i+1))
 		}
-		_, err := w.PutArtifact(ctx, client.NewArtifact{Record: artifacts.Record{Session: gone.Session}},
+		_, err := w.Artifacts().Put(ctx, client.NewArtifact{Record: artifacts.Record{Session: gone.Session}},
 			strings.NewReader("output with "+secret))
 		if err = errors.Join(err, faulttest.Settle(ctx, w.conn)); err != nil {
 			w.t.Fatal(err)
@@ -158,7 +158,7 @@ func TestRepairMatrix(t *testing.T) {
 			must.Do(w.t, errors.Join(l.Publish(ctx, w.Client, 2), faulttest.Settle(ctx, w.conn)))
 		}
 		lose := func(at int, of events.Thread) {
-			head := must.Get(w.Thread(ctx, of))(w.t)
+			head := must.Get(w.Thread(of).Head(ctx))(w.t)
 			key := events.PackKey(head.Recent[at].Pack.String())
 			rs := must.Get(w.conn.Records().Records(ctx, key))(w.t)
 			p := must.Get(record.DecodePack(rs[0].Value))(w.t)

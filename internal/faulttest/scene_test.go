@@ -83,7 +83,7 @@ func (s *scene) publish() {
 	must.Do(s.t, pub.Control(ctx, s.in("end"), seq, events.Control{Op: events.OpEnd, End: &events.End{}}))
 	say(s.in("ask"), "item", []byte(`{"content":[{"type":"text","text":"ok?"}],"metadata":{"type":"pending_prompt","prompt":{"id":"q1","kind":"text"}}}`))
 
-	out, err := s.Output(ctx, s.in("output"), client.OutputConfig{Tool: "bash", ID: "out-" + s.name})
+	out, err := s.Thread(s.in("output")).Output(ctx, client.OutputConfig{Tool: "bash", ID: "out-" + s.name})
 	must.Do(s.t, err)
 	for i := range 40 { // more pieces than a batch of small takes: a commit leaves the output open
 		w := []io.Writer{out, out.Stderr()}[i%2]
@@ -101,7 +101,7 @@ func (s *scene) publish() {
 
 	gone := s.in("gone")
 	say(gone, "item", plain("to be deleted"))
-	_, err = s.PutArtifact(ctx, client.NewArtifact{Record: artifacts.Record{Session: gone.Session}}, strings.NewReader("bytes of "+s.name))
+	_, err = s.Artifacts().Put(ctx, client.NewArtifact{Record: artifacts.Record{Session: gone.Session}}, strings.NewReader("bytes of "+s.name))
 	must.Do(s.t, err)
 	seq++
 	must.Do(s.t, pub.Control(ctx, gone, seq, events.Control{Op: events.OpDelete, Delete: &events.Delete{Force: true}}))
@@ -118,21 +118,21 @@ func (s *scene) check() {
 	s.checkImages(ctx)
 	s.checkOutput(ctx)
 	s.await("a thread in the history", func() error {
-		head, err := s.Thread(ctx, s.in("end"))
+		head, err := s.Thread(s.in("end")).Head(ctx)
 		if err == nil && head.Status != threads.StatusCompleted {
 			err = fmt.Errorf("status %v, want completed", head.Status)
 		}
 		return err
 	})
 	s.await("a prompt that waits", func() error {
-		prompts, err := s.Prompts(ctx, s.in("ask").Session)
+		prompts, err := s.Session(s.in("ask").Session).Prompts(ctx)
 		if err == nil && len(prompts) != 1 {
 			err = fmt.Errorf("%d prompts, want 1", len(prompts))
 		}
 		return err
 	})
 	s.await("a dead letter", func() error {
-		letters, err := s.DeadLetters(ctx, s.in("ledger-0").Session)
+		letters, err := s.Session(s.in("ledger-0").Session).DeadLetters(ctx)
 		if err == nil && len(letters) == 0 {
 			err = errors.New("there is none")
 		}
@@ -149,7 +149,7 @@ func (s *scene) check() {
 		if err != nil {
 			return err
 		}
-		rows, err := s.Artifacts(ctx, gone)
+		rows, err := s.Session(gone).Artifacts(ctx)
 		if err == nil && len(list)+len(rows) != 0 {
 			err = fmt.Errorf("sessions %v, artifacts %v are left", list, rows)
 		}
@@ -162,9 +162,9 @@ func (s *scene) check() {
 
 func (s *scene) checkImages(ctx context.Context) {
 	s.t.Helper()
-	must.Do(s.t, s.Await(ctx, s.in("image"), "scene", 0, 2))
+	must.Do(s.t, s.Thread(s.in("image")).Await(ctx, "scene", 0, 2))
 	var got bytes.Buffer
-	must.Get(s.Export(ctx, s.in("image"), &got))(s.t)
+	must.Get(s.Thread(s.in("image")).Export(ctx, &got))(s.t)
 	if want := append(bytes.Join(s.images, []byte("\n")), '\n'); !bytes.Equal(got.Bytes(), want) {
 		s.t.Errorf("images come back as %.200q, want %.200q", got.Bytes(), want)
 	}
@@ -174,7 +174,7 @@ func (s *scene) checkOutput(ctx context.Context) {
 	s.t.Helper()
 	var rows []artifacts.Record
 	s.await("the artifact of an output", func() (err error) {
-		rows, err = s.Artifacts(ctx, s.in("output").Session)
+		rows, err = s.Session(s.in("output").Session).Artifacts(ctx)
 		if err == nil && len(rows) != 1 {
 			err = fmt.Errorf("%d artifacts, want 1", len(rows))
 		}
@@ -183,7 +183,7 @@ func (s *scene) checkOutput(ctx context.Context) {
 	if len(rows) != 1 {
 		return
 	}
-	r, _, err := s.OpenArtifact(ctx, rows[0])
+	r, _, err := s.Artifacts().Open(ctx, rows[0])
 	if err != nil {
 		s.t.Error(err)
 		return

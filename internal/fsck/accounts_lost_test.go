@@ -48,7 +48,7 @@ func (w *world) accountLost(l lostLedger) *fsck.Accounts {
 	w.Helper()
 	w.settle()
 	l.Ledger = natsadmin.Of(w.conn)
-	a := must.Get(fsck.Account(w.Context(), l, w.cl.Source()))(w)
+	a := must.Get(fsck.Account(w.Context(), l, w.cl.Internal().Source()))(w)
 	return a
 }
 
@@ -89,7 +89,7 @@ func TestAccountFindsALostEntryOfAFork(t *testing.T) {
 	w.raw(entryOf(a, "p", 1, 0, "one"))
 	w.raw(entryOf(a, "p", 2, 0, "two"))
 	w.settle()
-	must.Do(w, w.cl.Fork(w.Context(), b, events.Fork{Session: "s", Thread: "a", Index: 1}))
+	must.Do(w, w.cl.Thread(b).Fork(w.Context(), events.Fork{Session: "s", Thread: "a", Index: 1}))
 	lost := entryOf(b, "q", 1, 0, "one")
 	got := w.accountLost(lostLedger{lost: &lost})
 	if len(got.Findings) == 0 {
@@ -103,10 +103,10 @@ func TestAccountFindsALostEntryOfAReusedName(t *testing.T) {
 	a := events.Thread{Session: "s", Name: "a"}
 	w.raw(entryOf(a, "p", 1, 0, "one"))
 	w.raw(entryOf(a, "p", 2, 0, "two"))
-	must.Do(w, w.cl.Await(w.Context(), a, "p", 0, 2))
-	must.Do(w, w.cl.Remove(w.Context(), a))
+	must.Do(w, w.cl.Thread(a).Await(w.Context(), "p", 0, 2))
+	must.Do(w, w.cl.Thread(a).Remove(w.Context()))
 	w.raw(entryOf(a, "p", 1, 0, "one"))
-	must.Do(w, w.cl.Await(w.Context(), a, "p", 0, 1))
+	must.Do(w, w.cl.Thread(a).Await(w.Context(), "p", 0, 1))
 	lost := entryOf(a, "p", 2, 0, "two")
 	got := w.accountLost(lostLedger{lost: &lost})
 	if len(got.Findings) == 0 {
@@ -120,7 +120,7 @@ func TestAccountOfAReusedName(t *testing.T) {
 	a := events.Thread{Session: "s", Name: "a"}
 	w.raw(entryOf(a, "p", 1, 0, "one"))
 	w.settle()
-	must.Do(w, w.cl.Remove(w.Context(), a))
+	must.Do(w, w.cl.Thread(a).Remove(w.Context()))
 	w.raw(entryOf(a, "p", 1, 0, "one"))
 	got := w.account(fsck.Config{})
 	same(t, got, fsck.Accounts{Events: 3, Applied: 1, Removed: 2})
@@ -133,17 +133,17 @@ func TestAccountOfRenamesThereAndBack(t *testing.T) {
 	a, b := events.Thread{Session: "s", Name: "a"}, events.Thread{Session: "s", Name: "b"}
 	w.raw(entryOf(a, "p", 1, 0, "one"))
 	w.settle()
-	must.Do(w, w.cl.Rename(ctx, a, "b"))
+	must.Do(w, w.cl.Thread(a).Rename(ctx, "b"))
 	w.raw(entryOf(b, "p", 2, 0, "two"))
 	w.settle()
-	must.Do(w, w.cl.Rename(ctx, b, "a"))
+	must.Do(w, w.cl.Thread(b).Rename(ctx, "a"))
 	w.raw(entryOf(a, "p", 3, 0, "three"))
 	w.settle()
-	must.Do(w, w.cl.Rename(ctx, a, "c"))
+	must.Do(w, w.cl.Thread(a).Rename(ctx, "c"))
 	c := events.Thread{Session: "s", Name: "c"}
-	must.Do(w, w.cl.Fork(ctx, events.Thread{Session: "t", Name: "f"}, events.Fork{Session: "s", Thread: "c", Index: 1}))
-	must.Do(w, w.cl.End(ctx, c, events.End{Summary: "x"}))
-	must.Do(w, w.cl.Remove(ctx, c))
+	must.Do(w, w.cl.Thread(events.Thread{Session: "t", Name: "f"}).Fork(ctx, events.Fork{Session: "s", Thread: "c", Index: 1}))
+	must.Do(w, w.cl.Thread(c).End(ctx, events.End{Summary: "x"}))
+	must.Do(w, w.cl.Thread(c).Remove(ctx))
 	w.raw(entryOf(c, "p", 9, 0, "nine"))
 	w.settle()
 	got := w.account(fsck.Config{})
@@ -174,7 +174,7 @@ func (w *world) gaps(a events.Thread) {
 	for seq := uint64(3); seq <= 3+2*threads.GapsOfProducer; seq += 2 {
 		w.raw(entryOf(a, "p", seq, 0, fmt.Sprint(seq)))
 	}
-	must.Do(w, w.cl.Await(w.Context(), a, "p", 0, 3+2*threads.GapsOfProducer))
+	must.Do(w, w.cl.Thread(a).Await(w.Context(), "p", 0, 3+2*threads.GapsOfProducer))
 }
 
 // What comes behind a later event of its producer, in a gap that is forgotten, is a dead letter: an operation, and an
@@ -216,8 +216,8 @@ func TestAccountOfARenameToARemovedName(t *testing.T) {
 	w.raw(entryOf(b, "p", 1, 0, "old"))
 	w.raw(entryOf(a, "p", 1, 0, "new"))
 	w.settle()
-	must.Do(w, w.cl.Remove(w.Context(), b))
-	must.Do(w, w.cl.Rename(w.Context(), a, "b"))
+	must.Do(w, w.cl.Thread(b).Remove(w.Context()))
+	must.Do(w, w.cl.Thread(a).Rename(w.Context(), "b"))
 	got := w.account(fsck.Config{})
 	if len(got.Findings) > 0 {
 		t.Errorf("findings %v in a healthy system", got.Findings)
@@ -245,12 +245,12 @@ func TestAccountOfARenamedAndRemovedThread(t *testing.T) {
 	a, b, c := events.Thread{Session: "s", Name: "a"}, events.Thread{Session: "s", Name: "b"}, events.Thread{Session: "s", Name: "c"}
 	w.raw(entryOf(a, "p", 1, 0, "one"))
 	w.raw(entryOf(c, "p", 1, 0, "other"))
-	must.Do(w, w.cl.Await(ctx, a, "p", 0, 1))
-	must.Do(w, w.cl.Await(ctx, c, "p", 0, 1))
-	must.Do(w, w.cl.Rename(ctx, a, "b"))
-	must.Do(w, w.cl.Remove(ctx, b))
-	must.Do(w, w.cl.Rename(ctx, c, "b"))
-	if _, err := w.cl.Thread(ctx, a); err != nil {
+	must.Do(w, w.cl.Thread(a).Await(ctx, "p", 0, 1))
+	must.Do(w, w.cl.Thread(c).Await(ctx, "p", 0, 1))
+	must.Do(w, w.cl.Thread(a).Rename(ctx, "b"))
+	must.Do(w, w.cl.Thread(b).Remove(ctx))
+	must.Do(w, w.cl.Thread(c).Rename(ctx, "b"))
+	if _, err := w.cl.Thread(a).Head(ctx); err != nil {
 		t.Logf("who asks for s/a is told: %v", err)
 	}
 	got := w.account(fsck.Config{})
@@ -266,9 +266,9 @@ func TestAccountOfRepeatsBehindARemoval(t *testing.T) {
 	one := events.Event{Thread: id, Producer: "p", Seq: 1, Body: step("one")}
 	two := events.Event{Thread: id, Producer: "p", Seq: 2, Body: step("two")}
 	later := events.Event{Thread: id, Producer: "p", Seq: 3, Body: step("later")}
-	remove := func(w *world) { must.Do(w, w.cl.Remove(w.Context(), id)) }
+	remove := func(w *world) { must.Do(w, w.cl.Thread(id).Remove(w.Context())) }
 	del := func(w *world) {
-		must.Get(w.cl.DeleteSession(w.Context(), "s", client.Deletion{}))(w)
+		must.Get(w.cl.Session("s").Delete(w.Context(), client.Deletion{}))(w)
 	}
 	for _, c := range []struct {
 		name   string
@@ -307,8 +307,8 @@ func TestAccountOfReusedSequencesBehindARemoval(t *testing.T) {
 	}
 	one, two, other, later := event(1, "one"), event(2, "two"), event(2, "other"), event(3, "later")
 	stay := func(*world) {}
-	remove := func(w *world) { must.Do(w, w.cl.Remove(w.Context(), id)) }
-	del := func(w *world) { must.Get(w.cl.DeleteSession(w.Context(), "s", client.Deletion{}))(w) }
+	remove := func(w *world) { must.Do(w, w.cl.Thread(id).Remove(w.Context())) }
+	del := func(w *world) { must.Get(w.cl.Session("s").Delete(w.Context(), client.Deletion{}))(w) }
 	for _, c := range []struct {
 		name           string
 		before, behind []events.Event
@@ -368,11 +368,11 @@ func TestAccountOfOutputs(t *testing.T) {
 	w := newWorld(t)
 	begin := func(name string) (*client.Output, events.Thread) {
 		id := events.Thread{Session: "s", Name: name}
-		o := must.Get(w.cl.Output(w.Context(), id, client.OutputConfig{ID: name, Lease: time.Hour}))(t)
+		o := must.Get(w.cl.Thread(id).Output(w.Context(), client.OutputConfig{ID: name, Lease: time.Hour}))(t)
 		must.Get(io.WriteString(o, "precious\n"))(t)
 		must.Do(t, o.Begun(w.Context()))
 		for open := ([]client.OpenOutput)(nil); len(open) == 0 || open[0].Bytes == 0; {
-			open = must.Get(w.cl.OpenOutputs(w.Context(), id))(t)
+			open = must.Get(w.cl.Thread(id).Outputs(w.Context()))(t)
 		}
 		return o, id
 	}
@@ -381,16 +381,16 @@ func TestAccountOfOutputs(t *testing.T) {
 	must.Do(t, whole.Close(client.OutputEnd{}))
 	must.Do(t, whole.Wait(w.Context()))
 	_, renamed := begin("renamed")
-	must.Do(t, w.cl.ForceRename(w.Context(), renamed, "other"))
+	must.Do(t, w.cl.Thread(renamed).Rename(w.Context(), "other", client.Force(true)))
 	_, ended := begin("ended")
-	must.Do(t, w.cl.End(w.Context(), ended, events.End{}))
+	must.Do(t, w.cl.Thread(ended).End(w.Context(), events.End{}))
 	_, removed := begin("removed")
-	must.Do(t, w.cl.ForceRemove(w.Context(), removed))
+	must.Do(t, w.cl.Thread(removed).Remove(w.Context(), client.Force(true)))
 	if a := w.account(fsck.Config{}); len(a.Findings) > 0 || a.Removed == 0 {
 		t.Fatalf("Account() = %+v, want all that came of outputs kept, or removed with its thread", a)
 	}
 	_, dropped := begin("dropped")
-	must.Do(t, w.cl.End(w.Context(), dropped, events.End{}))
+	must.Do(t, w.cl.Thread(dropped).End(w.Context(), events.End{}))
 	w.drop(events.OutputKey("s", "dropped")) // as a version did that closed it without a result
 	a := w.account(fsck.Config{})
 	if len(a.Findings) != 1 || a.Unaccounted != 1 || !strings.Contains(a.Findings[0].Detail, "output dropped is not open") {

@@ -17,16 +17,16 @@ func TestAccountOfRepeats(t *testing.T) {
 	}
 	letters := func(do func(*world, uint64) error) func(*world) {
 		return func(w *world) {
-			for _, d := range must.Get(w.cl.DeadLetters(w.Context(), ""))(w) {
+			for _, d := range must.Get(w.cl.EverySession().DeadLetters(w.Context()))(w) {
 				must.Do(w, do(w, d.At))
 			}
 		}
 	}
 	replay := letters(func(w *world, at uint64) error {
-		must.Get(w.cl.ReplayDeadLetter(w.Context(), at))(w)
-		return w.cl.RemoveDeadLetters(w.Context(), at)
+		must.Get(w.cl.Admin().ReplayDeadLetter(w.Context(), at))(w)
+		return w.cl.Admin().RemoveDeadLetters(w.Context(), at)
 	})
-	remove := letters(func(w *world, at uint64) error { return w.cl.RemoveDeadLetters(w.Context(), at) })
+	remove := letters(func(w *world, at uint64) error { return w.cl.Admin().RemoveDeadLetters(w.Context(), at) })
 	for _, c := range []struct {
 		name   string
 		before []events.Event
@@ -38,8 +38,8 @@ func TestAccountOfRepeats(t *testing.T) {
 			"in a name that another thread was renamed into",
 			[]events.Event{event(id, 1, "one"), event(other, 2, "two"), event(id, 3, "three"), event(other, 4, "four")},
 			func(w *world) {
-				must.Do(w, w.cl.Remove(w.Context(), id))
-				must.Do(w, w.cl.Rename(w.Context(), other, "main"))
+				must.Do(w, w.cl.Thread(id).Remove(w.Context()))
+				must.Do(w, w.cl.Thread(other).Rename(w.Context(), "main"))
 			},
 			[]events.Event{event(id, 3, "three"), event(id, 1, "one"), event(id, 5, "five"), event(id, 3, "three")},
 			fsck.Accounts{Events: 10, Applied: 3, Noted: 1, Repeated: 3, Removed: 3},
@@ -48,8 +48,8 @@ func TestAccountOfRepeats(t *testing.T) {
 			"of both threads, in a name that another thread with the same sequences was renamed into",
 			[]events.Event{event(id, 1, "one"), event(id, 2, "two"), event(other, 1, "uno"), event(other, 2, "due")},
 			func(w *world) {
-				must.Do(w, w.cl.Remove(w.Context(), id))
-				must.Do(w, w.cl.Rename(w.Context(), other, "main"))
+				must.Do(w, w.cl.Thread(id).Remove(w.Context()))
+				must.Do(w, w.cl.Thread(other).Rename(w.Context(), "main"))
 			},
 			[]events.Event{event(id, 2, "two"), event(id, 3, "three"), event(id, 2, "due"), event(id, 1, "one"), event(id, 1, "uno")},
 			fsck.Accounts{Events: 11, Applied: 3, Noted: 1, Repeated: 2, Refused: 2, Removed: 3},
@@ -58,8 +58,8 @@ func TestAccountOfRepeats(t *testing.T) {
 			"under the old name of a thread whose new one was removed",
 			[]events.Event{event(id, 1, "one"), event(id, 2, "two")},
 			func(w *world) {
-				must.Do(w, w.cl.Rename(w.Context(), id, "o"))
-				must.Do(w, w.cl.Remove(w.Context(), other))
+				must.Do(w, w.cl.Thread(id).Rename(w.Context(), "o"))
+				must.Do(w, w.cl.Thread(other).Remove(w.Context()))
 			},
 			[]events.Event{event(id, 2, "two")},
 			fsck.Accounts{Events: 5, Repeated: 1, Removed: 4},

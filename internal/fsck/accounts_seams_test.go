@@ -71,15 +71,15 @@ func (w *world) play(steps ...any) {
 }
 
 func renames(t events.Thread, to string) func(*world) {
-	return func(w *world) { must.Do(w, w.cl.Rename(w.Context(), t, to)) }
+	return func(w *world) { must.Do(w, w.cl.Thread(t).Rename(w.Context(), to)) }
 }
 
 func removes(t events.Thread) func(*world) {
-	return func(w *world) { must.Do(w, w.cl.Remove(w.Context(), t)) }
+	return func(w *world) { must.Do(w, w.cl.Thread(t).Remove(w.Context())) }
 }
 
 func deletesSession(w *world) {
-	must.Get(w.cl.DeleteSession(w.Context(), "s", client.Deletion{}))(w)
+	must.Get(w.cl.Session("s").Delete(w.Context(), client.Deletion{}))(w)
 }
 
 // spared is a deletion that is refused without a letter: its session was written to since.
@@ -111,18 +111,18 @@ func trimsTheFirst(w *world) {
 // dropsLetters removes the dead letters, having published them again or not.
 func dropsLetters(replay bool) func(*world) {
 	return func(w *world) {
-		for _, d := range must.Get(w.cl.DeadLetters(w.Context(), ""))(w) {
+		for _, d := range must.Get(w.cl.EverySession().DeadLetters(w.Context()))(w) {
 			if replay {
-				must.Get(w.cl.ReplayDeadLetter(w.Context(), d.At))(w)
+				must.Get(w.cl.Admin().ReplayDeadLetter(w.Context(), d.At))(w)
 			}
-			must.Do(w, w.cl.RemoveDeadLetters(w.Context(), d.At))
+			must.Do(w, w.cl.Admin().RemoveDeadLetters(w.Context(), d.At))
 		}
 	}
 }
 
 func (w *world) letters() int {
 	w.Helper()
-	return len(must.Get(w.cl.DeadLetters(w.Context(), ""))(w))
+	return len(must.Get(w.cl.EverySession().DeadLetters(w.Context()))(w))
 }
 
 // What is lost and would be taken for something else: it is named, and before it is lost nothing is.
@@ -444,8 +444,8 @@ func TestAccountOneSequenceTwiceInAMessageRefused(t *testing.T) {
 	e.More = []events.Entry{{Seq: 1, Body: step("good")}}
 	w.raw(e)
 	a := w.accountLost(lostLedger{})
-	n := len(must.Get(w.cl.DeadLetters(w.Context(), ""))(w))
-	h, err := w.cl.Thread(w.Context(), thA)
+	n := len(must.Get(w.cl.EverySession().DeadLetters(w.Context()))(w))
+	h, err := w.cl.Thread(thA).Head(w.Context())
 	t.Logf("%d letters, %d entries, %v, %+v", n, h.Entries, err, a)
 	if n < 2 && a.Applied == 0 && len(a.Findings) == 0 {
 		t.Errorf("an entry was dropped with no letter of its own and no finding")
@@ -474,14 +474,14 @@ func TestAccountLostUnderAnOldName(t *testing.T) {
 	w := newWorld(t)
 	w.raw(entryOf(thA, "p", 1, 0, "one"))
 	w.settle()
-	must.Do(w, w.cl.Rename(w.Context(), thA, "b"))
+	must.Do(w, w.cl.Thread(thA).Rename(w.Context(), "b"))
 	w.raw(entryOf(thO, "z", 1, 0, "its place")) // EVENTS 3
 	w.settle()
-	must.Do(w, w.cl.Remove(w.Context(), thB))
+	must.Do(w, w.cl.Thread(thB).Remove(w.Context()))
 	w.settle()
 	l := atLedger{at: 3, lost: entryOf(thA, "z", 1, 0, "lost")}
 	l.Ledger = natsadmin.Of(w.conn)
-	a := must.Get(fsck.Account(w.Context(), l, w.cl.Source()))(w)
+	a := must.Get(fsck.Account(w.Context(), l, w.cl.Internal().Source()))(w)
 	t.Logf("%+v", a)
 	if len(a.Findings) == 0 {
 		t.Errorf("Account() = %+v, want the lost event named", a)
@@ -497,20 +497,20 @@ func TestAccountReplayOfAMendedLetter(t *testing.T) {
 	w.raw(entryOf(thA, "p", 3, 0, "three"))
 	w.raw(entryOf(thA, "p", 2, 0, "two"))
 	w.settle()
-	at := must.Get(w.cl.DeadLetters(w.Context(), ""))(w)[0].At
-	if had := must.Get(w.cl.ReplayDeadLetter(w.Context(), at))(w); had {
+	at := must.Get(w.cl.EverySession().DeadLetters(w.Context()))(w)[0].At
+	if had := must.Get(w.cl.Admin().ReplayDeadLetter(w.Context(), at))(w); had {
 		t.Errorf("the first replay: had")
 	}
 	w.settle()
-	if had := must.Get(w.cl.ReplayDeadLetter(w.Context(), at))(w); !had {
+	if had := must.Get(w.cl.Admin().ReplayDeadLetter(w.Context(), at))(w); !had {
 		t.Errorf("the second replay: not had")
 	}
-	must.Do(w, w.cl.Remove(w.Context(), thA))
-	if had := must.Get(w.cl.ReplayDeadLetter(w.Context(), at))(w); had {
+	must.Do(w, w.cl.Thread(thA).Remove(w.Context()))
+	if had := must.Get(w.cl.Admin().ReplayDeadLetter(w.Context(), at))(w); had {
 		t.Errorf("a replay into a removed thread: had")
 	}
 	w.settle()
-	h := must.Get(w.cl.Thread(w.Context(), thA))(w)
+	h := must.Get(w.cl.Thread(thA).Head(w.Context()))(w)
 	t.Logf("%d entries", h.Entries)
 	if a := w.accountLost(lostLedger{}); len(a.Findings) > 0 {
 		w.Errorf("findings %v in a healthy system: %+v", a.Findings, a)
@@ -527,18 +527,18 @@ func TestAccountReplayOfALetterThatCameBack(t *testing.T) {
 	e.Body = fmt.Appendf(nil, `{"id":"x","role":"coder","content":"x","refs":[%q]}`, casstore.BlobRef(sha256.Sum256(blob)))
 	w.raw(e)
 	w.settle()
-	at := must.Get(w.cl.DeadLetters(w.Context(), ""))(w)[0].At
-	must.Get(w.cl.ReplayDeadLetter(w.Context(), at))(w) // --keep
+	at := must.Get(w.cl.EverySession().DeadLetters(w.Context()))(w)[0].At
+	must.Get(w.cl.Admin().ReplayDeadLetter(w.Context(), at))(w) // --keep
 	w.settle()
-	for _, d := range must.Get(w.cl.DeadLetters(w.Context(), ""))(w) {
+	for _, d := range must.Get(w.cl.EverySession().DeadLetters(w.Context()))(w) {
 		if d.At != at {
-			must.Do(w, w.cl.RemoveDeadLetters(w.Context(), d.At))
+			must.Do(w, w.cl.Admin().RemoveDeadLetters(w.Context(), d.At))
 		}
 	}
 	must.Get(w.cl.PutBlob(w.Context(), blob))(w)
-	had := must.Get(w.cl.ReplayDeadLetter(w.Context(), at))(w)
+	had := must.Get(w.cl.Admin().ReplayDeadLetter(w.Context(), at))(w)
 	w.settle()
-	if h := must.Get(w.cl.Thread(w.Context(), thA))(w); had && h.Entries != 2 {
+	if h := must.Get(w.cl.Thread(thA).Head(w.Context()))(w); had && h.Entries != 2 {
 		t.Errorf("had = %v, and the thread has %d entries, want 2", had, h.Entries)
 	}
 }
@@ -553,18 +553,18 @@ func TestAccountReplayOfOperations(t *testing.T) {
 		w.raw(entryOf(thA, "p", 3, 0, "three"))
 		w.raw(opOf(thA, "p", 2, 0, op)) // late
 		w.settle()
-		at := must.Get(w.cl.DeadLetters(w.Context(), ""))(w)[0].At
+		at := must.Get(w.cl.EverySession().DeadLetters(w.Context()))(w)[0].At
 		for range 3 {
-			had, err := w.cl.ReplayDeadLetter(w.Context(), at)
+			had, err := w.cl.Admin().ReplayDeadLetter(w.Context(), at)
 			w.settle()
-			t.Logf("%s: had %v, %v, letters %d", op.Op, had, err, len(must.Get(w.cl.DeadLetters(w.Context(), ""))(w)))
+			t.Logf("%s: had %v, %v, letters %d", op.Op, had, err, len(must.Get(w.cl.EverySession().DeadLetters(w.Context()))(w)))
 		}
 		if op.Op == events.OpRemove {
 			w.raw(entryOf(thA, "q", 1, 0, "anew"))
 			w.settle()
-			must.Get(w.cl.ReplayDeadLetter(w.Context(), at))(w)
+			must.Get(w.cl.Admin().ReplayDeadLetter(w.Context(), at))(w)
 			w.settle()
-			_, err := w.cl.Thread(w.Context(), thA)
+			_, err := w.cl.Thread(thA).Head(w.Context())
 			must.Do(t, err)
 		}
 		if a := w.accountLost(lostLedger{}); len(a.Findings) > 0 {

@@ -22,7 +22,7 @@ import (
 func (w *world) account(cfg fsck.Config) *fsck.Accounts {
 	w.Helper()
 	w.settle()
-	a := must.Get(fsck.Account(w.Context(), natsadmin.Of(w.conn), w.cl.Source()))(w)
+	a := must.Get(fsck.Account(w.Context(), natsadmin.Of(w.conn), w.cl.Internal().Source()))(w)
 	return a
 }
 
@@ -91,7 +91,7 @@ func TestAccountClasses(t *testing.T) {
 	gone := events.Thread{Session: "s", Name: "gone"}
 	w.raw(events.Event{Thread: gone, Producer: "p", Seq: 1, Body: step("gone")})
 	w.settle()
-	must.Do(w, w.cl.Remove(w.Context(), gone))
+	must.Do(w, w.cl.Thread(gone).Remove(w.Context()))
 	a := w.account(fsck.Config{})
 	same(t, a, fsck.Accounts{Events: 10, Applied: 4, Repeated: 1, Refused: 1, Superseded: 2, Removed: 2})
 	if len(a.Findings) > 0 {
@@ -141,7 +141,7 @@ func TestAccountOfOtherLineEnds(t *testing.T) {
 				t.Errorf("findings %v, want none", a.Findings)
 			}
 			var out strings.Builder
-			must.Get(w.cl.Export(t.Context(), id, &out))(w)
+			must.Get(w.cl.Thread(id).Export(t.Context(), &out))(w)
 			must.Same(t, out.String(), one+"\r\n"+two+"\n", "export %q, want %q")
 		})
 	}
@@ -178,11 +178,11 @@ func TestAccountOfRemovedLetters(t *testing.T) {
 	w.raw(events.Event{Thread: id, Producer: "p", Seq: 1, Body: []byte("{")})
 	w.raw(events.Event{Thread: id, Producer: "p", Seq: 2, Body: []byte("[")})
 	w.settle()
-	letters := must.Get(w.cl.DeadLetters(w.Context(), ""))(w)
+	letters := must.Get(w.cl.EverySession().DeadLetters(w.Context()))(w)
 	if len(letters) != 2 {
 		t.Fatalf("%d dead letters, want 2", len(letters))
 	}
-	must.Do(w, w.cl.RemoveDeadLetters(w.Context(), letters[0].At, letters[1].At))
+	must.Do(w, w.cl.Admin().RemoveDeadLetters(w.Context(), letters[0].At, letters[1].At))
 	a := w.account(fsck.Config{})
 	same(t, a, fsck.Accounts{Events: 2, Refused: 2})
 	if len(a.Findings) > 0 {
@@ -276,7 +276,7 @@ func TestAccountLeavesWhatWaits(t *testing.T) {
 	w.settle()
 	w.stop()
 	w.raw(events.Event{Thread: id, Producer: "p", Seq: 2, Body: step("two")})
-	a := must.Get(fsck.Account(w.Context(), natsadmin.Of(w.conn), w.cl.Source()))(w)
+	a := must.Get(fsck.Account(w.Context(), natsadmin.Of(w.conn), w.cl.Internal().Source()))(w)
 	same(t, a, fsck.Accounts{Events: 1, Applied: 1, Waiting: 1})
 }
 
@@ -291,7 +291,7 @@ func TestAccountOfAThreadThatCannotBeRead(t *testing.T) {
 	w.stop()
 	nodes := must.Get(w.conn.JetStream().Stream(w.Context(), "OBJ_spool_nodes"))(w)
 	must.Do(w, nodes.Purge(w.Context()))
-	a := must.Get(fsck.Account(w.Context(), natsadmin.Of(w.conn), w.cl.Source()))(w)
+	a := must.Get(fsck.Account(w.Context(), natsadmin.Of(w.conn), w.cl.Internal().Source()))(w)
 	same(t, a, fsck.Accounts{Events: 3})
 	w.finds(a, "SPOOL_EVENTS", "s/main: the thread cannot be read whole")
 	if a.Unaccounted != 3 || len(a.Findings) != 1 {

@@ -25,7 +25,7 @@ func TestDialectOfANote(t *testing.T) {
 			n++
 			must.Do(t, w.cl.Publisher(client.PublisherConfig{Producer: "p"}).Publish(ctx,
 				client.Entry{Thread: to, Dialect: dialect, Body: []byte(line), Seq: n}))
-			must.Do(t, w.cl.Await(ctx, to, "p", 0, n))
+			must.Do(t, w.cl.Thread(to).Await(ctx, "p", 0, n))
 		}
 	}
 	entry := func(id, parent string) string {
@@ -40,20 +40,20 @@ func TestDialectOfANote(t *testing.T) {
 	w.steps(events.Thread{Session: "flow", Name: "main"}, 1, 4)
 	context := func() string {
 		t.Helper()
-		return string(must.Get(client.New(w.conn).Context(ctx, main, sessions.Last, nil))(t).JSON())
+		return string(must.Get(client.New(w.conn).Thread(main).Context(ctx, sessions.Last, nil))(t).JSON())
 	}
 	said := context()
 	w.wantClean()
 	w.stop()
 
-	taken := must.Get(w.cl.Thread(ctx, main))(t)
+	taken := must.Get(w.cl.Thread(main).Head(ctx))(t)
 	taken.Dialect, taken.Leaf = "item", ""
 	w.put(events.HeadKey(main), taken.Encode())
 	rs := must.Get(w.conn.Records().Records(ctx, events.SessionKey("s")))(t)
 	info := must.Get(sessions.DecodeInfo(rs[0].Value))(t)
 	info.Harness = "item"
 	w.put(events.SessionKey("s"), info.Encode())
-	_, err := client.New(w.conn).Context(ctx, main, sessions.Last, nil)
+	_, err := client.New(w.conn).Thread(main).Context(ctx, sessions.Last, nil)
 	must.Is(t, err, client.ErrNoContext, "Context of a thread that a note has taken")
 	if found := w.check().Findings; len(found) != 1 || found[0].Kind != fsck.Inconsistent || !strings.Contains(found[0].Detail, "omp") {
 		t.Errorf("findings = %v, want one of the dialect", found)
@@ -66,14 +66,14 @@ func TestDialectOfANote(t *testing.T) {
 	must.Same(t, context(), said, "context behind the repair = %s, want %s")
 	rs = must.Get(w.conn.Records().Records(ctx, events.SessionKey("s")))(t)
 	must.Same(t, must.Get(sessions.DecodeInfo(rs[0].Value))(t).Harness, "omp", "harness of the session = %q, want %q")
-	must.Same(t, must.Get(w.cl.Thread(ctx, notes))(t).Dialect, "item", "dialect of notes = %q, want %q")
+	must.Same(t, must.Get(w.cl.Thread(notes).Head(ctx))(t).Dialect, "item", "dialect of notes = %q, want %q")
 	w.start()
-	must.Get(w.cl.Label(ctx, main, "b", "here"))(t)
+	must.Get(w.cl.Thread(main).Label(ctx, "b", "here"))(t)
 	say(main, "omp", strings.Replace(entry("c", ""), `"parentId":,`, "", 1))
-	tree := must.Get(w.cl.Tree(ctx, main))(t)
+	tree := must.Get(w.cl.Thread(main).Tree(ctx))(t)
 	if c, err := tree.Entry("c"); err != nil || tree.Label("b") != "here" || c.Parent == "" {
 		t.Errorf("entry behind the repair = %+v, %v, want it under the label of b", c, err)
 	}
-	head := must.Get(w.cl.Thread(ctx, main))(t)
+	head := must.Get(w.cl.Thread(main).Head(ctx))(t)
 	must.Do(t, threads.Verify(ctx, w.cl.Reader(), head))
 }

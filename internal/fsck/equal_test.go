@@ -23,13 +23,15 @@ func TestEqualStarts(t *testing.T) {
 		for i := range uint64(3) {
 			body := fmt.Appendf(nil, `{"id":"%d.%d","role":"coder","content":"step"}`, n, i)
 			must.Do(w, p.Publish(w.Context(), client.Entry{Thread: id, Dialect: "step", Body: body, Seq: i + 1}))
-			must.Do(w, w.cl.Await(w.Context(), id, p.Producer(), 0, i+1))
+			must.Do(w, w.cl.Thread(id).Await(w.Context(), p.Producer(), 0, i+1))
 		}
 		ids = append(ids, id)
 	}
 	w.stop()
-	start := func(id events.Thread) string { return must.Get(w.cl.Thread(t.Context(), id))(w).Start.Ref.String() }
-	pack := must.Get(w.cl.Thread(t.Context(), ids[1]))(w).Start.Pack
+	start := func(id events.Thread) string {
+		return must.Get(w.cl.Thread(id).Head(t.Context()))(w).Start.Ref.String()
+	}
+	pack := must.Get(w.cl.Thread(ids[1]).Head(t.Context()))(w).Start.Pack
 	size := 0
 	w.spoil(events.PackKey(pack.String()), func(b []byte) []byte { size = len(b); return b })
 	startSpoiled := false
@@ -60,7 +62,7 @@ func TestEqualStarts(t *testing.T) {
 	}
 	w.wantClean()
 	for _, id := range ids {
-		must.Get(client.New(w.conn).Export(t.Context(), id, io.Discard))(t)
+		must.Get(client.New(w.conn).Thread(id).Export(t.Context(), io.Discard))(t)
 	}
 }
 

@@ -68,7 +68,7 @@ func TestRepairOfAnAnsweredThread(t *testing.T) {
 	}
 	w.start()
 	w.settle()
-	if got := must.Get(w.cl.Thread(t.Context(), thA))(t); got.N != 2 || w.letters() != 0 {
+	if got := must.Get(w.cl.Thread(thA).Head(t.Context()))(t); got.N != 2 || w.letters() != 0 {
 		t.Errorf("%d items and %d dead letters, want the question and its answer", got.N, w.letters())
 	}
 	if rs := must.Get(w.conn.Records().Records(t.Context(), events.PromptKey(thA, "q")))(t); rs[0].Exists() {

@@ -65,7 +65,7 @@ func (w *world) steps(id events.Thread, from, to int) {
 	for i := from; i < to; i++ {
 		body := fmt.Appendf(nil, `{"id":"%s%d","role":"coder","content":"step %d","timestamp":%d}`, id.Name, i, i, 1795176000000+int64(i))
 		must.Do(w, p.Publish(w.Context(), client.Entry{Thread: id, Dialect: "step", Body: body, Seq: uint64(i)}))
-		must.Do(w, w.cl.Await(w.Context(), id, p.Producer(), 0, uint64(i)))
+		must.Do(w, w.cl.Thread(id).Await(w.Context(), p.Producer(), 0, uint64(i)))
 	}
 }
 
@@ -75,21 +75,21 @@ func (w *world) fill() (id, fork events.Thread) {
 	ctx := w.Context()
 	id, fork = events.Thread{Session: "s", Name: "main"}, events.Thread{Session: "s", Name: "fork"}
 	w.steps(id, 1, 15)
-	must.Do(w, w.cl.Fork(ctx, fork, events.Fork{Session: "s", Thread: "main", Index: 9}))
+	must.Do(w, w.cl.Thread(fork).Fork(ctx, events.Fork{Session: "s", Thread: "main", Index: 9}))
 	w.steps(fork, 1, 4)
-	must.Do(w, w.cl.Compact(ctx, fork, "a summary", "fork1"))
-	must.Do(w, w.cl.End(ctx, fork, events.End{Summary: "done"}))
+	must.Do(w, w.cl.Thread(fork).Compact(ctx, "a summary", "fork1"))
+	must.Do(w, w.cl.Thread(fork).End(ctx, events.End{Summary: "done"}))
 	blob, err := w.cl.PutBlob(ctx, []byte(strings.Repeat("a blob that a step refers to ", 100)))
 	must.Do(w, err)
 	with := events.Thread{Session: "other", Name: "main"}
 	p := w.cl.Publisher(client.PublisherConfig{Producer: "q"})
 	must.Do(w, p.Publish(ctx, client.Entry{Thread: with, Dialect: "step",
 		Body: fmt.Appendf(nil, `{"id":"b","role":"coder","content":"c","refs":[%q]}`, blob), Seq: 1}))
-	must.Do(w, w.cl.Await(ctx, with, "q", 0, 1))
-	must.Do(w, w.cl.Branch(ctx, id, "main12"))
+	must.Do(w, w.cl.Thread(with).Await(ctx, "q", 0, 1))
+	must.Do(w, w.cl.Thread(id).Branch(ctx, "main12"))
 	w.steps(id, 15, 17)
-	must.Do(w, w.cl.Rename(ctx, with, "renamed"))
-	_, err = w.cl.PutArtifact(ctx, client.NewArtifact{Record: artifacts.Record{Session: "s", Filename: "report.txt"}},
+	must.Do(w, w.cl.Thread(with).Rename(ctx, "renamed"))
+	_, err = w.cl.Artifacts().Put(ctx, client.NewArtifact{Record: artifacts.Record{Session: "s", Filename: "report.txt"}},
 		strings.NewReader(strings.Repeat("report ", 50)))
 	must.Do(w, err)
 	return id, fork
@@ -220,7 +220,7 @@ func (w *world) spoil(key string, change func([]byte) []byte) {
 func TestFlippedChunkIsNeverData(t *testing.T) {
 	w := newWorld(t)
 	id, fork := w.fill()
-	head := must.Get(w.cl.Thread(t.Context(), fork))(w)
+	head := must.Get(w.cl.Thread(fork).Head(t.Context()))(w)
 	shared := head.Recent[len(head.Recent)-1].Pack // an ancestor that both have
 	w.stop()
 	for _, where := range []int{3, 60, -1} {
@@ -236,12 +236,12 @@ func TestFlippedChunkIsNeverData(t *testing.T) {
 			}
 		}
 		fresh := client.New(w.conn)
-		h := must.Get(fresh.Thread(t.Context(), id))(w)
+		h := must.Get(fresh.Thread(id).Head(t.Context()))(w)
 		if err := threads.Verify(t.Context(), fresh.Reader(), h); err == nil {
 			t.Errorf("flip at %d: Verify finds nothing", where)
 		}
 		var out strings.Builder
-		if _, err := fresh.Export(t.Context(), id, &out); err == nil {
+		if _, err := fresh.Thread(id).Export(t.Context(), &out); err == nil {
 			t.Errorf("flip at %d: the export succeeds", where)
 		}
 		w.spoil(events.PackKey(shared.String()), func(b []byte) []byte {
@@ -274,8 +274,8 @@ func TestFindsWhatDiffers(t *testing.T) {
 	w := newWorld(t)
 	id, fork := w.fill()
 	w.stop()
-	good := must.Get(w.cl.Thread(t.Context(), id))(w)
-	ended := must.Get(w.cl.Thread(t.Context(), fork))(w)
+	good := must.Get(w.cl.Thread(id).Head(t.Context()))(w)
+	ended := must.Get(w.cl.Thread(fork).Head(t.Context()))(w)
 	key := events.HeadKey(id)
 	change := func(f func(*threads.Head)) []byte {
 		h := good.Clone()
@@ -341,7 +341,7 @@ func TestNewestStatesAreMadeAgain(t *testing.T) {
 	w := newWorld(t)
 	id := events.Thread{Session: "s", Name: "main"}
 	w.steps(id, 1, 20)
-	want := must.Get(w.cl.Thread(t.Context(), id))(w)
+	want := must.Get(w.cl.Thread(id).Head(t.Context()))(w)
 	w.stop()
 	for _, l := range want.Recent[:3] { // the packs of the last three entries are lost
 		w.lose(events.PackKey(l.Pack.String()))
@@ -350,7 +350,7 @@ func TestNewestStatesAreMadeAgain(t *testing.T) {
 		done.Replayed != 0 || done.Remade < 3 {
 		t.Fatalf("repair = %+v, %v, want 3 states made again", done, ok)
 	}
-	got := must.Get(w.cl.Thread(t.Context(), id))(w)
+	got := must.Get(w.cl.Thread(id).Head(t.Context()))(w)
 	if got.Head() != want.Head() || got.N != want.N || got.Entries != want.Entries {
 		t.Errorf("head %s, %d entries, %d items, want it as it was: %s, %d, %d", got.Head(), got.Entries, got.N, want.Head(),
 			want.Entries, want.N)
@@ -374,9 +374,9 @@ func TestRepairReplays(t *testing.T) {
 	for i := 17; i < 20; i++ {
 		body := fmt.Appendf(nil, `{"id":"main%d","role":"coder","content":"step %d: %s","timestamp":%d}`, i, i, leaked, 1795176000000+int64(i))
 		must.Do(w, p.Publish(t.Context(), client.Entry{Thread: id, Dialect: "step", Body: body, Seq: uint64(i)}))
-		must.Do(w, w.cl.Await(t.Context(), id, "agent.main", 0, uint64(i)))
+		must.Do(w, w.cl.Thread(id).Await(t.Context(), "agent.main", 0, uint64(i)))
 	}
-	want := must.Get(w.cl.Thread(t.Context(), id))(w)
+	want := must.Get(w.cl.Thread(id).Head(t.Context()))(w)
 	for _, l := range want.Recent[:3] {
 		w.lose(events.PackKey(l.Pack.String()))
 	}
@@ -386,8 +386,8 @@ func TestRepairReplays(t *testing.T) {
 	}
 	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
 	defer cancel()
-	must.Do(w, w.cl.Await(ctx, id, "agent.main", 0, 19))
-	got := must.Get(w.cl.Thread(t.Context(), id))(w)
+	must.Do(w, w.cl.Thread(id).Await(ctx, "agent.main", 0, 19))
+	got := must.Get(w.cl.Thread(id).Head(t.Context()))(w)
 	if got.Head().Ref != want.Head().Ref || got.N != want.N || got.Entries != want.Entries {
 		t.Errorf("head %s, %d entries, %d items, want %s, %d, %d", got.Head().Ref, got.Entries, got.N, want.Head().Ref, want.Entries, want.N)
 	}
@@ -401,7 +401,7 @@ func TestRepairWithoutEvents(t *testing.T) {
 	w := newWorld(t)
 	id := events.Thread{Session: "s", Name: "main"}
 	w.steps(id, 1, 20)
-	head := must.Get(w.cl.Thread(t.Context(), id))(w)
+	head := must.Get(w.cl.Thread(id).Head(t.Context()))(w)
 	w.stop()
 	stream := must.Get(w.conn.JetStream().Stream(t.Context(), events.EventsStream))(w)
 	must.Do(w, stream.Purge(t.Context()))
@@ -418,7 +418,7 @@ func TestRepairWithoutEvents(t *testing.T) {
 		!strings.Contains(rep.Repairs[0].Detail, "last 11 entries") {
 		t.Fatalf("repairs = %+v, want a way back over 11 entries", rep.Repairs)
 	}
-	got := must.Get(w.cl.Thread(t.Context(), id))(w)
+	got := must.Get(w.cl.Thread(id).Head(t.Context()))(w)
 	if got.Entries != 8 || got.N != 8 || got.Leaf != "main8" {
 		t.Errorf("head: %d entries, %d items, leaf %s, want 8, 8, main8", got.Entries, got.N, got.Leaf)
 	}
@@ -432,7 +432,7 @@ func TestRepairWithoutEvents(t *testing.T) {
 	if len(rep.Repairs) != 1 || rep.Repairs[0].To != "" || !strings.Contains(rep.Repairs[0].Detail, "backup") {
 		t.Errorf("repairs = %+v, want none possible", rep.Repairs)
 	}
-	if h, err := w.cl.Thread(t.Context(), id); err != nil || h.Head() != got.Head() {
+	if h, err := w.cl.Thread(id).Head(t.Context()); err != nil || h.Head() != got.Head() {
 		t.Errorf("head %v, %v, want it unchanged", h.Head(), err)
 	}
 }
@@ -451,7 +451,7 @@ func (w *world) interleave(entries int) (a, b events.Thread) {
 		must.Do(w, p.Publish(w.Context(), es...))
 		for _, t := range ts {
 			seq++
-			must.Do(w, w.cl.Await(w.Context(), t, "both", 0, seq))
+			must.Do(w, w.cl.Thread(t).Await(w.Context(), "both", 0, seq))
 		}
 	}
 	for i := 1; i <= entries; i++ {
@@ -480,7 +480,7 @@ func (w *world) fix(id events.Thread, cfg fsck.Config) (fsck.Repair, bool) {
 // path are the places of a thread's states, newest first.
 func (w *world) path(id events.Thread) []casstore.Located {
 	w.Helper()
-	head := must.Get(w.cl.Thread(w.Context(), id))(w)
+	head := must.Get(w.cl.Thread(id).Head(w.Context()))(w)
 	var at []casstore.Located
 	for s, err := range w.cl.Reader().Walk(w.Context(), head.Head()) {
 		must.Do(w, err)
@@ -515,14 +515,14 @@ func TestGapIsFilled(t *testing.T) {
 				t.Fatal("nothing is found")
 			}
 			for _, id := range []events.Thread{a, b} {
-				before := must.Get(w.cl.Thread(t.Context(), id))(w)
+				before := must.Get(w.cl.Thread(id).Head(t.Context()))(w)
 				if id == a {
 					done, ok := w.fix(id, fsck.Config{})
 					if !ok || done.Remade < 6 || done.To != before.Head().Ref.String() || done.Lost != 0 {
 						t.Fatalf("repair = %+v, %v, want the gap filled", done, ok)
 					}
 				}
-				after := must.Get(w.cl.Thread(t.Context(), id))(w)
+				after := must.Get(w.cl.Thread(id).Head(t.Context()))(w)
 				if string(after.Encode()) != string(before.Encode()) {
 					t.Errorf("%s: the head is another one", id)
 				}
@@ -552,7 +552,7 @@ func TestGapAtTheBeginning(t *testing.T) {
 	w := newWorld(t)
 	id, fork := events.Thread{Session: "s", Name: "main"}, events.Thread{Session: "s", Name: "fork"}
 	w.steps(id, 1, 6)
-	must.Do(w, w.cl.Fork(t.Context(), fork, events.Fork{Session: "s", Thread: "main", Index: 2}))
+	must.Do(w, w.cl.Thread(fork).Fork(t.Context(), events.Fork{Session: "s", Thread: "main", Index: 2}))
 	w.steps(fork, 1, 20)
 	w.steps(id, 6, 30)
 	w.stop()
@@ -579,13 +579,13 @@ func TestGapWithoutEvents(t *testing.T) {
 	for _, l := range path[10:13] { // entries 18 to 20
 		w.lose(events.PackKey(l.Pack.String()))
 	}
-	before := must.Get(w.cl.Thread(t.Context(), id))(w)
+	before := must.Get(w.cl.Thread(id).Head(t.Context()))(w)
 	done, ok := w.fix(id, fsck.Config{})
 	if !ok || done.To != "" || done.Remade != 0 || !strings.Contains(done.Detail, "entries 18 to 20") ||
 		!strings.Contains(done.Detail, "--cut") {
 		t.Fatalf("repair = %+v, %v, want it to say what is lost", done, ok)
 	}
-	after := must.Get(w.cl.Thread(t.Context(), id))(w)
+	after := must.Get(w.cl.Thread(id).Head(t.Context()))(w)
 	if after.Head() != before.Head() || after.Entries != before.Entries {
 		t.Errorf("the head moved to %s", after.Head())
 	}
@@ -619,7 +619,7 @@ func TestGapOfResults(t *testing.T) {
 					`{"type":"image","source":{"data":"%[3]s"}}]}]}}`,
 					i, strings.Repeat("x", 70_000), strings.Repeat("A", 2000))
 				must.Do(w, p.Publish(w.Context(), client.Entry{Thread: id, Dialect: "claude", Body: body}))
-				must.Do(w, w.cl.Await(w.Context(), id, p.Producer(), 0, uint64(i+1)))
+				must.Do(w, w.cl.Thread(id).Await(w.Context(), p.Producer(), 0, uint64(i+1)))
 			}
 			w.stop()
 			lost := w.path(id)[5]

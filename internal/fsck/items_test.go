@@ -140,7 +140,7 @@ func TestLostHead(t *testing.T) {
 				c.lose(w, id)
 			}
 			must.Do(w, faulttest.Settle(t.Context(), w.conn))
-			want := must.Get(w.cl.Thread(t.Context(), id))(w)
+			want := must.Get(w.cl.Thread(id).Head(t.Context()))(w)
 			w.stop()
 			if !strings.HasPrefix(name, "beside") {
 				c.lose(w, id)
@@ -155,10 +155,10 @@ func TestLostHead(t *testing.T) {
 				t.Fatalf("repair = %+v, %v", done, ok)
 			}
 			w.start()
-			must.Do(w, w.cl.Await(t.Context(), id, "agent.main", 0, 12))
+			must.Do(w, w.cl.Thread(id).Await(t.Context(), "agent.main", 0, 12))
 			w.steps(id, 13, 15)
 			must.Do(w, faulttest.Settle(t.Context(), w.conn))
-			got := must.Get(client.New(w.conn).Thread(t.Context(), id))(w)
+			got := must.Get(client.New(w.conn).Thread(id).Head(t.Context()))(w)
 			if got.Entries != want.Entries+2 || got.N != want.N+2 || got.Recent[2].Ref != want.Head().Ref {
 				t.Errorf("head: %d entries, %d items, two before it %s, want %d, %d, %s", got.Entries, got.N, got.Recent[2].Ref,
 					want.Entries+2, want.N+2, want.Head().Ref)
@@ -179,7 +179,7 @@ func TestHeadBehindItsItems(t *testing.T) {
 	old := rs[0]
 	w.steps(id, 9, 13)
 	must.Do(w, faulttest.Settle(t.Context(), w.conn))
-	want := must.Get(w.cl.Thread(t.Context(), id))(w)
+	want := must.Get(w.cl.Thread(id).Head(t.Context()))(w)
 	w.stop()
 	must.Get(w.conn.Records().Write(t.Context(), record.Put{Key: old.Key, Value: old.Value, Expect: record.Any}))(w)
 	if f := w.found(events.HeadKey(id)); len(f) != 1 || !strings.Contains(f[0].Detail, "up to 12, it counts 8") {
@@ -190,8 +190,8 @@ func TestHeadBehindItsItems(t *testing.T) {
 		t.Fatalf("repair = %+v, %v, want four events applied again", done, ok)
 	}
 	w.start()
-	must.Do(w, w.cl.Await(t.Context(), id, "agent.main", 0, 12))
-	got := must.Get(client.New(w.conn).Thread(t.Context(), id))(w)
+	must.Do(w, w.cl.Thread(id).Await(t.Context(), "agent.main", 0, 12))
+	got := must.Get(client.New(w.conn).Thread(id).Head(t.Context()))(w)
 	if got.Head().Ref != want.Head().Ref || got.N != want.N {
 		t.Errorf("head %s, %d items, want %s, %d", got.Head().Ref, got.N, want.Head().Ref, want.N)
 	}
@@ -211,7 +211,7 @@ func TestStatesOfOthers(t *testing.T) {
 	stream := must.Get(w.conn.JetStream().Stream(t.Context(), events.EventsStream))(w)
 	must.Do(w, stream.Purge(t.Context()))
 	for _, id := range []events.Thread{a, b} {
-		head := must.Get(w.cl.Thread(t.Context(), id))(w)
+		head := must.Get(w.cl.Thread(id).Head(t.Context()))(w)
 		for _, l := range head.Recent {
 			w.lose(events.PackKey(l.Pack.String()))
 		}
@@ -239,7 +239,7 @@ func TestStatesOfALostThread(t *testing.T) {
 	w.stop()
 	stream := must.Get(w.conn.JetStream().Stream(t.Context(), events.EventsStream))(w)
 	must.Do(w, stream.Purge(t.Context()))
-	head := must.Get(w.cl.Thread(t.Context(), a))(w)
+	head := must.Get(w.cl.Thread(a).Head(t.Context()))(w)
 	for _, l := range head.Recent {
 		w.lose(events.PackKey(l.Pack.String()))
 	}
@@ -249,11 +249,11 @@ func TestStatesOfALostThread(t *testing.T) {
 		t.Errorf("repairs %+v, want %s moved back to its own states before the lost ones", rep.Repairs, a)
 	}
 	var out strings.Builder
-	_, _ = client.New(w.conn).Export(t.Context(), a, &out) // it may not be whole
+	_, _ = client.New(w.conn).Thread(a).Export(t.Context(), &out) // it may not be whole
 	if strings.Contains(out.String(), `"y`) {
 		t.Errorf("%s has entries of %s: %s", a, b, out.String())
 	}
-	if h, err := client.New(w.conn).Thread(t.Context(), b); err != nil || h.Entries != 25 {
+	if h, err := client.New(w.conn).Thread(b).Head(t.Context()); err != nil || h.Entries != 25 {
 		t.Errorf("%s has %d entries, %v; want 25", b, h.Entries, err)
 	}
 	w.wantClean()
@@ -281,9 +281,9 @@ func TestLateItemAtTheEnd(t *testing.T) {
 // removed is not missed.
 func TestLostHeadOfANameThatWasUsed(t *testing.T) {
 	for name, leave := range map[string]func(w *world, id events.Thread){
-		"removed": func(w *world, id events.Thread) { must.Do(w, w.cl.Remove(w.Context(), id)) },
+		"removed": func(w *world, id events.Thread) { must.Do(w, w.cl.Thread(id).Remove(w.Context())) },
 		"deleted": func(w *world, id events.Thread) {
-			must.Get(w.cl.DeleteSession(w.Context(), id.Session, client.Deletion{}))(w)
+			must.Get(w.cl.Session(id.Session).Delete(w.Context(), client.Deletion{}))(w)
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -301,7 +301,7 @@ func TestLostHeadOfANameThatWasUsed(t *testing.T) {
 			w.wantClean()
 			export := func() string {
 				var out strings.Builder
-				must.Get(client.New(w.conn).Export(t.Context(), id, &out))(w)
+				must.Get(client.New(w.conn).Thread(id).Export(t.Context(), &out))(w)
 				return out.String()
 			}
 			want := export()
@@ -326,9 +326,9 @@ func TestItemsOfAThreadThatComesBack(t *testing.T) {
 	w := newWorld(t)
 	id, other := events.Thread{Session: "s", Name: "main"}, events.Thread{Session: "s", Name: "other"}
 	w.steps(id, 1, 4)
-	must.Do(w, w.cl.Rename(t.Context(), id, other.Name))
+	must.Do(w, w.cl.Thread(id).Rename(t.Context(), other.Name))
 	w.steps(other, 4, 7)
-	must.Do(w, w.cl.Rename(t.Context(), other, id.Name))
+	must.Do(w, w.cl.Thread(other).Rename(t.Context(), id.Name))
 	w.steps(id, 7, 9)
 	must.Do(w, faulttest.Settle(t.Context(), w.conn))
 	w.stop()
@@ -345,9 +345,9 @@ func TestItemsOfAThreadThatCameBack(t *testing.T) {
 	w := newWorld(t)
 	id, other := events.Thread{Session: "s", Name: "main"}, events.Thread{Session: "s", Name: "other"}
 	w.steps(id, 1, 4)
-	must.Do(w, w.cl.Rename(t.Context(), id, other.Name))
+	must.Do(w, w.cl.Thread(id).Rename(t.Context(), other.Name))
 	w.steps(other, 4, 8)
-	must.Do(w, w.cl.Rename(t.Context(), other, id.Name))
+	must.Do(w, w.cl.Thread(other).Rename(t.Context(), id.Name))
 	must.Do(w, faulttest.Settle(t.Context(), w.conn))
 	w.stop()
 	w.wantClean()
@@ -369,12 +369,12 @@ func TestLostNameOfARenamed(t *testing.T) {
 	c, d := events.Thread{Session: "s", Name: "c"}, events.Thread{Session: "s", Name: "d"}
 	for old, now := range map[events.Thread]events.Thread{a: b, c: d} {
 		w.steps(old, 1, 4)
-		must.Do(w, w.cl.Rename(ctx, old, now.Name))
+		must.Do(w, w.cl.Thread(old).Rename(ctx, now.Name))
 		w.steps(now, 4, 6)
 	}
-	must.Do(w, w.cl.Remove(ctx, d))
+	must.Do(w, w.cl.Thread(d).Remove(ctx))
 	must.Do(w, faulttest.Settle(ctx, w.conn))
-	want := must.Get(w.cl.Thread(ctx, b))(w)
+	want := must.Get(w.cl.Thread(b).Head(ctx))(w)
 	w.stop()
 	for _, id := range []events.Thread{a, c} {
 		w.put(events.LeftKey(id), nil)
@@ -384,11 +384,11 @@ func TestLostNameOfARenamed(t *testing.T) {
 	}
 	w.start()
 	must.Do(w, faulttest.Settle(ctx, w.conn))
-	if got := must.Get(client.New(w.conn).Thread(ctx, b))(w); got.Entries != want.Entries || got.Head().Ref != want.Head().Ref {
+	if got := must.Get(client.New(w.conn).Thread(b).Head(ctx))(w); got.Entries != want.Entries || got.Head().Ref != want.Head().Ref {
 		t.Errorf("%s has %d entries, want %d", b, got.Entries, want.Entries)
 	}
 	for _, id := range []events.Thread{a, c, d} {
-		if _, err := client.New(w.conn).Thread(ctx, id); err == nil {
+		if _, err := client.New(w.conn).Thread(id).Head(ctx); err == nil {
 			t.Errorf("%s is there", id)
 		}
 	}

@@ -78,8 +78,8 @@ func (w *world) laterLife(id events.Thread) {
 	p := w.cl.Publisher(client.PublisherConfig{Producer: "former"})
 	must.Do(w, p.Publish(w.Context(), client.Entry{Thread: id, Dialect: "step",
 		Body: []byte(`{"id":"f","role":"coder","content":"f"}`), Seq: 1}))
-	must.Do(w, w.cl.Await(w.Context(), id, "former", 0, 1))
-	must.Do(w, w.cl.ForceRemove(w.Context(), id))
+	must.Do(w, w.cl.Thread(id).Await(w.Context(), "former", 0, 1))
+	must.Do(w, w.cl.Thread(id).Remove(w.Context(), client.Force(true)))
 }
 
 // secrets appends steps with a secret to a thread, each in a commit of its own.
@@ -90,7 +90,7 @@ func (w *world) secrets(id events.Thread, n int) {
 		body := fmt.Appendf(nil, `{"id":"main%d","role":"coder","content":"step %d: %s","timestamp":%d}`, i+1, i+1, leaked,
 			1795176000000+int64(i))
 		must.Do(w, p.Publish(w.Context(), client.Entry{Thread: id, Dialect: "step", Body: body, Seq: uint64(i + 1)}))
-		must.Do(w, w.cl.Await(w.Context(), id, "agent.main", 0, uint64(i+1)))
+		must.Do(w, w.cl.Thread(id).Await(w.Context(), "agent.main", 0, uint64(i+1)))
 	}
 }
 
@@ -110,7 +110,7 @@ func TestEndOfALaterLife(t *testing.T) {
 		must.Do(w, faulttest.Settle(w.Context(), w.conn))
 		w.wantClean()
 	}
-	if letters := must.Get(w.cl.DeadLetters(w.Context(), ""))(w); len(letters) != 1 {
+	if letters := must.Get(w.cl.EverySession().DeadLetters(w.Context()))(w); len(letters) != 1 {
 		w.Errorf("%d dead letters, want one", len(letters))
 	}
 	w.stop()
@@ -226,7 +226,7 @@ func TestRepairThatIsKilled(t *testing.T) {
 					}
 					w.secrets(id, 12)
 					must.Do(w, faulttest.Settle(w.Context(), w.conn))
-					want := must.Get(w.cl.Thread(w.Context(), id))(w)
+					want := must.Get(w.cl.Thread(id).Head(w.Context()))(w)
 					w.stop()
 					c.lose(w)
 					store, left := natsadmin.Of(w.conn), writes
@@ -240,7 +240,7 @@ func TestRepairThatIsKilled(t *testing.T) {
 					w.startWith(masked)
 					must.Do(w, faulttest.Settle(w.Context(), w.conn))
 					w.stop()
-					got := must.Get(client.New(w.conn).Thread(w.Context(), id))(w)
+					got := must.Get(client.New(w.conn).Thread(id).Head(w.Context()))(w)
 					if got.Entries != want.Entries || got.N != want.N {
 						t.Errorf("%d entries, %d items, want %d, %d", got.Entries, got.N, want.Entries, want.N)
 					}

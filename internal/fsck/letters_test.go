@@ -49,15 +49,15 @@ func TestRepairLeavesLetters(t *testing.T) {
 				w.raw(some)
 				w.steps(id, 4, 6)
 				w.settle()
-				letters := must.Get(w.cl.DeadLetters(t.Context(), ""))(w)
+				letters := must.Get(w.cl.EverySession().DeadLetters(t.Context()))(w)
 				if len(letters) != 2 {
 					t.Fatalf("%d dead letters, want 2", len(letters))
 				}
 				must.Get(w.cl.PutBlob(t.Context(), blob))(w)
 				replay := func() {
 					for _, d := range letters {
-						must.Get(w.cl.ReplayDeadLetter(t.Context(), d.At))(w)
-						must.Do(w, w.cl.RemoveDeadLetters(t.Context(), d.At))
+						must.Get(w.cl.Admin().ReplayDeadLetter(t.Context(), d.At))(w)
+						must.Do(w, w.cl.Admin().RemoveDeadLetters(t.Context(), d.At))
 					}
 					w.settle()
 				}
@@ -75,7 +75,7 @@ func TestRepairLeavesLetters(t *testing.T) {
 					replay()
 				}
 				must.Do(w, faulttest.Settle(t.Context(), w.conn))
-				if got := must.Get(client.New(w.conn).Thread(t.Context(), id))(w); got.Entries != 9 {
+				if got := must.Get(client.New(w.conn).Thread(id).Head(t.Context()))(w); got.Entries != 9 {
 					t.Errorf("the thread has %d entries, want 9", got.Entries)
 				}
 				if acc := w.account(fsck.Config{}); len(acc.Findings) > 0 {

@@ -27,7 +27,7 @@ func says(t events.Thread, who string, from, to uint64) func(*world) {
 
 func forks(to, from events.Thread, index int64) func(*world) {
 	return func(w *world) {
-		must.Do(w, w.cl.Fork(w.Context(), to, events.Fork{Session: from.Session, Thread: from.Name, Index: index}))
+		must.Do(w, w.cl.Thread(to).Fork(w.Context(), events.Fork{Session: from.Session, Thread: from.Name, Index: index}))
 	}
 }
 
@@ -35,9 +35,9 @@ func forks(to, from events.Thread, index int64) func(*world) {
 func (w *world) texts() map[events.Thread]string {
 	w.Helper()
 	out := map[events.Thread]string{}
-	for _, t := range must.Get(client.New(w.conn).Threads(w.Context(), ""))(w) {
+	for _, t := range must.Get(client.New(w.conn).EverySession().Threads(w.Context()))(w) {
 		var b strings.Builder
-		must.Get(client.New(w.conn).Export(w.Context(), t.Thread, &b))(w)
+		must.Get(client.New(w.conn).Thread(t.Thread).Export(w.Context(), &b))(w)
 		out[t.Thread] = b.String()
 	}
 	return out
@@ -93,7 +93,7 @@ func TestRepairOfLostRecords(t *testing.T) {
 func TestRepairOfAWholeFork(t *testing.T) {
 	w := newWorld(t)
 	w.play(says(thA, "p", 1, 3), func(w *world) {
-		must.Do(w, w.cl.Fork(w.Context(), thB, events.Fork{Session: thA.Session, Thread: thA.Name, Whole: true}))
+		must.Do(w, w.cl.Thread(thB).Fork(w.Context(), events.Fork{Session: thA.Session, Thread: thA.Name, Whole: true}))
 	}, says(thB, "q", 1, 1), says(thA, "p", 4, 5))
 	want := w.texts()
 	w.stop()
@@ -119,7 +119,7 @@ func TestRepairOfAForkWhoseSourceGoesBack(t *testing.T) {
 			w := masking(t)
 			w.secrets(thA, 3)
 			w.play(func(w *world) {
-				must.Do(w, w.cl.Fork(w.Context(), thB, events.Fork{Session: thA.Session, Thread: thA.Name, Whole: true}))
+				must.Do(w, w.cl.Thread(thB).Fork(w.Context(), events.Fork{Session: thA.Session, Thread: thA.Name, Whole: true}))
 			}, says(thB, "q", 1, 1))
 			w.secrets(thA, 6)
 			w.settle()
@@ -216,14 +216,15 @@ func TestNothingIsLostOfARenameThatWasRefused(t *testing.T) {
 	w := newWorld(t)
 	ctx, stop := context.WithTimeout(t.Context(), time.Second)
 	defer stop()
-	must.Is(t, must.Err(w.cl.Ask(ctx, thA, events.Prompt{ID: "q", Kind: events.PromptText, Text: "Well?"})), context.DeadlineExceeded, "Ask")
+	must.Is(t, must.Err(w.cl.Thread(thA).Ask(ctx, events.Prompt{ID: "q", Kind: events.PromptText, Text: "Well?"})),
+		context.DeadlineExceeded, "Ask")
 	e := entryOf(thA, "op", 1, 0, "")
 	e.Kind, e.Dialect, e.Body = events.KindControl, "", []byte(`{"op":"rename","rename":{"to":"b"}}`)
 	w.raw(e) // while somebody is asked: refused
 	w.raw(e)
 	w.settle()
 	w.stop()
-	if n := len(must.Get(w.cl.DeadLetters(t.Context(), thA.Session))(t)); n != 1 {
+	if n := len(must.Get(w.cl.Session(thA.Session).DeadLetters(t.Context()))(t)); n != 1 {
 		t.Fatalf("%d dead letters, want one", n)
 	}
 	w.wantClean()
@@ -235,7 +236,7 @@ func TestRepairOfAForkInAnotherSession(t *testing.T) {
 	fork, again := events.Thread{Session: "x", Name: "main"}, events.Thread{Session: "y", Name: "main"}
 	whole := func(to, from events.Thread) func(*world) {
 		return func(w *world) {
-			must.Do(w, w.cl.Fork(w.Context(), to, events.Fork{Session: from.Session, Thread: from.Name, Whole: true}))
+			must.Do(w, w.cl.Thread(to).Fork(w.Context(), events.Fork{Session: from.Session, Thread: from.Name, Whole: true}))
 		}
 	}
 	beside := events.Thread{Session: "x", Name: "beside"}

@@ -17,8 +17,8 @@ import (
 // TestMisnamed: the name of an artifact's object that leads to a refused upload is no damage, and a repair puts it right.
 func TestMisnamed(t *testing.T) {
 	w := newWorld(t)
-	must.Do(w, w.cl.NewSession(t.Context(), "s", "/w", ""))
-	r, err := w.cl.PutArtifact(t.Context(), client.NewArtifact{Record: artifacts.Record{Session: "s"}}, strings.NewReader("mine"))
+	must.Do(w, w.cl.Session("s").New(t.Context(), "/w", ""))
+	r, err := w.cl.Artifacts().Put(t.Context(), client.NewArtifact{Record: artifacts.Record{Session: "s"}}, strings.NewReader("mine"))
 	must.Do(w, err)
 	_, err = w.conn.Objects().UploadFrom(t.Context(), events.ArtifactsBucket, r.Object, strings.NewReader("another's"))
 	must.Do(w, err)
@@ -44,7 +44,7 @@ func TestMisnamed(t *testing.T) {
 func TestNamesThatAreGone(t *testing.T) {
 	w := newWorld(t)
 	w.fill()
-	must.Get(w.cl.PutArtifact(t.Context(), client.NewArtifact{Record: artifacts.Record{Session: "s"}}, strings.NewReader("mine")))(t)
+	must.Get(w.cl.Artifacts().Put(t.Context(), client.NewArtifact{Record: artifacts.Record{Session: "s"}}, strings.NewReader("mine")))(t)
 	for _, bucket := range []string{events.NodesBucket, events.ArtifactsBucket} {
 		s := must.Get(w.conn.JetStream().Stream(t.Context(), "OBJ_"+bucket))(t)
 		must.Do(t, s.Purge(t.Context(), jetstream.WithPurgeSubject("$O."+bucket+".M.>")))

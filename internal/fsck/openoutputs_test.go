@@ -17,7 +17,7 @@ import (
 func TestLostPartsOfAnOpenOutput(t *testing.T) {
 	w := newWorld(t)
 	id := events.Thread{Session: "s", Name: "main"}
-	o := must.Get(w.cl.Output(t.Context(), id, client.OutputConfig{ID: "o", Lease: time.Hour}))(t)
+	o := must.Get(w.cl.Thread(id).Output(t.Context(), client.OutputConfig{ID: "o", Lease: time.Hour}))(t)
 	must.Get(o.Write(bytes.Repeat([]byte("precious\n"), 60_000)))(t)
 	must.Do(t, o.Begun(t.Context()))
 	var out record.Output

@@ -19,7 +19,7 @@ func (w *world) turns(id events.Thread, from, to int) {
 		p := w.cl.Publisher(client.PublisherConfig{Producer: fmt.Sprint("agent.", i%3), Epoch: uint64(i / 10)})
 		body := fmt.Appendf(nil, `{"id":"%s%d","role":"coder","content":"step %d","timestamp":%d}`, id.Name, i, i, 1795176000000+int64(i))
 		must.Do(w, p.Publish(w.Context(), client.Entry{Thread: id, Dialect: "step", Body: body, Seq: uint64(i)}))
-		must.Do(w, w.cl.Await(w.Context(), id, p.Producer(), uint64(i/10), uint64(i)))
+		must.Do(w, w.cl.Thread(id).Await(w.Context(), p.Producer(), uint64(i/10), uint64(i)))
 	}
 }
 
@@ -47,7 +47,7 @@ func TestRepairOfSeveralProducers(t *testing.T) {
 			rs := must.Get(w.conn.Records().Records(t.Context(), events.HeadKey(id)))(w)
 			w.turns(id, 7, 19)
 			must.Do(w, faulttest.Settle(t.Context(), w.conn))
-			want := must.Get(w.cl.Thread(t.Context(), id))(w)
+			want := must.Get(w.cl.Thread(id).Head(t.Context()))(w)
 			if want.N != 18 {
 				t.Fatalf("the thread has %d items, want 18", want.N)
 			}
@@ -75,9 +75,9 @@ func TestRepairOfRepeatedEvents(t *testing.T) {
 	must.Do(w, stream.DeleteMsg(t.Context(), 1)) // as if it had never come
 	must.Do(w, w.conn.Events().PublishEvents(t.Context(), all))
 	w.start()
-	must.Do(w, w.cl.Await(t.Context(), id, "agent", 0, 4))
+	must.Do(w, w.cl.Thread(id).Await(t.Context(), "agent", 0, 4))
 	must.Do(w, faulttest.Settle(t.Context(), w.conn))
-	want := must.Get(w.cl.Thread(t.Context(), id))(w)
+	want := must.Get(w.cl.Thread(id).Head(t.Context()))(w)
 	w.stop()
 	w.dropItems(id, func(n int64) bool { return n > 1 })
 	w.loseHead(id)
@@ -93,7 +93,7 @@ func (w *world) wantWhole(id events.Thread, items int64) {
 	}
 	w.start()
 	must.Do(w, faulttest.Settle(w.Context(), w.conn))
-	got := must.Get(client.New(w.conn).Thread(w.Context(), id))(w)
+	got := must.Get(client.New(w.conn).Thread(id).Head(w.Context()))(w)
 	if got.N != items || got.Entries != items {
 		w.Errorf("repair = %+v: the thread has %d items, %d entries, want %d", done, got.N, got.Entries, items)
 	}

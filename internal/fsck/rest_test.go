@@ -35,9 +35,9 @@ func (w *world) branch(id events.Thread, from, to int) threads.Head {
 		body := fmt.Appendf(nil, `{"type":"message","id":"e%d","parentId":null,"timestamp":"2026-11-20T10:00:00.000Z",`+
 			`"message":{"role":"user","content":"x"}}`, i)
 		must.Do(w, p.Publish(w.Context(), client.Entry{Thread: id, Dialect: "omp", Body: body, Seq: 1}))
-		must.Do(w, w.cl.Await(w.Context(), id, p.Producer(), 0, 1))
+		must.Do(w, w.cl.Thread(id).Await(w.Context(), p.Producer(), 0, 1))
 	}
-	h := must.Get(w.cl.Thread(w.Context(), id))(w)
+	h := must.Get(w.cl.Thread(id).Head(w.Context()))(w)
 	return h
 }
 
@@ -57,7 +57,7 @@ func TestLostHeadOfBranches(t *testing.T) {
 			}
 			w.loseHead(id)
 			done, _ := w.fix(id, fsck.Config{})
-			if after := must.Get(w.cl.Thread(t.Context(), id))(t); after.Branches() != h.Branches() || w.texts()[id] != want[id] {
+			if after := must.Get(w.cl.Thread(id).Head(t.Context()))(t); after.Branches() != h.Branches() || w.texts()[id] != want[id] {
 				t.Errorf("it has %d branches, want %d: %+v", after.Branches(), h.Branches(), done)
 			}
 			w.start()
@@ -111,7 +111,7 @@ func TestLostNodesOfAHead(t *testing.T) {
 			}
 			w.wantClean()
 			w.cl = client.New(w.conn)
-			after := must.Get(w.cl.Thread(t.Context(), id))(w)
+			after := must.Get(w.cl.Thread(id).Head(t.Context()))(w)
 			if after.Branches() != 99 || len(after.Producers) != 100 || c.made && string(after.Encode()) != string(h.Encode()) {
 				t.Errorf("the head has %d branches and %d producers, want 99 and 100", after.Branches(), len(after.Producers))
 			}
@@ -141,7 +141,7 @@ func TestLostTipsWithoutEvents(t *testing.T) {
 	if done, ok = w.fix(id, fsck.Config{Cut: true}); !ok || done.To == "" {
 		t.Errorf("repair = %+v, %v, want that the thread does without", done, ok)
 	}
-	after := must.Get(w.cl.Thread(t.Context(), id))(w)
+	after := must.Get(w.cl.Thread(id).Head(t.Context()))(w)
 	if !after.Older.IsZero() || after.Head() != h.Head() || len(after.Tips) != len(h.Tips) {
 		t.Errorf("the head is %+v, want that of before without older tips", after)
 	}

@@ -27,14 +27,14 @@ import (
 // exports gives every thread that is listed as it reads; nil for one that is an error.
 func exports(t *testing.T, cl *client.Client) map[events.Thread][]byte {
 	t.Helper()
-	all, err := cl.Threads(t.Context(), "")
+	all, err := cl.EverySession().Threads(t.Context())
 	if err != nil {
 		return nil // the listing itself says that something is wrong
 	}
 	out := map[events.Thread][]byte{}
 	for _, th := range all {
 		var b bytes.Buffer
-		if _, err := cl.Export(t.Context(), th.Thread, &b); err == nil {
+		if _, err := cl.Thread(th.Thread).Export(t.Context(), &b); err == nil {
 			out[th.Thread] = b.Bytes()
 		}
 	}
@@ -166,7 +166,7 @@ func TestHostileWriter(t *testing.T) {
 			w := newWorld(t)
 			id, _ := w.fill()
 			w.stop()
-			head := must.Get(w.cl.Thread(t.Context(), id))(w)
+			head := must.Get(w.cl.Thread(id).Head(t.Context()))(w)
 			key := events.PackKey(head.Recent[4].Pack.String())
 			rs := must.Get(w.conn.Records().Records(t.Context(), key))(w)
 			p := must.Get(record.DecodePack(rs[0].Value))(w)

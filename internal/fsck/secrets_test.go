@@ -39,7 +39,7 @@ func TestGapOfMaskedEntries(t *testing.T) {
 			p := w.cl.Publisher(client.PublisherConfig{Producer: "agent"})
 			for i := 1; i <= 12; i++ {
 				must.Do(w, p.Publish(t.Context(), client.Entry{Thread: id, Dialect: c.dialect, Body: c.body(i), Seq: uint64(i)}))
-				must.Do(w, w.cl.Await(t.Context(), id, "agent", 0, uint64(i)))
+				must.Do(w, w.cl.Thread(id).Await(t.Context(), "agent", 0, uint64(i)))
 			}
 			w.stop()
 			want := w.path(id)
@@ -62,7 +62,7 @@ func TestGapOfMaskedEntries(t *testing.T) {
 				t.Error("the states are others")
 			}
 			var out bytes.Buffer
-			if n, err := w.cl.Export(t.Context(), id, &out); err != nil || n != 12 {
+			if n, err := w.cl.Thread(id).Export(t.Context(), &out); err != nil || n != 12 {
 				t.Fatalf("export = %d entries, %v, want 12", n, err)
 			}
 			if bytes.Contains(out.Bytes(), []byte(leaked)) || bytes.Count(out.Bytes(), []byte("[redacted:aws-access-key]")) != 12 {

@@ -42,27 +42,27 @@ func recordOfASession(t *testing.T, renamed, headless bool) {
 	} {
 		must.Do(t, p.Publish(ctx, client.Entry{Thread: main, Dialect: "omp", Body: []byte(line), Seq: uint64(i + 1)}))
 	}
-	must.Do(t, w.cl.Settled(ctx, main))
+	must.Do(t, w.cl.Thread(main).Settled(ctx))
 	must.Do(t, w.conn.Events().PublishEvents(ctx, []*events.Event{{
 		Thread: main, Producer: "file", Seq: 1, Kind: events.KindEntry, Dialect: "omp", Host: "box",
 		File: "pi:sessions/--w--/1_s.jsonl",
 		Body: []byte(`{"type":"message","id":"3","parentId":"2","timestamp":"2026-11-01T10:00:03.000Z"}`),
 	}}))
-	must.Do(t, w.cl.StartThread(ctx, events.Thread{Session: "s", Name: "side"}, events.Start{Prompt: "Look"}))
+	must.Do(t, w.cl.Thread(events.Thread{Session: "s", Name: "side"}).Start(ctx, events.Start{Prompt: "Look"}))
 	if !renamed { // else it would be taken for the main one
 		must.Do(t, p.Publish(ctx, client.Entry{Thread: events.Thread{Session: "s", Name: "earlier"}, Dialect: "omp", Seq: 9,
 			Body: []byte(`{"type":"message","id":"e","timestamp":"2026-10-31T10:00:01.000Z","message":{"role":"user","content":"Look"}}`)}))
 	}
-	must.Do(t, w.cl.NameSession(ctx, "s", "The build", false))
-	must.Do(t, w.cl.MoveSession(ctx, "s", "/elsewhere"))
+	must.Do(t, w.cl.Session("s").Name(ctx, "The build", false))
+	must.Do(t, w.cl.Session("s").Move(ctx, "/elsewhere"))
 	fork := events.Thread{Session: "s2", Name: events.MainThread}
 	if renamed {
-		must.Do(t, w.cl.NameSession(ctx, "s", "The building", false))
-		must.Do(t, w.cl.Fork(ctx, fork, events.Fork{Session: "s", Thread: main.Name, Whole: true}))
-		must.Do(t, w.cl.Rename(ctx, main, "first"))
-		must.Do(t, w.cl.MoveSession(ctx, "s", "/w3"))
+		must.Do(t, w.cl.Session("s").Name(ctx, "The building", false))
+		must.Do(t, w.cl.Thread(fork).Fork(ctx, events.Fork{Session: "s", Thread: main.Name, Whole: true}))
+		must.Do(t, w.cl.Thread(main).Rename(ctx, "first"))
+		must.Do(t, w.cl.Session("s").Move(ctx, "/w3"))
 	} else {
-		must.Do(t, w.cl.Fork(ctx, fork, events.Fork{Session: "s", Thread: main.Name, Whole: true}))
+		must.Do(t, w.cl.Thread(fork).Fork(ctx, events.Fork{Session: "s", Thread: main.Name, Whole: true}))
 	}
 	w.settle()
 	w.stop()
@@ -74,7 +74,7 @@ func recordOfASession(t *testing.T, renamed, headless bool) {
 		was, key := read(session), events.SessionKey(session)
 		w.drop(key)
 		if headless {
-			for _, th := range must.Get(w.cl.Threads(ctx, session))(w) {
+			for _, th := range must.Get(w.cl.Session(session).Threads(ctx))(w) {
 				w.drop(events.HeadKey(th.Thread))
 			}
 		} else if f := w.found(key); len(f) != 1 || f[0].Kind != fsck.Missing {
@@ -132,19 +132,19 @@ func TestRepairOfRenamedThreads(t *testing.T) {
 	ctx := t.Context()
 	a, b, c := events.Thread{Session: "s", Name: "a"}, events.Thread{Session: "s", Name: "b"}, events.Thread{Session: "s", Name: "c"}
 	w.steps(a, 1, 3)
-	must.Do(t, w.cl.Rename(ctx, a, "b"))
+	must.Do(t, w.cl.Thread(a).Rename(ctx, "b"))
 	w.steps(b, 3, 5)
 	w.steps(c, 1, 3)
-	must.Do(t, w.cl.Rename(ctx, c, "d"))
+	must.Do(t, w.cl.Thread(c).Rename(ctx, "d"))
 	d := events.Thread{Session: "s", Name: "d"}
 	w.steps(d, 3, 4)
-	must.Do(t, w.cl.Rename(ctx, d, "c"))
+	must.Do(t, w.cl.Thread(d).Rename(ctx, "c"))
 	w.steps(c, 4, 6)
 	w.settle()
 	w.stop()
 	export := func(id events.Thread) string {
 		var out strings.Builder
-		must.Get(client.New(w.conn).Export(ctx, id, &out))(t)
+		must.Get(client.New(w.conn).Thread(id).Export(ctx, &out))(t)
 		return out.String()
 	}
 	want := map[events.Thread]string{b: export(b), c: export(c)}
@@ -182,7 +182,7 @@ func TestRepairOfRenamesThatCameAgain(t *testing.T) {
 	w.stop()
 	export := func() string {
 		var out strings.Builder
-		must.Get(client.New(w.conn).Export(ctx, a, &out))(t)
+		must.Get(client.New(w.conn).Thread(a).Export(ctx, &out))(t)
 		return out.String()
 	}
 	want := export()
@@ -213,7 +213,7 @@ func TestRepairBehindARemovalThatCameAgain(t *testing.T) {
 	w.stop()
 	export := func() string {
 		var out strings.Builder
-		must.Get(client.New(w.conn).Export(ctx, a, &out))(t)
+		must.Get(client.New(w.conn).Thread(a).Export(ctx, &out))(t)
 		return out.String()
 	}
 	want := export()

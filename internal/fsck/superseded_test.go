@@ -29,7 +29,7 @@ func TestThreadOfSuperseded(t *testing.T) {
 	w.raw(entryOf(id, "p", 3, 2, "three"))
 	w.settle()
 	var out strings.Builder
-	must.Get(w.cl.Export(w.Context(), id, &out))(w)
+	must.Get(w.cl.Thread(id).Export(w.Context(), &out))(w)
 	if want := string(step("one")) + "\n" + string(step("two")) + "\n" + string(step("three")) + "\n"; out.String() != want {
 		t.Errorf("the thread holds\n%swant\n%s", out.String(), want)
 	}

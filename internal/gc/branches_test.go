@@ -55,7 +55,7 @@ func TestSessionOfManyBranches(t *testing.T) {
 		if err != nil || len(rs[0].Value) > 16<<10 {
 			t.Errorf("the head of %s has %d bytes, %v, want at most 16 KiB", th, len(rs[0].Value), err)
 		}
-		h, err := r.Thread(t.Context(), th)
+		h, err := r.Thread(th).Head(t.Context())
 		if err != nil || int(h.Entries) != entries || h.Branches() < least {
 			t.Errorf("%s has %d entries and %d branches, %v, want %d and %d", th, h.Entries, h.Branches(), err, entries, least)
 		}
@@ -74,13 +74,13 @@ func TestSessionOfManyBranches(t *testing.T) {
 		Producer: "f", Seq: 1, Kind: events.KindControl, Thread: fork, Time: 1795000000000, Body: op.Encode(),
 	}
 	must.Do(t, r.conn.Events().PublishEvents(t.Context(), []*events.Event{e}))
-	must.Do(t, r.Await(t.Context(), fork, "f", 0, 1))
+	must.Do(t, r.Thread(fork).Await(t.Context(), "f", 0, 1))
 	f := small(fork, branches+5, branches-1)
 	must.Same(t, f.Older, h.Older, "the fork's older tips are at %s, want those of its source at %s")
 	r.remove(th) // what the fork shares stays
 	r.collect(brave())
 	r.collect(brave())
-	whole, err := r.Thread(t.Context(), fork)
+	whole, err := r.Thread(fork).Head(t.Context())
 	if err == nil {
 		err = threads.Verify(t.Context(), client.New(r.conn).Reader(), whole)
 	}
@@ -91,7 +91,7 @@ func TestSessionOfManyBranches(t *testing.T) {
 	r.await(fork)
 	small(fork, branches+6, branches)
 	var out bytes.Buffer
-	if n, err := r.Export(t.Context(), fork, &out); err != nil || n != branches+5 {
+	if n, err := r.Thread(fork).Export(t.Context(), &out); err != nil || n != branches+5 {
 		t.Errorf("Export() = %d entries, %v, want %d", n, err, branches+5)
 	}
 	if lines := strings.Count(out.String(), "\n"); lines < branches+5 {

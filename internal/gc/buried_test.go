@@ -36,7 +36,7 @@ func TestBuriedNode(t *testing.T) {
 		r.publish(said{keep, talk(9, "keep")}, said{drop, [][]byte{image("d", byte(i))}})
 		r.await(drop)
 		for at, th := range map[*casstore.Located]events.Thread{&alive: keep, &dead: drop} {
-			h := must.Get(r.Thread(t.Context(), th))(t)
+			h := must.Get(r.Thread(th).Head(t.Context()))(t)
 			*at = h.Head()
 		}
 	}
@@ -61,7 +61,7 @@ func TestBuriedNode(t *testing.T) {
 	good := r.step(alive.String())
 	must.Is(t, r.producer.Publish(t.Context(), good), nil, "Publish of a step that refers to another node of the pack")
 	r.await(good.Thread)
-	if h, err := r.Thread(t.Context(), good.Thread); err != nil || h.Entries != 1 {
+	if h, err := r.Thread(good.Thread).Head(t.Context()); err != nil || h.Entries != 1 {
 		t.Errorf("%d entries, %v, want the one of the good step", h.Entries, err)
 	}
 	if p, d := r.collect(cfg); len(p.Bury)+len(p.Condemn)+len(p.Repack) > 0 {
@@ -77,7 +77,7 @@ func TestRefByAnOldName(t *testing.T) {
 	r.persister(0)
 	r.say(th("keep"), talk(2, "first")...) // its head names the pack of its start
 	r.say(th("keep"), talk(2, "old")...)
-	h := must.Get(r.Thread(t.Context(), th("keep")))(t)
+	h := must.Get(r.Thread(th("keep")).Head(t.Context()))(t)
 	at := h.Head()
 	r.say(th("keep"), talk(15, "new")...) // and that of these
 	cfg := brave()
@@ -103,7 +103,7 @@ func TestRefByAnOldName(t *testing.T) {
 		t.Fatalf("plan forgets %+v, want where %s moved to among them", p.Forget, at.Pack)
 	}
 	must.Get(c.Apply(t.Context(), p))(t)
-	if h, err := r.Thread(t.Context(), th("steps")); err != nil || h.Entries != 1 || !published {
+	if h, err := r.Thread(th("steps")).Head(t.Context()); err != nil || h.Entries != 1 || !published {
 		t.Errorf("%d entries, %v, want the step", h.Entries, err)
 	}
 	must.Is(t, must.Err(r.collector(cfg, nil).Plan(t.Context())), nil, "Plan() afterwards")

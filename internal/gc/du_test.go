@@ -16,7 +16,7 @@ func TestDiskUse(t *testing.T) {
 	r.persister(0)
 	r.say(th("a"), append(talk(40, "talk"), image("i", 1))...)
 	r.say(th("b"), image("j", 1))
-	must.Do(t, r.Fork(t.Context(), th("c"), events.Fork{Session: "a", Thread: events.MainThread}))
+	must.Do(t, r.Thread(th("c")).Fork(t.Context(), events.Fork{Session: "a", Thread: events.MainThread}))
 	use, all, err := gc.DiskUse(t.Context(), r.conn.Records(), "")
 	if err != nil || len(use) != 3 || all.Blobs != 1 || all.Packs < 2 || all.Tombstones != 0 {
 		t.Fatalf("DiskUse() = %+v, %+v, %v, want three sessions, one blob, no tombstones", use, all, err)

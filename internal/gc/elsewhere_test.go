@@ -79,7 +79,7 @@ func livingReaders(t *testing.T, seed uint64) {
 	}
 	for name := range said {
 		for _, c := range readers {
-			h, err := c.Thread(t.Context(), th(name))
+			h, err := c.Thread(th(name)).Head(t.Context())
 			if err == nil {
 				err = threads.Verify(t.Context(), c.Reader(), h)
 			}
@@ -92,19 +92,19 @@ func livingReaders(t *testing.T, seed uint64) {
 // readItem reads an item whole, and begins a fork at its entry, as requests do.
 func readItem(t *testing.T, c *client.Client, name string, dice *rand.Rand) {
 	t.Helper()
-	h, err := c.Thread(t.Context(), th(name))
+	h, err := c.Thread(th(name)).Head(t.Context())
 	if err != nil || h.N == 0 {
 		t.Fatal(h.N, err)
 	}
 	n := 1 + dice.Int64N(h.N)
-	must.Is(t, must.Err(c.FullItem(t.Context(), th(name), h, n)), nil, "item %d of %s", n, name)
+	must.Is(t, must.Err(c.Thread(th(name)).FullItem(t.Context(), h, n)), nil, "item %d of %s", n, name)
 	must.Is(t, must.Err(threads.Fork(t.Context(), c.Reader(), h, threads.Point{Item: n})), nil, "fork of %s at item %d", name, n)
 }
 
 // readSome reads a thread from its head back, with the contents, down to some state.
 func readSome(t *testing.T, r *rig, from threads.Reader, name string, dice *rand.Rand) {
 	t.Helper()
-	h := must.Get(r.Thread(t.Context(), th(name)))(t)
+	h := must.Get(r.Thread(th(name)).Head(t.Context()))(t)
 	left := 1 + dice.IntN(30)
 	for step, err := range from.Walk(t.Context(), h.Head()) {
 		if err == nil {

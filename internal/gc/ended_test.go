@@ -28,7 +28,7 @@ func (r *rig) traces() (seqs []uint64) {
 // shown is what whoever follows an output from its beginning gets, and how it ends.
 func (r *rig) shown(t events.Thread, id string) (text string, end *events.LiveEnd) {
 	r.t.Helper()
-	for f := range must.All(r.t, r.Follow(r.t.Context(), t, id)) {
+	for f := range must.All(r.t, r.Thread(t).Follow(r.t.Context(), id)) {
 		text, end = text+string(f.Text), f.End
 	}
 	return text, end
@@ -36,7 +36,7 @@ func (r *rig) shown(t events.Thread, id string) (text string, end *events.LiveEn
 
 func (r *rig) output(t events.Thread, id string, text string) *client.Output {
 	r.t.Helper()
-	o := must.Get(r.Output(r.t.Context(), t, client.OutputConfig{ID: id, Tool: "make"}))(r.t)
+	o := must.Get(r.Thread(t).Output(r.t.Context(), client.OutputConfig{ID: id, Tool: "make"}))(r.t)
 	must.Get(o.Write([]byte(text)))(r.t)
 	must.Do(r.t, o.Begun(r.t.Context()))
 	return o

@@ -14,13 +14,13 @@ import (
 func TestDeletionsExplainGarbage(t *testing.T) {
 	for name, gone := range map[string]func(*rig, string) error{
 		"sessions": func(r *rig, session string) error {
-			_, err := r.DeleteSession(r.t.Context(), session, client.Deletion{Plain: true})
+			_, err := r.Session(session).Delete(r.t.Context(), client.Deletion{Plain: true})
 			return err
 		},
-		"threads": func(r *rig, session string) error { return r.Remove(r.t.Context(), th(session)) },
+		"threads": func(r *rig, session string) error { return r.Thread(th(session)).Remove(r.t.Context()) },
 		"threads, then their sessions": func(r *rig, session string) error {
-			must.Do(r.t, r.Remove(r.t.Context(), th(session)))
-			_, err := r.DeleteSession(r.t.Context(), session, client.Deletion{Plain: true})
+			must.Do(r.t, r.Thread(th(session)).Remove(r.t.Context()))
+			_, err := r.Session(session).Delete(r.t.Context(), client.Deletion{Plain: true})
 			return err
 		},
 	} {

@@ -292,7 +292,7 @@ func (r *rig) sharePack(a, b events.Thread) bool {
 	r.t.Helper()
 	packs := map[casstore.PackID]bool{}
 	for i, name := range []events.Thread{a, b} {
-		h := must.Get(r.Thread(r.t.Context(), name))(r.t)
+		h := must.Get(r.Thread(name).Head(r.t.Context()))(r.t)
 		for _, l := range h.Recent {
 			if i == 1 && packs[l.Pack] {
 				return true
@@ -462,7 +462,7 @@ func TestExplain(t *testing.T) {
 	r.persister(0)
 	r.say(th("keep"), append(talk(2, "keep"), image("k", 1))...)
 	r.say(th("drop"), append(talk(2, "drop"), image("d", 2))...)
-	gone := must.Get(r.Thread(t.Context(), th("drop")))(t)
+	gone := must.Get(r.Thread(th("drop")).Head(t.Context()))(t)
 	dropped := gone.Head()
 	r.remove(th("drop"))
 	r.collect(gc.Config{Allow: []gc.Brake{gc.BrakeShare}, Quarantine: time.Hour})
@@ -478,7 +478,7 @@ func TestExplain(t *testing.T) {
 	if want := map[string]int{"live": 1, "tombstone": 1}; !cmp.Equal(states, want) {
 		t.Errorf("states = %v, want %v", states, want)
 	}
-	h := must.Get(r.Thread(t.Context(), th("keep")))(t)
+	h := must.Get(r.Thread(th("keep")).Head(t.Context()))(t)
 	for _, name := range []string{h.Head().Ref.String(), h.Head().Pack.String()} {
 		if e, err := r.collector(brave(), nil).Explain(t.Context(), name); err != nil || e.State != "live" ||
 			!slices.Contains(e.Chain, h.Head().String()) {

@@ -36,7 +36,7 @@ func TestReadersDuringRepacks(t *testing.T) {
 		r.await(th("keep"))
 	}
 	r.say(th("drop"), entry("last", "last"))
-	old := must.Get(r.Thread(t.Context(), th("keep")))(t)
+	old := must.Get(r.Thread(th("keep")).Head(t.Context()))(t)
 	r.remove(th("drop"))
 
 	ctx, stop := context.WithCancel(t.Context())
@@ -45,7 +45,7 @@ func TestReadersDuringRepacks(t *testing.T) {
 	for range 4 {
 		wg.Go(func() {
 			for ctx.Err() == nil {
-				now, err := r.Thread(ctx, th("keep"))
+				now, err := r.Thread(th("keep")).Head(ctx)
 				for _, h := range []threads.Head{now, old} {
 					if err == nil {
 						err = threads.Verify(ctx, threads.Reader{Packs: r.conn.Store(0)}, h) // no cache: every pack is read where it is
@@ -86,7 +86,7 @@ func TestWaysStayShort(t *testing.T) {
 	r := newRig(t)
 	r.persister(0)
 	r.say(th("keep"), talk(3, "first")...)
-	h := must.Get(r.Thread(t.Context(), th("keep")))(t)
+	h := must.Get(r.Thread(th("keep")).Head(t.Context()))(t)
 	names := []casstore.PackID{h.Start.Pack}
 	for i := range 600 {
 		from := casstore.PackID{1, byte(i >> 8), byte(i)}

@@ -123,8 +123,8 @@ func TestRecordsThatComeBackAlone(t *testing.T) {
 	}
 	r.say(th("drop"), talk(3, "of its own")...)
 	must.Do(t, faulttest.Settle(t.Context(), r.conn))
-	head := must.Get(r.Thread(t.Context(), th("drop")))(t)
-	must.Get(r.DeleteSession(t.Context(), "drop", client.Deletion{}))(t)
+	head := must.Get(r.Thread(th("drop")).Head(t.Context()))(t)
+	must.Get(r.Session("drop").Delete(t.Context(), client.Deletion{}))(t)
 	stop()
 	before := map[string]record.Record{}
 	for _, one := range r.bulk() {

@@ -108,7 +108,7 @@ func (r *rig) await(t events.Thread) {
 	r.t.Helper()
 	ctx, cancel := context.WithTimeout(r.t.Context(), 30*time.Second)
 	defer cancel()
-	must.Do(r.t, r.Await(ctx, t, "p", 0, r.seq))
+	must.Do(r.t, r.Thread(t).Await(ctx, "p", 0, r.seq))
 }
 
 // talk is n entries of a thread.
@@ -132,7 +132,7 @@ func (r *rig) remove(t events.Thread) {
 // verify reads everything that a thread reaches, blobs too.
 func (r *rig) verify(t events.Thread) {
 	r.t.Helper()
-	h, err := r.Thread(r.t.Context(), t)
+	h, err := r.Thread(t).Head(r.t.Context())
 	if err == nil {
 		err = threads.Verify(r.t.Context(), threads.Reader{Packs: r.conn.Store(0)}, h)
 	}

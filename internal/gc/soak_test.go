@@ -178,7 +178,7 @@ func (s *soak) write(ctx context.Context, who int, r *rand.Rand) {
 			}
 			s.ok(ctx, p.Publish(ctx, es...))
 		case k == 14:
-			if h, err := s.Thread(ctx, t); err == nil {
+			if h, err := s.Thread(t).Head(ctx); err == nil {
 				known = append(known, h.Head())
 			}
 			if len(known) == 0 {
@@ -201,7 +201,7 @@ func (s *soak) write(ctx context.Context, who int, r *rand.Rand) {
 			if r.IntN(2) == 0 {
 				to.Session = fmt.Sprintf("w%d-%d", who, r.IntN(12))
 			}
-			if s.Fork(ctx, to, events.Fork{Session: t.Session, Thread: t.Name}) == nil {
+			if s.Thread(to).Fork(ctx, events.Fork{Session: t.Session, Thread: t.Name}) == nil {
 				s.forks.Add(1)
 			}
 		default:
@@ -230,7 +230,7 @@ func (s *soak) removeOne(ctx context.Context, who int, r *rand.Rand) {
 	t, _ := events.ParseHeadKey(all[r.IntN(len(all))].Key)
 	ctx, cancel := context.WithTimeout(ctx, 10*time.Second)
 	defer cancel()
-	if s.Remove(ctx, t) == nil {
+	if s.Thread(t).Remove(ctx) == nil {
 		s.removals.Add(1)
 	}
 }

@@ -48,7 +48,7 @@ func (r *rig) together(a, b events.Thread, bodies func(i int) [][]byte) {
 		r.publish(said{a, bodies(i)}, said{b, last})
 		stop := r.persister(0)
 		r.await(b)
-		must.Do(r.t, r.Await(r.t.Context(), a, "p", 0, r.seq-uint64(len(last)))) // of another partition
+		must.Do(r.t, r.Thread(a).Await(r.t.Context(), "p", 0, r.seq-uint64(len(last)))) // of another partition
 		stop()
 	}
 }

@@ -45,7 +45,7 @@ func TestDeletedOnTheWay(t *testing.T) {
 	go func() { done <- history.Keep(ctx, path, s.conn, nil) }()
 	defer func() { stop(); <-done }()
 	counted(t, file, func(n int64) bool { return n > 12 }) // it has more in its hands
-	must.Get(s.DeleteSession(t.Context(), "gone", client.Deletion{}))(t)
+	must.Get(s.Session("gone").Delete(t.Context(), client.Deletion{}))(t)
 	s.work("last", 1_700_090_000, "quince")
 	counted(t, file, func(int64) bool {
 		var found int
@@ -73,7 +73,7 @@ func TestErasedMeanwhile(t *testing.T) {
 	}
 	s.work("one", 1_700_000_000, "papayasecret")
 	keep(func() { counted(t, file, func(n int64) bool { return n >= 5 }) })
-	must.Get(s.DeleteSession(t.Context(), "one", client.Deletion{Erase: true}))(t)
+	must.Get(s.Session("one").Delete(t.Context(), client.Deletion{Erase: true}))(t)
 	s.work("one", 1_700_000_100, "quince")
 	var found []string
 	keep(func() {

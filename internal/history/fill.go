@@ -17,7 +17,7 @@ import (
 // thread that is not as it should be gives what can be read, with a warning, and does not keep the others; a server that does
 // not answer ends it, and nothing counts as read.
 func (f *Follower) fill(ctx context.Context, at Position) error {
-	all, err := f.client.Threads(ctx, "")
+	all, err := f.client.EverySession().Threads(ctx)
 	if err != nil {
 		return err
 	}

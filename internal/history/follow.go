@@ -292,7 +292,7 @@ func (f *Follower) isAgent(ctx context.Context, p Post) (bool, error) {
 	if agent, known := f.agents[key]; known {
 		return agent, nil
 	}
-	head, err := f.client.Thread(ctx, p.Thread)
+	head, err := f.client.Thread(p.Thread).Head(ctx)
 	var agent bool
 	if err == nil {
 		agent, err = f.isAgents(ctx, client.Thread{Thread: p.Thread, Head: head})
@@ -315,7 +315,7 @@ func (f *Follower) retired(ctx context.Context, p Post, some *gathered) error {
 	key := life{p.Thread, p.Life}
 	former, known := f.former[key]
 	if !known {
-		all, err := f.client.Threads(ctx, p.Thread.Session)
+		all, err := f.client.Session(p.Thread.Session).Threads(ctx)
 		if err != nil && (ctx.Err() != nil || record.Temporary(err)) {
 			return fmt.Errorf("what %s was before: %w", p.Thread, err)
 		}

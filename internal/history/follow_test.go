@@ -50,7 +50,7 @@ func (s *spool) say(thread string, seconds int, lines ...string) {
 	s.t.Helper()
 	t := must.Get(events.ParseThread(thread))(s.t)
 	before := int64(0)
-	if head, err := s.Thread(s.t.Context(), t); err == nil {
+	if head, err := s.Thread(t).Head(s.t.Context()); err == nil {
 		before = head.N
 	}
 	var entries []client.Entry
@@ -132,13 +132,13 @@ func TestForgottenItems(t *testing.T) {
 	s.caughtUp(db)
 	s.say("one", 200, "user:second", "assistant:done", "user:third")
 	fork := events.Thread{Session: "one", Name: "fork"}
-	must.Do(t, s.Fork(t.Context(), fork, events.Fork{Session: "one", Thread: "main", Item: 4}))
+	must.Do(t, s.Thread(fork).Fork(t.Context(), events.Fork{Session: "one", Thread: "main", Item: 4}))
 	s.say("one/fork", 300, "user:instead")
 	main, whole := events.Thread{Session: "one", Name: "main"}, events.Thread{Session: "three", Name: "main"}
-	must.Do(t, s.Reset(t.Context(), main)) // the branch is a tip, of the fork too
-	must.Do(t, s.ForkSession(t.Context(), "one", "three", client.SessionFork{}))
+	must.Do(t, s.Thread(main).Reset(t.Context())) // the branch is a tip, of the fork too
+	must.Do(t, s.Session("one").Fork(t.Context(), "three", client.SessionFork{}))
 	s.say("three", 350, "user:with all of it")
-	must.Do(t, s.Reset(t.Context(), whole))
+	must.Do(t, s.Thread(whole).Reset(t.Context()))
 	s.say("three", 360, "user:anew")
 	s.say("two", 400, "user:elsewhere")
 	want := []string{"two/main 1 elsewhere", "three/main 7 anew", "three/main 6 with all of it", "one/fork 5 instead",
@@ -218,9 +218,9 @@ func TestForgottenAsDeleted(t *testing.T) {
 	s.say("b/main", 2, "user: where is the ladder?")
 	s.say("c/main", 3, "user: thank you")
 	awaitPrompts(t, path, 3)
-	must.Get(s.DeleteSession(ctx, "a", client.Deletion{}))(t)
+	must.Get(s.Session("a").Delete(ctx, client.Deletion{}))(t)
 	awaitCount(t, path, func(n int64) bool { return n == 2 })
-	must.Get(s.DeleteSession(ctx, "b", client.Deletion{Erase: true}))(t)
+	must.Get(s.Session("b").Delete(ctx, client.Deletion{Erase: true}))(t)
 	awaitCount(t, path, func(n int64) bool { return n == 1 })
 	stop()
 	must.Do(t, <-done)

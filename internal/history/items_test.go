@@ -114,14 +114,14 @@ func TestItemsOfLives(t *testing.T) {
 	th := events.Thread{Session: "one", Name: "main"}
 	s.work("one", 1_700_000_000, "papaya")
 	s.itemsOf(db, "", history.ItemFilter{})
-	head := must.Get(s.AwaitThread(t.Context(), th))(t)
-	was := must.Get(s.Retire(t.Context(), th, head))(t)
+	head := must.Get(s.Thread(th).AwaitHead(t.Context()))(t)
+	was := must.Get(s.Internal().Retire(t.Context(), th, head))(t)
 	s.say("one", 1_700_000_000, "user:prune the papaya", "assistant:another papaya")
 	s.say("gone", 1_700_000_100, "user:a papaya elsewhere")
 	fork := events.Thread{Session: "one", Name: "fork"}
-	must.Do(t, s.Fork(t.Context(), fork, events.Fork{Session: "one", Thread: "main", Item: 2}))
+	must.Do(t, s.Thread(fork).Fork(t.Context(), events.Fork{Session: "one", Thread: "main", Item: 2}))
 	s.say("one/fork", 1_700_000_200, "user:a papaya beside")
-	must.Get(s.DeleteSession(t.Context(), "gone", client.Deletion{Force: true}))(t)
+	must.Get(s.Session("gone").Delete(t.Context(), client.Deletion{Force: true}))(t)
 	s.say("gone", 1_700_000_300, "user:the next papaya")
 	former := "one/" + was.Name
 	want := []string{"gone/main 1 message the next papaya", "one/fork 3 message a papaya beside", former + " 5 text The papaya is gone",

@@ -21,7 +21,7 @@ func (s *spool) said(th events.Thread, text string) {
 	body := []byte(`{"content":[{"type":"text","text":"` + text + `"}]}`)
 	err := p.Publish(s.t.Context(), client.Entry{Thread: th, Dialect: "item", Body: body})
 	if err == nil {
-		err = s.Await(s.t.Context(), th, p.Producer(), 0, 1)
+		err = s.Thread(th).Await(s.t.Context(), p.Producer(), 0, 1)
 	}
 	must.Do(s.t, err)
 }
@@ -51,17 +51,17 @@ func TestPromptsOfLives(t *testing.T) {
 	th := events.Thread{Session: "s", Name: "main"}
 	s.said(th, "prompt a")
 	want("first life", "prompt a")
-	must.Do(t, s.Remove(t.Context(), th))
+	must.Do(t, s.Thread(th).Remove(t.Context()))
 	s.said(th, "prompt b")
 	want("after a removal", "prompt a", "prompt b")
-	must.Get(s.DeleteSession(t.Context(), "s", client.Deletion{Force: true}))(t)
+	must.Get(s.Session("s").Delete(t.Context(), client.Deletion{Force: true}))(t)
 	s.said(th, "prompt c")
 	want("after a deletion", "prompt c")
 	stop()
 	if err := <-done; err != nil && ctx.Err() == nil {
 		t.Fatal(err)
 	}
-	must.Do(t, s.Remove(t.Context(), th))
+	must.Do(t, s.Thread(th).Remove(t.Context()))
 	s.said(th, "prompt d")
 	want("after a pause", "prompt c", "prompt d")
 	must.Do(t, f.Rebuild(t.Context()))
@@ -81,8 +81,8 @@ func TestFormerGenerations(t *testing.T) {
 		{"user:the linter", "assistant:c", "assistant:d", "user:third"},
 	} {
 		if i > 0 {
-			head := must.Get(s.AwaitThread(t.Context(), th))(t)
-			was = append(was, must.Get(s.Retire(t.Context(), th, head))(t).Name)
+			head := must.Get(s.Thread(th).AwaitHead(t.Context()))(t)
+			was = append(was, must.Get(s.Internal().Retire(t.Context(), th, head))(t).Name)
 		}
 		s.say("one", at, lines...)
 		s.caughtUp(db)

@@ -61,7 +61,7 @@ func (f *Follower) rename(ctx context.Context, r record.Record) error {
 	// Of a thread that is gone nobody knows its life under the new name: the last event before the rename tells it from all others.
 	to, life := events.Thread{Session: from.Session, Name: left.To}, int64(seen.Applied)
 	for at, met := to, []events.Thread{from}; !slices.Contains(met, at); {
-		head, err := f.client.Thread(ctx, at)
+		head, err := f.client.Thread(at).Head(ctx)
 		var again *client.Renamed
 		switch {
 		case errors.As(err, &again):

@@ -27,15 +27,15 @@ func TestRenamedThread(t *testing.T) {
 		must.Do(t, f.CatchUp(t.Context()))
 	}
 	s.said(draft, "prompt of an earlier draft")
-	must.Do(t, s.Remove(t.Context(), draft))
+	must.Do(t, s.Thread(draft).Remove(t.Context()))
 	s.said(final, "prompt of an earlier final")
-	must.Do(t, s.Remove(t.Context(), final))
+	must.Do(t, s.Thread(final).Remove(t.Context()))
 	s.said(draft, "prompt a")
 	s.said(draft, "prompt b")
 	s.caughtUp(live)
-	must.Do(t, s.Rename(t.Context(), draft, "between"))
+	must.Do(t, s.Thread(draft).Rename(t.Context(), "between"))
 	s.caughtUp(live)
-	must.Do(t, s.Rename(t.Context(), events.Thread{Session: "one", Name: "between"}, "final"))
+	must.Do(t, s.Thread(events.Thread{Session: "one", Name: "between"}).Rename(t.Context(), "final"))
 	must.Until(t, "who follows takes the name", func() bool { return slices.Contains(all(t, followed), "one/final 2 prompt b") })
 	s.said(final, "prompt c")
 	s.said(events.Thread{Session: "one", Name: "other"}, "prompt d")
@@ -75,7 +75,7 @@ func TestRenamedThread(t *testing.T) {
 	check("from the threads", open(t, filepath.Join(t.TempDir(), "threads.db")), slices.DeleteFunc(slices.Clone(want), func(line string) bool {
 		return line == "one/draft 1 prompt of an earlier draft" || line == "one/final 1 prompt of an earlier final"
 	}))
-	must.Get(s.DeleteSession(t.Context(), "one", client.Deletion{Plain: true}))(t)
+	must.Get(s.Session("one").Delete(t.Context(), client.Deletion{Plain: true}))(t)
 	must.Do(t, follower.CatchUp(t.Context()))
 	must.Get(follower.Forget(t.Context(), []string{"one"}))(t)
 	check("deleted", live, nil)

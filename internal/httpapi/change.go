@@ -72,7 +72,7 @@ func (a *api) fork(w http.ResponseWriter, r *http.Request, t events.Thread) erro
 	if in.Path {
 		err = a.forkPath(r.Context(), to, fork)
 	} else {
-		err = a.cfg.Client.Fork(r.Context(), to, fork)
+		err = a.cfg.Client.Thread(to).Fork(r.Context(), fork)
 	}
 	if errors.Is(err, threads.ErrNoPoint) && !sees(r) { // it names those that there are
 		err = fmt.Errorf("%w: %w in %s", ErrRequest, threads.ErrNoPoint, t)
@@ -103,7 +103,7 @@ func (a *api) forkPath(ctx context.Context, to events.Thread, f events.Fork) err
 			"and becomes the main thread of another one",
 			ErrRequest)
 	}
-	return a.cfg.Client.ForkSession(ctx, f.Session, to.Session, client.SessionFork{Path: true, Leaf: f.Entry})
+	return a.cfg.Client.Session(f.Session).Fork(ctx, to.Session, client.SessionFork{Path: true, Leaf: f.Entry})
 }
 
 // append appends an entry, and tells who lost the leaf to another writer which entry has it (SPEC S13).
@@ -115,7 +115,7 @@ func (a *api) append(w http.ResponseWriter, r *http.Request, t events.Thread) er
 	if err := read(w, r, &in); err != nil {
 		return err
 	}
-	id, err := a.cfg.Client.Append(r.Context(), t, r.URL.Query().Get("user"), in.Entry, in.Leaf)
+	id, err := a.cfg.Client.Thread(t).Append(r.Context(), r.URL.Query().Get("user"), in.Entry, in.Leaf)
 	out := struct {
 		OK    bool    `json:"ok"`
 		ID    string  `json:"id"`
@@ -137,7 +137,7 @@ func (a *api) append(w http.ResponseWriter, r *http.Request, t events.Thread) er
 
 // tree lists the entries of a thread, with what branch, label and append name.
 func (a *api) tree(w http.ResponseWriter, r *http.Request, t events.Thread) error {
-	tree, err := a.cfg.Client.Tree(r.Context(), t)
+	tree, err := a.cfg.Client.Thread(t).Tree(r.Context())
 	if err != nil {
 		return err
 	}
@@ -183,7 +183,7 @@ func (a *api) compact(ctx context.Context, t events.Thread, in struct {
 	Summary   string `json:"summary"`
 	FirstKept string `json:"first_kept"`
 }) (events.Thread, error) {
-	return t, a.cfg.Client.Compact(ctx, t, in.Summary, in.FirstKept)
+	return t, a.cfg.Client.Thread(t).Compact(ctx, in.Summary, in.FirstKept)
 }
 
 func (a *api) endThread(ctx context.Context, t events.Thread, in struct {
@@ -191,14 +191,14 @@ func (a *api) endThread(ctx context.Context, t events.Thread, in struct {
 	Summary    string `json:"summary"`
 }) (events.Thread, error) {
 	defer a.changed(t)
-	return t, a.cfg.Client.End(ctx, t, events.End{ReturnCode: in.ReturnCode, Summary: in.Summary})
+	return t, a.cfg.Client.Thread(t).End(ctx, events.End{ReturnCode: in.ReturnCode, Summary: in.Summary})
 }
 
 func (a *api) rename(ctx context.Context, t events.Thread, in struct {
 	To string `json:"to"`
 }) (events.Thread, error) {
 	defer a.changed(t)
-	return events.Thread{Session: t.Session, Name: in.To}, a.cfg.Client.Rename(ctx, t, in.To)
+	return events.Thread{Session: t.Session, Name: in.To}, a.cfg.Client.Thread(t).Rename(ctx, in.To)
 }
 
 // changed has the next entry of a thread look, before the records are heard of.
@@ -217,13 +217,13 @@ func (a *api) branch(ctx context.Context, t events.Thread, in struct {
 	var err error
 	switch {
 	case in.Summary != "":
-		_, err = a.cfg.Client.BranchWithSummary(ctx, t, in.Entry, sessions.Summarized{Summary: in.Summary, Details: in.Details})
+		_, err = a.cfg.Client.Thread(t).BranchWithSummary(ctx, in.Entry, sessions.Summarized{Summary: in.Summary, Details: in.Details})
 	case in.Details != nil:
 		err = fmt.Errorf("%w: details belong to a summary, and there is none", ErrRequest)
 	case in.Entry == "":
-		err = a.cfg.Client.Reset(ctx, t)
+		err = a.cfg.Client.Thread(t).Reset(ctx)
 	default:
-		err = a.cfg.Client.Branch(ctx, t, in.Entry)
+		err = a.cfg.Client.Thread(t).Branch(ctx, in.Entry)
 	}
 	return t, err
 }
@@ -237,6 +237,6 @@ func (a *api) label(w http.ResponseWriter, r *http.Request, t events.Thread) err
 	if err := read(w, r, &in); err != nil {
 		return err
 	}
-	id, err := a.cfg.Client.Label(r.Context(), t, in.Entry, in.Label)
+	id, err := a.cfg.Client.Thread(t).Label(r.Context(), in.Entry, in.Label)
 	return named(w, http.StatusOK, id, err)
 }

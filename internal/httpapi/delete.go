@@ -37,7 +37,7 @@ func (a *api) deleteSession(w http.ResponseWriter, r *http.Request) error {
 		return err
 	}
 	how := client.Deletion{Force: isSet(r, "force"), By: cmp.Or(events.UserFrom(r.Context()), r.URL.Query().Get("by"))}
-	receipt, err := a.cfg.Client.DeleteSession(r.Context(), session, how)
+	receipt, err := a.cfg.Client.Session(session).Delete(r.Context(), how)
 	var active *artifacts.ActiveError
 	switch {
 	case errors.As(err, &active):
@@ -56,14 +56,14 @@ func (a *api) deleteSession(w http.ResponseWriter, r *http.Request) error {
 // deleteArtifact answers as a cleanup that took one does (SPEC A5).
 func (a *api) deleteArtifact(w http.ResponseWriter, r *http.Request) error {
 	id := artifacts.ID(r.PathValue("id"))
-	rec, err := a.cfg.Client.Artifact(r.Context(), id)
+	rec, err := a.cfg.Client.Artifacts().Record(r.Context(), id)
 	if err != nil {
 		return err
 	}
 	if !access.From(r.Context()).Session(rec.Session) {
 		return fmt.Errorf("%w: artifact %s is of the session %s", errForbidden, rec.ID, rec.Session)
 	}
-	if err := a.cfg.Client.DeleteArtifact(r.Context(), id); err != nil {
+	if err := a.cfg.Client.Artifacts().Delete(r.Context(), id); err != nil {
 		return err
 	}
 	answer(w, http.StatusOK, client.ReportJSON(artifacts.Report{Deleted: []artifacts.ID{id}}))

@@ -17,12 +17,12 @@ import (
 func TestDelete(t *testing.T) {
 	ctx, cl, url := world(t)
 	id := events.Thread{Session: "s", Name: "main"}
-	run, err := cl.StartRun(ctx, id, client.RunConfig{ID: "r1", Lease: time.Hour})
+	run, err := cl.Thread(id).StartRun(ctx, client.RunConfig{ID: "r1", Lease: time.Hour})
 	if err == nil {
 		err = run.Wait(ctx)
 	}
 	must.Do(t, err)
-	r, err := cl.PutArtifact(ctx, client.NewArtifact{Record: artifacts.Record{Session: "s"}}, strings.NewReader("text"))
+	r, err := cl.Artifacts().Put(ctx, client.NewArtifact{Record: artifacts.Record{Session: "s"}}, strings.NewReader("text"))
 	must.Do(t, err)
 	remove := func(path string) (int, string) {
 		t.Helper()

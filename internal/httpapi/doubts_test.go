@@ -31,8 +31,8 @@ func TestEntryReadsNothing(t *testing.T) {
 	for _, th := range []events.Thread{before, beside, renamed} {
 		say(ctx, t, cl, th, "hello")
 	}
-	must.Do(t, cl.End(ctx, before, events.End{}))
-	must.Do(t, cl.Rename(ctx, renamed, "other"))
+	must.Do(t, cl.Thread(before).End(ctx, events.End{}))
+	must.Do(t, cl.Thread(renamed).Rename(ctx, "other"))
 
 	srv := httptest.NewServer(httpapi.For(conn, httpapi.Config{}))
 	t.Cleanup(srv.Close)
@@ -54,7 +54,7 @@ func TestEntryReadsNothing(t *testing.T) {
 	for _, th := range []events.Thread{before, renamed} {
 		must.Same(t, post(th.Session, th.Name), 409, "entry for %s = %d, want %d", th)
 	}
-	must.Do(t, cl.End(ctx, beside, events.End{}))
+	must.Do(t, cl.Thread(beside).End(ctx, events.End{}))
 	for status := 0; status != 409; { // until it has heard
 		if status = post(beside.Session, beside.Name); ctx.Err() != nil {
 			t.Fatalf("entry for %s = %d, want 409", beside, status)

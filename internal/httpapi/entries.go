@@ -133,7 +133,7 @@ func (a *api) mayStore(ctx context.Context, e *events.Event, read dialect.Entry)
 	if a.cfg.Client != nil {
 		shown := read
 		shown.Refs = told(access.From(ctx), read.Refs)
-		err := a.cfg.Client.CheckEntry(ctx, e, shown)
+		err := a.cfg.Client.Internal().CheckEntry(ctx, e, shown)
 		if errors.Is(err, client.ErrMissingRef) || errors.Is(err, client.ErrPromptTaken) {
 			return err
 		} // after another error the persister looks
@@ -164,7 +164,7 @@ func (a *api) takes(ctx context.Context, e *events.Event) error {
 		a.lookBehind(ctx, e.Thread)
 		return nil
 	}
-	err := a.cfg.Client.Takes(ctx, e.Thread)
+	err := a.cfg.Client.Thread(e.Thread).Takes(ctx)
 	switch {
 	case err == nil:
 		a.takers.note(e.Thread)
@@ -174,7 +174,7 @@ func (a *api) takes(ctx context.Context, e *events.Event) error {
 	case !errors.Is(err, client.ErrEnded): // persisters will see
 		return nil
 	}
-	if a.cfg.Client.Has(ctx, e) {
+	if a.cfg.Client.Internal().Has(ctx, e) {
 		return nil
 	}
 	return err
@@ -196,7 +196,7 @@ func (a *api) lookBehind(ctx context.Context, t events.Thread) {
 	}
 	go func(ctx context.Context) {
 		defer func() { <-a.looks }()
-		if errors.Is(a.cfg.Client.Takes(ctx, t), client.ErrLatched) {
+		if errors.Is(a.cfg.Client.Thread(t).Takes(ctx), client.ErrLatched) {
 			a.doubts.note(t.String())
 		}
 	}(context.WithoutCancel(ctx))

@@ -270,7 +270,7 @@ func (k threadFeed) items(ctx context.Context, c *client.Client, f *feed, ready 
 }
 
 func (k threadFeed) outputs(ctx context.Context, c *client.Client, f *feed, ready func()) error {
-	for frame, err := range c.FollowThread(ctx, k.Thread, func([]client.OpenOutput) { ready() }) {
+	for frame, err := range c.Thread(k.Thread).FollowOutputs(ctx, func([]client.OpenOutput) { ready() }) {
 		if err != nil {
 			return err
 		}

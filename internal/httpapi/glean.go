@@ -26,7 +26,7 @@ func (a *api) streamItems(w http.ResponseWriter, r *http.Request) error {
 	if err := key.validate(); err != nil {
 		return err
 	}
-	if err := a.cfg.Client.CheckType(r.Context(), key.filter()); err != nil {
+	if err := a.cfg.Client.Internal().CheckType(r.Context(), key.filter()); err != nil {
 		return err
 	}
 	g := &gleaner{api: a, key: key, grant: access.From(r.Context()), notUser: q.Get("not_user")}
@@ -124,10 +124,10 @@ func (g *gleaner) fromNow(ctx context.Context) (err error) {
 	if _, err = g.store.replaced(ctx, g.api.cfg.Client); err != nil {
 		return err
 	}
-	if _, g.seq, err = g.api.cfg.Client.ItemsSpan(ctx); err != nil || g.key.session == "" {
+	if _, g.seq, err = g.api.cfg.Client.Internal().ItemsSpan(ctx); err != nil || g.key.session == "" {
 		return err
 	}
-	all, err := g.api.cfg.Client.Threads(ctx, g.key.session)
+	all, err := g.api.cfg.Client.Session(g.key.session).Threads(ctx)
 	g.had = map[string]mark{}
 	for _, t := range all {
 		g.note(t.Name, mark{t.Head.N, t.Head.Life}, nil) // what came since the sequence was read comes once more, and is left out
@@ -189,12 +189,12 @@ func (g *gleaner) meanwhile(ctx context.Context, t events.Thread, at mark, data 
 		return nil
 	}
 	cl, next := g.api.cfg.Client, g.last.N+1
-	head, err := cl.CameBack(ctx, t, hadOf(at, data), g.last)
+	head, err := cl.Internal().CameBack(ctx, t, hadOf(at, data), g.last)
 	if head.Start.IsZero() && err == nil {
 		return nil
 	}
 	if err == nil {
-		for p, bad := range cl.ItemsFrom(ctx, t, head, next) {
+		for p, bad := range cl.Thread(t).ItemsFrom(ctx, head, next) {
 			if err = bad; err != nil || p.N >= at.n || p.N != next {
 				break
 			}
@@ -223,7 +223,7 @@ func (g *gleaner) stored(ctx context.Context, from client.Position) error {
 	if err != nil {
 		return err
 	}
-	first, last, err := g.api.cfg.Client.ItemsSpan(ctx)
+	first, last, err := g.api.cfg.Client.Internal().ItemsSpan(ctx)
 	if err != nil {
 		return err
 	}
@@ -248,7 +248,7 @@ func (g *gleaner) stored(ctx context.Context, from client.Position) error {
 		g.seq, from.Seq = last, last+1
 	}
 	twice := map[events.Thread]mark{} // what was stored twice after a crash; of many threads, of those that spoke last
-	err = g.api.cfg.Client.ItemsUntilNow(ctx, g.key.filter(), from, func(it client.Item) error {
+	err = g.api.cfg.Client.Internal().ItemsUntilNow(ctx, g.key.filter(), from, func(it client.Item) error {
 		t, at := events.Thread{Session: it.Session, Name: it.Thread}, mark{it.N, it.Life}
 		if it.Seq <= g.seq || twice[t].covers(at) {
 			return nil
@@ -272,7 +272,7 @@ func (g *gleaner) stored(ctx context.Context, from client.Position) error {
 // forgotten gives from the threads of the session what the reader does not have. Until it is through, the cursor's sequence stays
 // where it was: a reader that is cut off here goes on here.
 func (g *gleaner) forgotten(ctx context.Context) error {
-	all, err := g.api.cfg.Client.Threads(ctx, g.key.session)
+	all, err := g.api.cfg.Client.Session(g.key.session).Threads(ctx)
 	if err != nil {
 		return err
 	}
@@ -280,7 +280,7 @@ func (g *gleaner) forgotten(ctx context.Context) error {
 		if g.key.thread != "" && g.key.thread != t.Name {
 			continue
 		}
-		for p, err := range g.api.cfg.Client.ItemsFrom(ctx, t.Thread, t.Head, g.next(t)) {
+		for p, err := range g.api.cfg.Client.Thread(t.Thread).ItemsFrom(ctx, t.Head, g.next(t)) {
 			if lost(err) {
 				err = g.lost(t.Name, g.next(t), mark{t.Head.N, t.Head.Life}, err)
 			} else if err == nil && g.key.takes(p.Data) {

@@ -136,8 +136,8 @@ func TestNarrowToken(t *testing.T) {
 	prod := events.Thread{Session: "prod", Name: "main"}
 	say(ctx, t, cl, prod, "secret")
 	say(ctx, t, cl, events.Thread{Session: "ci-1", Name: "main"}, "open")
-	art := must.Get(cl.PutArtifact(ctx, client.NewArtifact{Record: artifacts.Record{Session: "prod"}}, strings.NewReader("secret")))(t)
-	head := must.Get(cl.Thread(ctx, prod))(t)
+	art := must.Get(cl.Artifacts().Put(ctx, client.NewArtifact{Record: artifacts.Record{Session: "prod"}}, strings.NewReader("secret")))(t)
+	head := must.Get(cl.Thread(prod).Head(ctx))(t)
 	auth := "Bearer " + narrow
 	for path, want := range map[string]int{"/v1/artifacts/" + string(art.ID): 403, "/v1/nodes/" + head.Head().Ref.Hex(): 404,
 		"/v1/nodes/" + head.Head().Ref.Hex() + "?session=ci-1": 404} {
@@ -314,7 +314,7 @@ func TestPutOutput(t *testing.T) {
 	}()
 	must.Get(io.WriteString(w, "compiling\n"))(t)
 	live := ""
-	for f, err := range cl.Follow(ctx, th, "o") { // while the body is open
+	for f, err := range cl.Thread(th).Follow(ctx, "o") { // while the body is open
 		must.Do(t, err)
 		if live += string(f.Text); live == "compiling\n" {
 			break

@@ -35,7 +35,7 @@ func (a *api) streamHeads(w http.ResponseWriter, r *http.Request) error {
 		return out.send(eventHead, strconv.FormatUint(rev, 10), data)
 	}
 	stored := func() error {
-		moves, err := a.cfg.Client.HeadsSince(ctx, session, rev)
+		moves, err := a.cfg.Client.Session(session).HeadsSince(ctx, rev)
 		if err != nil {
 			return err
 		}

@@ -43,9 +43,9 @@ func TestNotUser(t *testing.T) {
 	}
 	th, outs := events.Thread{Session: "s", Name: "main"}, map[string]*client.Output{}
 	for _, user := range []string{"me", "you"} { // outputs, too: those that begin behind the reader, and those that are open
-		out := must.Get(cl.Output(ctx, th, client.OutputConfig{ID: user, Tool: "sh", User: user}))(t)
+		out := must.Get(cl.Thread(th).Output(ctx, client.OutputConfig{ID: user, Tool: "sh", User: user}))(t)
 		must.Get(out.Write([]byte("printed by " + user + "\n")))(t)
-		for f, err := range cl.Follow(ctx, th, user) {
+		for f, err := range cl.Thread(th).Follow(ctx, user) {
 			if must.Do(t, err); len(f.Text) > 0 {
 				break
 			}
@@ -102,16 +102,16 @@ func TestWhoSpeaks(t *testing.T) {
 	post(mira, at+"/entries?dialect=item", js, noKind, 403)
 	must.Do(t, faulttest.Settle(ctx, conn))
 	post(agent7, at+"/prompts/p1/answer", js, `{"answer":true,"by":"boss"}`, http.StatusForbidden)
-	if p, err := cl.Prompt(ctx, asked, "p1"); err != nil || p.Resolution.Outcome != "" {
+	if p, err := cl.Thread(asked).Prompt(ctx, "p1"); err != nil || p.Resolution.Outcome != "" {
 		t.Fatalf("the agent's own approval was taken: %+v, %v", p, err)
 	}
 	if got := post(mira, at+"/prompts/p1/answer", js, `{"answer":true,"by":"boss"}`, 200); !strings.Contains(got, `"by":"mira"`) {
 		t.Errorf("answered as %s, want by mira", got)
 	}
 	must.Do(t, faulttest.Settle(ctx, conn))
-	head := must.Get(cl.Thread(ctx, asked))(t)
+	head := must.Get(cl.Thread(asked).Head(ctx))(t)
 	var users, claims []string
-	for item := range must.All(t, cl.ItemsFrom(ctx, asked, head, 1)) {
+	for item := range must.All(t, cl.Thread(asked).ItemsFrom(ctx, head, 1)) {
 		var parsed struct {
 			User    string `json:"user_id"`
 			Claimed string `json:"claimed_user"`

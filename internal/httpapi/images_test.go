@@ -27,7 +27,7 @@ func TestImagesOfAContext(t *testing.T) {
 		Body: []byte(`{"type":"message","id":"a1","parentId":null,` +
 			`"message":{"role":"user","content":[{"type":"image","data":"` + ref.String() + `"},{"type":"image","data":"` +
 			gone.String() + `"}]}}`)}))
-	must.Do(t, cl.Await(ctx, th, p.Producer(), 0, 1))
+	must.Do(t, cl.Thread(th).Await(ctx, p.Producer(), 0, 1))
 	for _, path := range []string{"context", "items/1?full=1", "logs/thread.log"} {
 		status, h, body := get(t, url, "/v1/sessions/s/threads/main/"+path)
 		if status != 200 || !strings.Contains(body, base64.StdEncoding.EncodeToString(png)) || strings.Contains(body,
@@ -44,7 +44,7 @@ func TestImagesOfAContext(t *testing.T) {
 			`","parentId":"a1","message":{"role":"user","content":[{"type":"text","text":"` + strings.Repeat("long ", 200_000) +
 			`"},{"type":"image","data":"` + gone.String() + `"}]}}`)}))
 	}
-	must.Do(t, cl.Settled(ctx, th))
+	must.Do(t, cl.Thread(th).Settled(ctx))
 	res := must.Get(http.Get(url + "/v1/sessions/s/threads/main/logs/thread.log"))(t)
 	body := must.Get(io.ReadAll(res.Body))(t)
 	must.Do(t, res.Body.Close())

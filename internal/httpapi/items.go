@@ -39,7 +39,7 @@ type pageOut struct {
 
 // items gives a page of items from the thread's nodes: whatever SPOOL_ITEMS still has.
 func (a *api) items(w http.ResponseWriter, r *http.Request, t events.Thread) error {
-	head, err := a.cfg.Client.AwaitThread(r.Context(), t)
+	head, err := a.cfg.Client.Thread(t).AwaitHead(r.Context())
 	if err != nil {
 		return err
 	}
@@ -50,7 +50,7 @@ func (a *api) items(w http.ResponseWriter, r *http.Request, t events.Thread) err
 	page := pageOut{First: min(1, head.N), Last: head.N, Items: []view.Item{}}
 	if most > 0 {
 		size := 0
-		for p, err := range a.cfg.Client.ItemsFrom(r.Context(), t, head, from) {
+		for p, err := range a.cfg.Client.Thread(t).ItemsFrom(r.Context(), head, from) {
 			if err != nil {
 				return err
 			}
@@ -103,7 +103,7 @@ func (a *api) item(w http.ResponseWriter, r *http.Request, t events.Thread) erro
 	if err != nil || n < 1 {
 		return fmt.Errorf("%w: item %.50q: want its number, from 1", ErrRequest, r.PathValue("n"))
 	}
-	head, err := a.cfg.Client.AwaitThread(r.Context(), t)
+	head, err := a.cfg.Client.Thread(t).AwaitHead(r.Context())
 	if err != nil {
 		return err
 	}
@@ -111,7 +111,7 @@ func (a *api) item(w http.ResponseWriter, r *http.Request, t events.Thread) erro
 		return fmt.Errorf("%w: %s has the items 1 to %d", errNothing, t, head.N)
 	}
 	if isSet(r, "full") {
-		raw, err := a.cfg.Client.Warning(a.named(w, r)).FullItem(r.Context(), t, head, n)
+		raw, err := a.cfg.Client.Internal().Warning(a.named(w, r)).Thread(t).FullItem(r.Context(), head, n)
 		if errors.Is(err, client.ErrTooLong) {
 			err = fmt.Errorf("%w: %w", errTooLarge, err)
 		}
@@ -120,7 +120,7 @@ func (a *api) item(w http.ResponseWriter, r *http.Request, t events.Thread) erro
 		}
 		return err
 	}
-	for p, err := range a.cfg.Client.ItemsFrom(r.Context(), t, head, n) {
+	for p, err := range a.cfg.Client.Thread(t).ItemsFrom(r.Context(), head, n) {
 		if err == nil {
 			answer(w, http.StatusOK, view.OfItem(p.Data))
 		}
@@ -170,7 +170,7 @@ func (a *api) search(w http.ResponseWriter, r *http.Request, t events.Thread) er
 	if query == "" || len(query) > 1000 {
 		return fmt.Errorf("%w: q: what to look for, at most 1,000 bytes", ErrRequest)
 	}
-	head, err := a.cfg.Client.AwaitThread(r.Context(), t)
+	head, err := a.cfg.Client.Thread(t).AwaitHead(r.Context())
 	if err != nil {
 		return err
 	}
@@ -183,7 +183,7 @@ func (a *api) search(w http.ResponseWriter, r *http.Request, t events.Thread) er
 	}
 	var found []matchOut
 	next := ""
-	for p, err := range a.cfg.Client.ItemsBack(r.Context(), t, head, before) {
+	for p, err := range a.cfg.Client.Thread(t).ItemsBack(r.Context(), head, before) {
 		if err != nil {
 			return err
 		}
@@ -320,9 +320,9 @@ func (s *missing) name(h http.Header, as string) {
 
 // context gives what the model is sent at the leaf, or at another entry.
 func (a *api) context(w http.ResponseWriter, r *http.Request, t events.Thread) error {
-	c, err := a.cfg.Client.Context(r.Context(), t, sessions.At(r.URL.Query().Get("leaf")), a.named(w, r))
+	c, err := a.cfg.Client.Thread(t).Context(r.Context(), sessions.At(r.URL.Query().Get("leaf")), a.named(w, r))
 	if errors.Is(err, client.ErrNoContext) {
-		steps, err := a.cfg.Client.StepContext(r.Context(), t, sessions.At(r.URL.Query().Get("leaf")))
+		steps, err := a.cfg.Client.Thread(t).StepContext(r.Context(), sessions.At(r.URL.Query().Get("leaf")))
 		if err == nil {
 			answer(w, http.StatusOK, steps)
 		}
@@ -344,7 +344,7 @@ func (a *api) context(w http.ResponseWriter, r *http.Request, t events.Thread) e
 
 // withPrompt puts the task that a thread began with before the members of its context.
 func (a *api) withPrompt(ctx context.Context, t events.Thread, body []byte) ([]byte, error) {
-	head, err := a.cfg.Client.AwaitThread(ctx, t)
+	head, err := a.cfg.Client.Thread(t).AwaitHead(ctx)
 	if err != nil {
 		return nil, err
 	}

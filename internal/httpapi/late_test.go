@@ -36,7 +36,7 @@ func TestLateBehindRemovals(t *testing.T) {
 				send(10 + i)
 			}
 			send(2)
-			letters := must.Get(cl.DeadLetters(ctx, "s"))(t)
+			letters := must.Get(cl.Session("s").DeadLetters(ctx))(t)
 			_, _, items := get(t, url, at+"/items")
 			if len(letters) != 1 && !strings.Contains(items, "entry 2.") {
 				t.Errorf("the late entry was acknowledged and is nowhere: %d letters, items %s", len(letters), items)

@@ -37,7 +37,7 @@ func TestLeases(t *testing.T) {
 			t.Errorf("%s that is too long = %d %s, want 400", name, status, body)
 		}
 	}
-	if runs, err := cl.Runs(ctx, "s"); err != nil || len(runs) != 0 {
+	if runs, err := cl.Session("s").Runs(ctx); err != nil || len(runs) != 0 {
 		t.Errorf("Runs = %+v, %v, want none", runs, err)
 	}
 	for _, q := range []request{

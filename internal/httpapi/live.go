@@ -38,7 +38,7 @@ type follower struct {
 }
 
 func (a *api) streamThread(w http.ResponseWriter, r *http.Request, t events.Thread) error {
-	head, err := a.cfg.Client.AwaitThread(r.Context(), t)
+	head, err := a.cfg.Client.Thread(t).AwaitHead(r.Context())
 	var renamed *client.Renamed
 	if r.Header.Get("Last-Event-ID") != "" && errors.As(err, &renamed) { // a reader that was away is told as one that was here
 		f := &follower{api: a, out: startSSE(w)}
@@ -141,7 +141,7 @@ func (f *follower) stored(ctx context.Context, first, whole bool) error {
 	if err != nil {
 		return err
 	}
-	head, err := cl.Thread(ctx, f.thread)
+	head, err := cl.Thread(f.thread).Head(ctx)
 	if err != nil {
 		return f.gone(err)
 	}
@@ -152,7 +152,7 @@ func (f *follower) stored(ctx context.Context, first, whole bool) error {
 			return err
 		}
 	case f.had.life != head.Life || f.had.n > head.N:
-		same, err := cl.Continues(ctx, f.thread, head, client.Had{N: f.had.n, Life: f.had.life})
+		same, err := cl.Internal().Continues(ctx, f.thread, head, client.Had{N: f.had.n, Life: f.had.life})
 		if err != nil && !lost(err) {
 			return err
 		}
@@ -165,7 +165,7 @@ func (f *follower) stored(ctx context.Context, first, whole bool) error {
 			return err
 		}
 	}
-	open, err := cl.OpenOutputs(ctx, f.thread)
+	open, err := cl.Thread(f.thread).Outputs(ctx)
 	if err != nil {
 		return err
 	}
@@ -229,7 +229,7 @@ func (f *follower) item(ctx context.Context, m *moment) error {
 		return f.stored(ctx, false, false)
 	}
 	if m.n > f.had.n+1 {
-		head, err := f.api.cfg.Client.Thread(ctx, f.thread)
+		head, err := f.api.cfg.Client.Thread(f.thread).Head(ctx)
 		if err != nil {
 			return f.gone(err)
 		}
@@ -254,7 +254,7 @@ func (f *follower) sendItem(data []byte) error {
 
 // items gives the stored items up to a number.
 func (f *follower) items(ctx context.Context, head threads.Head, to int64) error {
-	for p, err := range f.api.cfg.Client.ItemsFrom(ctx, f.thread, head, f.had.n+1) {
+	for p, err := range f.api.cfg.Client.Thread(f.thread).ItemsFrom(ctx, head, f.had.n+1) {
 		if lost(err) {
 			return f.skip(to, err)
 		}

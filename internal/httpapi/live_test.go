@@ -128,7 +128,7 @@ func say(ctx context.Context, t testing.TB, cl *client.Client, th events.Thread,
 			"metadata": map[string]any{"type": "text"}})
 		must.Do(t, pub.Publish(ctx, client.Entry{Thread: th, Dialect: "item", Body: body, Time: int64(1_700_000_000_000 + i)}))
 	}
-	must.Do(t, cl.Await(ctx, th, pub.Producer(), 0, uint64(len(texts))))
+	must.Do(t, cl.Thread(th).Await(ctx, pub.Producer(), 0, uint64(len(texts))))
 }
 
 // tally is what a reader has of a thread.
@@ -187,7 +187,7 @@ func TestCutEverywhere(t *testing.T) {
 		produced <- func() error {
 			var outs []*client.Output
 			for _, id := range []string{"one", "two"} {
-				out, err := cl.Output(ctx, th, client.OutputConfig{ID: id, Tool: "make", Input: []byte(`{"command":"make"}`)})
+				out, err := cl.Thread(th).Output(ctx, client.OutputConfig{ID: id, Tool: "make", Input: []byte(`{"command":"make"}`)})
 				if err != nil {
 					return err
 				}
@@ -206,7 +206,7 @@ func TestCutEverywhere(t *testing.T) {
 				if err := pub.Publish(ctx, client.Entry{Thread: th, Dialect: "item", Body: body}); err != nil {
 					return err
 				}
-				if err := cl.Await(ctx, th, pub.Producer(), 0, uint64(i+1)); err != nil {
+				if err := cl.Thread(th).Await(ctx, pub.Producer(), 0, uint64(i+1)); err != nil {
 					return err
 				}
 			}
@@ -261,7 +261,7 @@ func TestCutEverywhere(t *testing.T) {
 func TestJoinInTheMiddle(t *testing.T) {
 	_, ctx, cl, url := worldOn(t, httpapi.Config{})
 	th := events.Thread{Session: "s", Name: "main"}
-	out := must.Get(cl.Output(ctx, th, client.OutputConfig{ID: "o", Tool: "make", Invocation: "call-1"}))(t)
+	out := must.Get(cl.Thread(th).Output(ctx, client.OutputConfig{ID: "o", Tool: "make", Invocation: "call-1"}))(t)
 	var all strings.Builder
 	print := func(text string) {
 		all.WriteString(text)
@@ -270,7 +270,7 @@ func TestJoinInTheMiddle(t *testing.T) {
 	for range 10_000 { // no part of the artifact ends where a character does, but for every third
 		print(strings.Repeat("木", 10) + "\n")
 	}
-	for f, err := range cl.Follow(ctx, th, "o") { // until all of it is stored
+	for f, err := range cl.Thread(th).Follow(ctx, "o") { // until all of it is stored
 		must.Do(t, err)
 		if f.Offset+int64(len(f.Text)) == int64(all.Len()) {
 			break
@@ -331,7 +331,7 @@ func TestForgottenItemsStream(t *testing.T) {
 	s.stop()
 	items := must.Get(conn.JetStream().Stream(ctx, events.ItemsStream))(t)
 	must.Until(t, "items follow the commit", func() bool {
-		_, last := must.Two(cl.ItemsSpan(ctx))(t)
+		_, last := must.Two(cl.Internal().ItemsSpan(ctx))(t)
 		return last >= 4
 	})
 	must.Do(t, items.Purge(ctx))
@@ -459,7 +459,7 @@ func TestStreamOfWhatGoes(t *testing.T) {
 	say(ctx, t, cl, a, "1")
 	s := follow(t, ctx, url+"/v1/sessions/s/threads/a/live?from=1", "")
 	_, first := s.until("item")
-	must.Do(t, cl.Rename(ctx, a, "b"))
+	must.Do(t, cl.Thread(a).Rename(ctx, "b"))
 	if _, e := s.until("reset"); !strings.Contains(e.data, `"reason":"renamed","session":"s","thread":"b"`) {
 		t.Errorf("reset = %s, want the new name", e.data)
 	}
@@ -468,7 +468,7 @@ func TestStreamOfWhatGoes(t *testing.T) {
 		t.Errorf("event of a reader that comes back = %+v, want the new name", e)
 	}
 	s = follow(t, ctx, url+"/v1/sessions/s/threads/b/live", first.id)
-	must.Do(t, cl.Remove(ctx, b))
+	must.Do(t, cl.Thread(b).Remove(ctx))
 	if _, e := s.until("reset"); !strings.Contains(e.data, `"reason":"removed"`) {
 		t.Errorf("reset = %s, want that it was removed", e.data)
 	}
@@ -496,9 +496,9 @@ func TestStreamsAcrossLives(t *testing.T) {
 	paths := []string{"/v1/sessions/s/threads/main/live?from=1", "/v1/live?session=s&since=all", "/v1/live?since=all"}
 	ends := []func() error{
 		nil,
-		func() error { return cl.Remove(ctx, th) },
-		func() error { _, err := cl.DeleteSession(ctx, "s", client.Deletion{Force: true}); return err },
-		func() error { return cl.Remove(ctx, th) },
+		func() error { return cl.Thread(th).Remove(ctx) },
+		func() error { _, err := cl.Session("s").Delete(ctx, client.Deletion{Force: true}); return err },
+		func() error { return cl.Thread(th).Remove(ctx) },
 	}
 	last := map[string]string{}
 	for life, texts := range [][]string{{"a", "b"}, {"a", "b"}, {"a", "b", "c"}, {"x", "y", "z", "u"}} {
@@ -529,7 +529,7 @@ func TestStreamsAcrossLives(t *testing.T) {
 		live[path] = follow(t, ctx, url+path, last[path])
 	}
 	live[paths[0]].until("open")
-	must.Get(cl.DeleteSession(ctx, "s", client.Deletion{Force: true}))(t)
+	must.Get(cl.Session("s").Delete(ctx, client.Deletion{Force: true}))(t)
 	live[paths[0]].until("reset")
 	say(ctx, t, cl, th, "again")
 	for _, path := range paths[1:] {
@@ -554,15 +554,15 @@ func TestItemsOfAThreadThatComesBack(t *testing.T) {
 	_, e := first.until("item")
 	first.stop()
 	stays := follow(t, ctx, path, "")
-	must.Do(t, cl.Rename(ctx, th, other.Name))
+	must.Do(t, cl.Thread(th).Rename(ctx, other.Name))
 	say(ctx, t, cl, other, "c")
-	must.Do(t, cl.Rename(ctx, other, th.Name))
+	must.Do(t, cl.Thread(other).Rename(ctx, th.Name))
 	say(ctx, t, cl, th, "d")
-	must.Do(t, cl.Rename(ctx, th, other.Name))
+	must.Do(t, cl.Thread(th).Rename(ctx, other.Name))
 	say(ctx, t, cl, other, "e")
-	must.Do(t, cl.Rename(ctx, other, th.Name))
+	must.Do(t, cl.Thread(other).Rename(ctx, th.Name))
 	say(ctx, t, cl, th, "f")
-	must.Do(t, cl.Rename(ctx, th, other.Name))
+	must.Do(t, cl.Thread(th).Rename(ctx, other.Name))
 	for name, s := range map[string]*stream{"comes back": follow(t, ctx, path, e.id), "stays": stays} {
 		for n := int64(3); n <= 6; n++ {
 			if _, e := s.until("item"); decode[itemEvent](t, e).N != n {
@@ -595,25 +595,25 @@ func TestResumeBehindARename(t *testing.T) {
 		return e.id
 	}
 	say(ctx, t, cl, thread("main"), "gone")
-	must.Get(cl.DeleteSession(ctx, "s", client.Deletion{}))(t)
+	must.Get(cl.Session("s").Delete(ctx, client.Deletion{}))(t)
 	say(ctx, t, cl, thread("main"), "a")
 	say(ctx, t, cl, thread("main"), "b")
 	first := follow(t, ctx, at("main")+"?from=1", "")
 	first.until("item")
 	_, e := first.until("item")
 	first.stop()
-	must.Do(t, cl.Rename(ctx, thread("main"), "old"))
+	must.Do(t, cl.Thread(thread("main")).Rename(ctx, "old"))
 	say(ctx, t, cl, thread("old"), "c")
 	id := goesOn("old", e.id, "c", 3)
 	say(ctx, t, cl, thread("old"), "d")
 	id = goesOn("old", id, "d", 4)
-	must.Do(t, cl.Rename(ctx, thread("old"), "main"))
-	must.Do(t, cl.Rename(ctx, thread("main"), "old"))
+	must.Do(t, cl.Thread(thread("old")).Rename(ctx, "main"))
+	must.Do(t, cl.Thread(thread("main")).Rename(ctx, "old"))
 	say(ctx, t, cl, thread("old"), "e")
 	goesOn("old", id, "e", 5)
 	goesOn("old", e.id, "c", 3)
 	// Another thread that takes the name is another one.
-	must.Do(t, cl.Remove(ctx, thread("old")))
+	must.Do(t, cl.Thread(thread("old")).Remove(ctx))
 	for _, text := range []string{"v", "w", "x"} {
 		say(ctx, t, cl, thread("old"), text)
 	}
@@ -695,7 +695,7 @@ func TestItemStreams(t *testing.T) {
 	for i, failed := range []string{"false", "true"} {
 		body := `{"content":[{"type":"text","text":"x"}],"metadata":{"type":"tool_result","tool":{"invocation_id":"i","is_error":` + failed + `,"output":"x"}}}`
 		must.Do(t, pub.Publish(ctx, client.Entry{Thread: b, Dialect: "item", Body: []byte(body)}))
-		must.Do(t, cl.Await(ctx, b, pub.Producer(), 0, uint64(i+1)))
+		must.Do(t, cl.Thread(b).Await(ctx, pub.Producer(), 0, uint64(i+1)))
 	}
 	where := func(path, last string, n int) string {
 		t.Helper()

@@ -49,22 +49,22 @@ func (f *follower) begun(ctx context.Context, output string) (at int64, err erro
 		return 0, nil
 	}
 	cl := f.api.cfg.Client
-	open, err := cl.OpenOutputs(ctx, f.thread)
+	open, err := cl.Thread(f.thread).Outputs(ctx)
 	if err != nil {
 		return 0, err
 	}
 	if i := slices.IndexFunc(open, func(o client.OpenOutput) bool { return o.ID == output }); i >= 0 {
 		return f.begins(open[i].User), nil
 	}
-	for frame, err := range cl.OutputFrom(ctx, f.thread, output, math.MaxInt64) { // it has ended: its result says whose it was
+	for frame, err := range cl.Thread(f.thread).OutputFrom(ctx, output, math.MaxInt64) { // it has ended: its result says whose it was
 		if err != nil || frame.End == nil || frame.End.Item == 0 {
 			return 0, err
 		}
-		head, err := cl.Thread(ctx, f.thread)
+		head, err := cl.Thread(f.thread).Head(ctx)
 		if err != nil {
 			return 0, f.gone(err)
 		}
-		for item, err := range cl.ItemsFrom(ctx, f.thread, head, frame.End.Item) {
+		for item, err := range cl.Thread(f.thread).ItemsFrom(ctx, head, frame.End.Item) {
 			if err != nil && !lost(err) {
 				return 0, err
 			}
@@ -100,7 +100,7 @@ func (f *follower) live(ctx context.Context, m *moment) (err error) {
 
 // atRune is the first byte of an output, from one on, that begins a character.
 func (f *follower) atRune(ctx context.Context, output string, at int64) (int64, error) {
-	for frame, err := range f.api.cfg.Client.OutputFrom(ctx, f.thread, output, at) {
+	for frame, err := range f.api.cfg.Client.Thread(f.thread).OutputFrom(ctx, output, at) {
 		if err != nil {
 			return 0, err
 		}
@@ -118,7 +118,7 @@ func (f *follower) atRune(ctx context.Context, output string, at int64) (int64, 
 // output gives what is stored of an output and the reader does not have, up to a byte, -1 for all.
 func (f *follower) output(ctx context.Context, output string, to int64) error {
 	var torn []byte // of a character
-	for frame, err := range f.api.cfg.Client.OutputFrom(ctx, f.thread, output, f.at[output]) {
+	for frame, err := range f.api.cfg.Client.Thread(f.thread).OutputFrom(ctx, output, f.at[output]) {
 		if err != nil {
 			return err
 		}

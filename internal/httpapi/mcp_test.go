@@ -77,12 +77,12 @@ func TestMCP(t *testing.T) {
 		pub := cl.Publisher(client.PublisherConfig{User: "mira"})
 		must.Do(t, pub.Publish(ctx, client.Entry{Thread: th, Dialect: "item",
 			Body: []byte(`{"content":[{"type":"text","text":"hello from ` + session + `"}]}`)}))
-		must.Do(t, cl.Await(ctx, th, pub.Producer(), 0, 1))
-		art[session] = must.Get(cl.PutArtifact(ctx, client.NewArtifact{Record: artifacts.Record{Session: session}},
+		must.Do(t, cl.Thread(th).Await(ctx, pub.Producer(), 0, 1))
+		art[session] = must.Get(cl.Artifacts().Put(ctx, client.NewArtifact{Record: artifacts.Record{Session: session}},
 			strings.NewReader("log of "+session)))(t)
-		go func() { _, _ = cl.Ask(ctx, th, events.Prompt{ID: "p", Kind: events.PromptText, Text: "Which?"}) }()
+		go func() { _, _ = cl.Thread(th).Ask(ctx, events.Prompt{ID: "p", Kind: events.PromptText, Text: "Which?"}) }()
 		for waiting := 0; waiting == 0; {
-			waiting = len(must.Get(cl.Prompts(ctx, session))(t))
+			waiting = len(must.Get(cl.Session(session).Prompts(ctx))(t))
 		}
 	}
 	must.Do(t, history.With(file, func(db *history.DB) error { return history.NewFollower(db, conn, nil).CatchUp(ctx) }))
@@ -156,13 +156,13 @@ func TestMCPAnswers(t *testing.T) {
 	for _, session := range []string{"ci-1", "ci-2", "ci-3", "prod"} {
 		th := events.Thread{Session: session, Name: "main"}
 		go func() {
-			r, err := cl.Ask(ctx, th, events.Prompt{ID: "p", Kind: events.PromptApproval, Text: "Ship " + session + "?"})
+			r, err := cl.Thread(th).Ask(ctx, events.Prompt{ID: "p", Kind: events.PromptApproval, Text: "Ship " + session + "?"})
 			if err == nil {
 				said <- r
 			}
 		}()
 		for waiting := 0; waiting == 0; {
-			waiting = len(must.Get(cl.Prompts(ctx, session))(t))
+			waiting = len(must.Get(cl.Session(session).Prompts(ctx))(t))
 		}
 	}
 	yes := func(session string) map[string]any {

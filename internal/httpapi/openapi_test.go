@@ -170,28 +170,28 @@ func furnish(t *testing.T, ctx context.Context, cl *client.Client) map[string][]
 	for _, line := range lines {
 		must.Do(t, pub.Publish(ctx, client.Entry{Thread: th, Dialect: "omp", Body: []byte(line)}))
 	}
-	must.Do(t, cl.Await(ctx, th, pub.Producer(), 0, uint64(len(lines))))
+	must.Do(t, cl.Thread(th).Await(ctx, pub.Producer(), 0, uint64(len(lines))))
 	const sdkSession = "5f0c9a52-7d0e-4f0b-9a3e-2f6f1c0d7e11"
 	for _, name := range []string{"main", "agent-a"} {
 		of := cl.Publisher(client.PublisherConfig{})
 		at := client.Entry{Thread: events.Thread{Session: sdkSession, Name: name}, Dialect: "claude",
 			Body: []byte(`{"type":"user","uuid":"u","cwd":"/w","message":{"role":"user","content":"hi"}}`)}
 		must.Do(t, of.Publish(ctx, at))
-		must.Do(t, cl.Await(ctx, at.Thread, of.Producer(), 0, 1))
+		must.Do(t, cl.Thread(at.Thread).Await(ctx, of.Producer(), 0, 1))
 	}
 	for _, name := range []string{"compacted", "ended", "renamed"} {
-		must.Do(t, cl.Fork(ctx, events.Thread{Session: "s", Name: name}, events.Fork{Session: "s", Thread: "main", Item: 1}))
+		must.Do(t, cl.Thread(events.Thread{Session: "s", Name: name}).Fork(ctx, events.Fork{Session: "s", Thread: "main", Item: 1}))
 	}
-	must.Do(t, cl.Fork(ctx, events.Thread{Session: "spare", Name: "main"}, events.Fork{Session: "s", Thread: "main", Item: 1}))
+	must.Do(t, cl.Thread(events.Thread{Session: "spare", Name: "main"}).Fork(ctx, events.Fork{Session: "s", Thread: "main", Item: 1}))
 	items := events.Thread{Session: "items", Name: "main"}
 	say(ctx, t, cl, items, "first", "second")
 	asked := make(chan error, 1)
 	go func() {
-		_, err := cl.Ask(ctx, items, events.Prompt{ID: "p", Kind: events.PromptApproval, Text: "Deploy?"})
+		_, err := cl.Thread(items).Ask(ctx, events.Prompt{ID: "p", Kind: events.PromptApproval, Text: "Deploy?"})
 		asked <- err
 	}()
 	for waiting := 0; waiting == 0; {
-		list := must.Get(cl.Prompts(ctx, "items"))(t)
+		list := must.Get(cl.Session("items").Prompts(ctx))(t)
 		waiting = len(list)
 	}
 	t.Cleanup(func() {
@@ -199,7 +199,7 @@ func furnish(t *testing.T, ctx context.Context, cl *client.Client) map[string][]
 			t.Errorf("Ask = %v", err)
 		}
 	})
-	run := must.Get(cl.StartRun(ctx, items, client.RunConfig{ID: "r", Agent: "coder", Summary: "x"}))(t)
+	run := must.Get(cl.Thread(items).StartRun(ctx, client.RunConfig{ID: "r", Agent: "coder", Summary: "x"}))(t)
 	must.Do(t, run.Wait(ctx))
 	must.Do(t, run.End(ctx, artifacts.RunCompleted, "done"))
 	must.Do(t, run.Wait(ctx))
@@ -207,19 +207,20 @@ func furnish(t *testing.T, ctx context.Context, cl *client.Client) map[string][]
 		events.Control{Op: events.OpRun, Run: &events.Run{ID: "r8", State: "running", Lease: 600_000}}))
 	tooLarge := `{"content":[],"metadata":{"type":"text","x":"` + strings.Repeat("x", 400<<10) + `"}}`
 	must.Do(t, pub.Publish(ctx, client.Entry{Thread: events.Thread{Session: "s", Name: "failed"}, Dialect: "item", Body: []byte(tooLarge)}))
-	must.Do(t, cl.Await(ctx, events.Thread{Session: "s", Name: "failed"}, pub.Producer(), 0, uint64(len(lines))+1))
-	out := must.Get(cl.Output(ctx, items, client.OutputConfig{ID: "open", Tool: "make"}))(t)
+	must.Do(t, cl.Thread(events.Thread{Session: "s", Name: "failed"}).Await(ctx, pub.Producer(), 0, uint64(len(lines))+1))
+	out := must.Get(cl.Thread(items).Output(ctx, client.OutputConfig{ID: "open", Tool: "make"}))(t)
 	must.Get(out.Write([]byte("building\n")))(t)
-	for f, err := range cl.Follow(ctx, items, "open") {
+	for f, err := range cl.Thread(items).Follow(ctx, "open") {
 		must.Do(t, err)
 		if len(f.Text) > 0 {
 			break
 		}
 	}
-	art, err := cl.PutArtifact(ctx, client.NewArtifact{Tool: "bash", Record: artifacts.Record{Session: "items"}}, strings.NewReader("log\n"))
+	art, err := cl.Artifacts().Put(ctx, client.NewArtifact{Tool: "bash", Record: artifacts.Record{Session: "items"}},
+		strings.NewReader("log\n"))
 	must.Do(t, err)
 	blob := must.Get(cl.PutBlob(ctx, []byte("blob")))(t)
-	head := must.Get(cl.Thread(ctx, th))(t)
+	head := must.Get(cl.Thread(th).Head(ctx))(t)
 
 	const js, nd = "application/json", "application/x-ndjson"
 	main, other := "/v1/sessions/s/threads/main", "/v1/sessions/items/threads/main"

@@ -34,9 +34,9 @@ type outputOut struct {
 
 // openOutputs lists what of a thread is open.
 func (a *api) openOutputs(w http.ResponseWriter, r *http.Request, t events.Thread) error {
-	open, err := a.cfg.Client.OpenOutputs(r.Context(), t)
+	open, err := a.cfg.Client.Thread(t).Outputs(r.Context())
 	if err == nil && len(open) == 0 {
-		_, err = a.cfg.Client.AwaitThread(r.Context(), t)
+		_, err = a.cfg.Client.Thread(t).AwaitHead(r.Context())
 	}
 	if err != nil {
 		return err
@@ -80,10 +80,10 @@ func (a *api) putOutput(w http.ResponseWriter, r *http.Request, t events.Thread)
 			cut() // net/http would wait for the rest
 		}
 	}()
-	if err := a.cfg.Client.MayBegin(r.Context(), t, cfg); err != nil {
+	if err := a.cfg.Client.Thread(t).MayBegin(r.Context(), cfg); err != nil {
 		return err
 	}
-	out, err := a.cfg.Client.Output(r.Context(), t, cfg)
+	out, err := a.cfg.Client.Thread(t).Output(r.Context(), cfg)
 	if errors.Is(err, events.ErrChunk) {
 		return fmt.Errorf("%w: %w", ErrRequest, err)
 	}

@@ -28,7 +28,7 @@ func TestOutputIDIsOfOneRequest(t *testing.T) {
 		}
 		return text
 	}
-	cut := must.Get(cl.Output(ctx, th, client.OutputConfig{ID: "retry", Tool: "make"}))(t)
+	cut := must.Get(cl.Thread(th).Output(ctx, client.OutputConfig{ID: "retry", Tool: "make"}))(t)
 	must.Get(io.WriteString(cut, "AAAA\n"))(t)
 	must.Do(t, cut.Begun(ctx))
 	if text := send("main", "&id=retry", strings.Repeat("BBBB\n", 100_000), http.StatusConflict); !strings.Contains(text, "is open") {
@@ -45,9 +45,9 @@ func TestOutputIDIsOfOneRequest(t *testing.T) {
 	send("main", "&id=next", "EEEE\n", http.StatusCreated)
 	send("main", "", "FFFF\n", http.StatusCreated)
 	send("main", "&run=none", "FFFF\n", http.StatusNotFound)
-	must.Do(t, cl.End(ctx, th, events.End{}))
+	must.Do(t, cl.Thread(th).End(ctx, events.End{}))
 	send("main", "&id=late", "GGGG\n", http.StatusConflict)
-	if letters := must.Get(cl.DeadLetters(ctx, "s"))(t); len(letters) != 0 {
+	if letters := must.Get(cl.Session("s").DeadLetters(ctx))(t); len(letters) != 0 {
 		t.Errorf("%d dead letters, want none: %+v", len(letters), letters)
 	}
 }
@@ -58,7 +58,7 @@ func TestTwoAttempts(t *testing.T) {
 	th := events.Thread{Session: "s", Name: "main"}
 	var outs []*client.Output
 	for _, text := range []string{"AAAA\n", "BBBB\n"} {
-		o := must.Get(cl.Output(ctx, th, client.OutputConfig{ID: "o"}))(t)
+		o := must.Get(cl.Thread(th).Output(ctx, client.OutputConfig{ID: "o"}))(t)
 		for range len(outs)*3 + 1 {
 			must.Get(io.WriteString(o, strings.Repeat(text, 20_000)))(t)
 		}
@@ -98,7 +98,7 @@ func TestWrongTrailer(t *testing.T) {
 		if res.StatusCode != http.StatusBadRequest || !strings.Contains(text, trailer[0]) || !strings.Contains(text, "aborted") {
 			t.Errorf("answer = %d %s, want 400, the trailer and what became of the output", res.StatusCode, text)
 		}
-		must.Same(t, len(must.Get(cl.OpenOutputs(ctx, th))(t)), 0, "%d outputs are open, want %d")
+		must.Same(t, len(must.Get(cl.Thread(th).Outputs(ctx))(t)), 0, "%d outputs are open, want %d")
 		header := map[string]string{trailer[0]: trailer[1]}
 		status, _, text := do(t, url, request{path: "/v1/sessions/s/threads/main/outputs?tool=make", body: "x", header: header})
 		if status != http.StatusBadRequest {
@@ -111,7 +111,7 @@ func TestWrongTrailer(t *testing.T) {
 			t.Errorf("item %s = %s, want what came and why it was aborted", n, text)
 		}
 	}
-	if _, err := cl.Thread(ctx, th); err != nil || len(must.Get(cl.DeadLetters(ctx, "s"))(t)) != 0 {
+	if _, err := cl.Thread(th).Head(ctx); err != nil || len(must.Get(cl.Session("s").DeadLetters(ctx))(t)) != 0 {
 		t.Errorf("thread: %v, or dead letters", err)
 	}
 }
@@ -125,8 +125,8 @@ func TestOutputOfAThreadThatLeaves(t *testing.T) {
 		to string
 		by func() error
 	}{
-		"ended":   {"ended", func() error { return cl.End(ctx, th("ended"), events.End{}) }},
-		"renamed": {"now", func() error { return cl.ForceRename(ctx, th("renamed"), "now") }},
+		"ended":   {"ended", func() error { return cl.Thread(th("ended")).End(ctx, events.End{}) }},
+		"renamed": {"now", func() error { return cl.Thread(th("renamed")).Rename(ctx, "now", client.Force(true)) }},
 	} {
 		tool, status := sendsOutput(ctx, t, cl, url, th(name))
 		must.Do(t, leave.by())
@@ -167,7 +167,7 @@ func sendsOutput(ctx context.Context, t *testing.T, cl *client.Client, url strin
 		answer <- res.StatusCode
 	}()
 	must.Get(io.WriteString(tool, "precious\n"))(t)
-	for f, err := range cl.Follow(ctx, th, th.Name) {
+	for f, err := range cl.Thread(th).Follow(ctx, th.Name) {
 		must.Do(t, err)
 		if strings.Contains(string(f.Text), "precious") {
 			break
@@ -183,7 +183,7 @@ func TestOutputOfASessionThatIsDeleted(t *testing.T) {
 	for _, late := range []string{"", "late\n"} {
 		th := events.Thread{Session: "s" + strconv.Itoa(len(late)), Name: "main"}
 		tool, status := sendsOutput(ctx, t, cl, url, th)
-		must.Get(cl.DeleteSession(ctx, th.Session, client.Deletion{Force: true}))(t)
+		must.Get(cl.Session(th.Session).Delete(ctx, client.Deletion{Force: true}))(t)
 		must.Get(io.WriteString(tool, late))(t)
 		must.Do(t, tool.Close())
 		got := must.Receive(t, status, "no answer, with %q behind the deletion", late)

@@ -52,7 +52,7 @@ func (a *api) hasRoom(ctx context.Context, e *events.Event) error {
 		a.roomy.is(e.Thread.Session) || a.roomy.is(name) {
 		return nil
 	}
-	info, err := a.cfg.Client.Info(ctx, e.Thread.Session)
+	info, err := a.cfg.Client.Session(e.Thread.Session).Info(ctx)
 	if err != nil {
 		return nil //nolint:nilerr // see above
 	}
@@ -64,7 +64,7 @@ func (a *api) hasRoom(ctx context.Context, e *events.Event) error {
 		}
 		return nil
 	}
-	head, err := a.cfg.Client.Thread(ctx, e.Thread)
+	head, err := a.cfg.Client.Thread(e.Thread).Head(ctx)
 	if errors.Is(err, threads.ErrNoThread) && noThread {
 		return &apply.BeyondError{Quota: "threads", Limit: most.Threads}
 	}

@@ -258,7 +258,7 @@ func TestQuotaOfOtherRequests(t *testing.T) {
 	say(ctx, t, cl, events.Thread{Session: "s", Name: "main"}, "hello")
 	long := strings.Repeat("x", 5<<10)
 	for _, session := range []string{"known", "chunked"} {
-		must.Do(t, cl.NewSession(ctx, session, "/w", ""))
+		must.Do(t, cl.Session(session).New(ctx, "/w", ""))
 		q := request{path: "/v1/sessions/" + session + "/artifacts?tool=make", kind: "text/plain", body: long}
 		if session == "chunked" {
 			begun := time.Now()
@@ -310,7 +310,8 @@ func TestQuotaOfThreads(t *testing.T) {
 	if status, _, body := do(t, url, entry); status != 202 {
 		t.Fatalf("entry = %d %s, want 202", status, body)
 	}
-	if err := cl.Await(ctx, events.Thread{Session: "s", Name: "d"}, "p", 0, 1); err == nil || !strings.Contains(err.Error(), "2 threads") {
+	if err := cl.Thread(events.Thread{Session: "s", Name: "d"}).Await(ctx, "p", 0, 1); err == nil || !strings.Contains(err.Error(),
+		"2 threads") {
 		t.Errorf("entry of a third thread = %v, want a refusal with the limit", err)
 	}
 	say(ctx, t, cl, main, "and on")
@@ -340,7 +341,7 @@ func TestFullSessionIsTold(t *testing.T) {
 		}
 		if want == 202 {
 			th := events.Thread{Session: "s", Name: thread}
-			must.Do(t, cl.Await(ctx, th, producer, 0, uint64(seq)))
+			must.Do(t, cl.Thread(th).Await(ctx, producer, 0, uint64(seq)))
 		}
 	}
 	say(ctx, t, cl, events.Thread{Session: "s", Name: "main"}, "hello") // by an ephemeral producer
@@ -348,7 +349,7 @@ func TestFullSessionIsTold(t *testing.T) {
 	send("main", "p", 1, 202)
 	main := events.Thread{Session: "s", Name: "main"}
 	full := func() bool {
-		info, err := cl.Info(ctx, "s")
+		info, err := cl.Session("s").Info(ctx)
 		return err == nil && info.Threads == 2 && info.Producers == 2
 	}
 	if !full() {

@@ -30,14 +30,14 @@ import (
 // artifact gives the bytes of an artifact: for download, never to be shown by a browser (DESIGN 11).
 func (a *api) artifact(w http.ResponseWriter, r *http.Request) error {
 	cl := a.cfg.Client
-	rec, err := cl.Artifact(r.Context(), artifacts.ID(r.PathValue("id")))
+	rec, err := cl.Artifacts().Record(r.Context(), artifacts.ID(r.PathValue("id")))
 	if err == nil && !access.From(r.Context()).Session(rec.Session) {
 		err = fmt.Errorf("%w: artifact %s is of the session %s", errForbidden, rec.ID, rec.Session)
 	}
 	if err != nil {
 		return err
 	}
-	body, _, err := cl.OpenArtifact(r.Context(), rec)
+	body, _, err := cl.Artifacts().Open(r.Context(), rec)
 	if err != nil {
 		return err
 	}
@@ -142,7 +142,7 @@ func (a *api) putArtifact(w http.ResponseWriter, r *http.Request) error {
 			return err
 		}
 	}
-	rec, err := a.cfg.Client.PutArtifact(r.Context(), n, &timed{
+	rec, err := a.cfg.Client.Artifacts().Put(r.Context(), n, &timed{
 		in: r.Body, ctl: http.NewResponseController(w), time: func() time.Duration { return pieceTime },
 	})
 	if err == nil {
@@ -168,13 +168,13 @@ func (a *api) artifacts(w http.ResponseWriter, r *http.Request) error {
 	if err != nil {
 		return err
 	}
-	all, err := a.cfg.Client.Artifacts(r.Context(), session)
+	all, err := a.cfg.Client.Session(session).Artifacts(r.Context())
 	if len(all) > 0 && errors.Is(err, artifacts.ErrRecord) { // the others are listed
 		a.cfg.Log.ErrorContext(r.Context(), "artifacts cannot be read", "session", session, "error", err)
 		err = nil
 	}
 	if err == nil && len(all) == 0 {
-		err = a.cfg.Client.AwaitSession(r.Context(), session)
+		err = a.cfg.Client.Session(session).Await(r.Context())
 	}
 	if err != nil {
 		return err
@@ -226,7 +226,7 @@ func (a *api) give(w http.ResponseWriter, r *http.Request, session, address stri
 	var lacks missing
 	lost := a.lost(r)
 	warn := func(m rehydrate.Missing) { lost(m); lacks.note(m) } // by whoever reads the body
-	res, err := a.cfg.Client.Warning(warn).Resolve(r.Context(), session, address, sel)
+	res, err := a.cfg.Client.Internal().Warning(warn).Session(session).Resolve(r.Context(), address, sel)
 	if err != nil {
 		return err
 	}
@@ -257,7 +257,7 @@ func (a *api) prompts(w http.ResponseWriter, r *http.Request) error {
 	if err != nil {
 		return err
 	}
-	all, err := a.cfg.Client.Prompts(r.Context(), session)
+	all, err := a.cfg.Client.Session(session).Prompts(r.Context())
 	if err != nil {
 		return err
 	}
@@ -268,7 +268,7 @@ func (a *api) prompts(w http.ResponseWriter, r *http.Request) error {
 
 func (a *api) prompt(w http.ResponseWriter, r *http.Request) error {
 	t := events.Thread{Session: r.PathValue("session"), Name: r.PathValue("thread")}
-	p, err := a.cfg.Client.Prompt(r.Context(), t, r.PathValue("id"))
+	p, err := a.cfg.Client.Thread(t).Prompt(r.Context(), r.PathValue("id"))
 	if err == nil {
 		answer(w, http.StatusOK, client.PromptJSON(p))
 	}
@@ -286,7 +286,8 @@ func (a *api) answerPrompt(w http.ResponseWriter, r *http.Request) error {
 		return err
 	}
 	t := events.Thread{Session: r.PathValue("session"), Name: r.PathValue("thread")}
-	res, err := a.cfg.Client.Answer(r.Context(), t, events.Answer{Prompt: r.PathValue("id"), Answer: got.Answer, By: got.By, Life: got.Life})
+	res, err := a.cfg.Client.Thread(t).Answer(r.Context(), events.Answer{Prompt: r.PathValue("id"), Answer: got.Answer, By: got.By,
+		Life: got.Life})
 	out := struct {
 		OK         bool   `json:"ok"`
 		Error      string `json:"error,omitempty"`

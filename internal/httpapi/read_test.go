@@ -45,9 +45,9 @@ func one(h map[string][]string, name string) string { return strings.Join(h[name
 // Artifacts are downloads under their own name, and what is on this machine is not one (DESIGN 11).
 func TestReadArtifact(t *testing.T) {
 	ctx, cl, url := world(t)
-	must.Do(t, cl.NewSession(ctx, "s", "/w", ""))
+	must.Do(t, cl.Session("s").New(ctx, "/w", ""))
 	text := strings.Repeat("line\n", 300_000)
-	r, err := cl.PutArtifact(ctx, client.NewArtifact{Tool: "bash",
+	r, err := cl.Artifacts().Put(ctx, client.NewArtifact{Tool: "bash",
 		Record: artifacts.Record{Session: "s", MIME: "text/html", Filename: `a "b".html`}}, strings.NewReader(text))
 	must.Do(t, err)
 	path := "/v1/artifacts/" + string(r.ID)
@@ -79,7 +79,7 @@ func TestReadArtifact(t *testing.T) {
 	// What is registered on this machine is not given to others.
 	file := filepath.Join(t.TempDir(), "secret")
 	must.Do(t, os.WriteFile(file, []byte("secret"), 0o600))
-	if r, err = cl.RegisterFile(ctx, client.NewArtifact{Record: artifacts.Record{Session: "s"}}, file); err != nil {
+	if r, err = cl.Artifacts().RegisterFile(ctx, client.NewArtifact{Record: artifacts.Record{Session: "s"}}, file); err != nil {
 		t.Fatal(err)
 	}
 	for _, path := range []string{"/v1/artifacts/" + string(r.ID), "/v1/read?session=s&url=artifact://2"} {
@@ -100,7 +100,7 @@ func TestReadLog(t *testing.T) {
 			"metadata": map[string]any{"type": "text"}})
 		must.Do(t, pub.Publish(ctx, client.Entry{Thread: th, Dialect: "item", Body: body, Time: int64(i + 1)}))
 	}
-	must.Do(t, cl.Await(ctx, th, pub.Producer(), 0, 3))
+	must.Do(t, cl.Thread(th).Await(ctx, pub.Producer(), 0, 3))
 	posted, err := faulttest.ItemsOf(ctx, cl, th, 1, 3)
 	if err != nil || len(posted) != 3 {
 		t.Fatalf("ItemsOf = %d items, %v", len(posted), err)

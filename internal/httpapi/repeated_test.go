@@ -33,7 +33,7 @@ func TestRepeatedUnderAnOldName(t *testing.T) {
 		}
 	}
 	must.Do(t, faulttest.Settle(ctx, conn))
-	if letters := must.Get(cl.DeadLetters(ctx, "s"))(t); len(letters) != 0 {
+	if letters := must.Get(cl.Session("s").DeadLetters(ctx))(t); len(letters) != 0 {
 		t.Errorf("dead letters %+v, want none", letters)
 	}
 }

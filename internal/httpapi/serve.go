@@ -27,7 +27,7 @@ import (
 
 // For is the API on a connection. Of cfg it sets what the connection gives: Publisher, Inbox, Client and Ready.
 func For(conn *natsio.Conn, cfg Config) http.Handler {
-	cfg.Publisher, cfg.Inbox, cfg.Client = conn.Events(), conn.Inbox(), client.New(conn).Serving()
+	cfg.Publisher, cfg.Inbox, cfg.Client = conn.Events(), conn.Inbox(), client.New(conn).Internal().Serving()
 	cfg.claude = claudestore.On(conn, cfg.Client)
 	records := conn.Records()
 	cfg.records = &records

@@ -69,7 +69,7 @@ func (a *api) threadsOf(r *http.Request) ([]client.Thread, error) {
 	if err != nil {
 		return nil, err
 	}
-	all, err := a.cfg.Client.Threads(r.Context(), id)
+	all, err := a.cfg.Client.Session(id).Threads(r.Context())
 	if err == nil && len(all) == 0 {
 		err = fmt.Errorf("%w: %s", sessions.ErrNoSession, id)
 	}
@@ -142,7 +142,7 @@ func (a *api) oneThread(w http.ResponseWriter, r *http.Request, t events.Thread)
 
 // showThread answers with a thread and its prompt, which lists leave out: it can be long.
 func (a *api) showThread(w http.ResponseWriter, r *http.Request, status int, t events.Thread) error {
-	head, err := a.cfg.Client.AwaitThread(r.Context(), t)
+	head, err := a.cfg.Client.Thread(t).AwaitHead(r.Context())
 	if err != nil {
 		return err
 	}
@@ -195,7 +195,7 @@ func (a *api) runs(w http.ResponseWriter, r *http.Request) error {
 	if err != nil {
 		return err
 	}
-	all, err := a.cfg.Client.Runs(r.Context(), session)
+	all, err := a.cfg.Client.Session(session).Runs(r.Context())
 	if err != nil {
 		return err
 	}

@@ -64,7 +64,7 @@ func TestDamagedThreadIsListed(t *testing.T) {
 	calls := events.Thread{Session: "calls", Name: events.MainThread} // its entries say which call its agent works for
 	must.Do(t, cl.Publisher(client.PublisherConfig{}).Publish(ctx, client.Entry{Thread: calls, Dialect: "gemini",
 		Body: []byte(`{"id":"1","type":"gemini","content":"","toolCalls":[{"id":"c","name":"scout","args":{},"agentId":"a"}]}`)}))
-	must.Do(t, cl.Settled(ctx, calls))
+	must.Do(t, cl.Thread(calls).Settled(ctx))
 	for _, o := range must.Get(bucket.List(ctx))(t) {
 		if !slices.ContainsFunc(kept, func(k *jetstream.ObjectInfo) bool { return k.Name == o.Name }) {
 			must.Do(t, bucket.Delete(ctx, o.Name))
@@ -113,9 +113,9 @@ func TestForkOfADamagedThread(t *testing.T) {
 	cl := client.New(conn)
 	say(ctx, t, cl, events.Thread{Session: "s", Name: "main"}, "hello")
 	say(ctx, t, cl, events.Thread{Session: "s", Name: "main"}, "and more")
-	must.Do(t, cl.Fork(ctx, events.Thread{Session: "s", Name: "fork"}, events.Fork{Session: "s", Thread: "main", Index: 1}))
+	must.Do(t, cl.Thread(events.Thread{Session: "s", Name: "fork"}).Fork(ctx, events.Fork{Session: "s", Thread: "main", Index: 1}))
 	bucket := must.Get(conn.JetStream().ObjectStore(ctx, events.NodesBucket))(t)
-	head := must.Get(cl.Thread(ctx, events.Thread{Session: "s", Name: "main"}))(t)
+	head := must.Get(cl.Thread(events.Thread{Session: "s", Name: "main"}).Head(ctx))(t)
 	for _, o := range must.Get(bucket.List(ctx))(t) {
 		if strings.HasPrefix(o.Name, head.Head().Pack.String()) {
 			must.Do(t, bucket.Delete(ctx, o.Name))

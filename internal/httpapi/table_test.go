@@ -62,7 +62,13 @@ func TestTableOfCalls(t *testing.T) {
 	}
 }
 
-// clientCalls are the names of the public methods of client.Client.
+// handles are the types whose methods the table has, with what stands before their names there. The methods of client.Internal are no
+// promise to anybody.
+var handles = map[string]string{
+	"Client": "", "ThreadHandle": "Thread.", "SessionHandle": "Session.", "ArtifactStore": "Artifacts.", "Admin": "Admin.",
+}
+
+// clientCalls are the names of the public methods of client.Client and its handles, but for those that only make a handle.
 func clientCalls(t *testing.T) (names []string) {
 	files := must.Get(filepath.Glob("../../pkg/client/*.go"))(t)
 	for _, name := range files {
@@ -75,8 +81,13 @@ func clientCalls(t *testing.T) (names []string) {
 			if !ok || f.Recv == nil || !f.Name.IsExported() {
 				continue
 			}
-			if star, ok := f.Recv.List[0].Type.(*ast.StarExpr); ok && star.X.(*ast.Ident).Name == "Client" {
-				names = append(names, f.Name.Name)
+			before, ok := handles[typeName(f.Recv.List[0].Type)]
+			makes := ""
+			if r := f.Type.Results; r != nil {
+				makes = typeName(r.List[0].Type)
+			}
+			if ok && makes != "Internal" && handles[makes] == "" {
+				names = append(names, before+f.Name.Name)
 			}
 		}
 	}
@@ -84,6 +95,17 @@ func clientCalls(t *testing.T) (names []string) {
 		t.Fatalf("found %d calls of the client", len(names))
 	}
 	return names
+}
+
+// typeName is the name of a type of its own package, or of what a pointer to one leads to; "" of any other.
+func typeName(e ast.Expr) string {
+	if star, ok := e.(*ast.StarExpr); ok {
+		e = star.X
+	}
+	if id, ok := e.(*ast.Ident); ok {
+		return id.Name
+	}
+	return ""
 }
 
 // documented are the routes of the document that a whole process answers with.

@@ -67,7 +67,7 @@ func TestEntriesThatNobodyTakes(t *testing.T) {
 	if status != 200 || !strings.Contains(text, `"error"`) || strings.Contains(text, `"ok":true`) {
 		t.Errorf("lines to an ended thread = %d %s, want a refusal each", status, text)
 	}
-	if letters := must.Get(cl.DeadLetters(ctx, "s"))(t); len(letters) != 0 {
+	if letters := must.Get(cl.Session("s").DeadLetters(ctx))(t); len(letters) != 0 {
 		t.Errorf("dead letters %+v, want none", letters)
 	}
 }
@@ -84,7 +84,7 @@ func TestEntriesForALatchedThread(t *testing.T) {
 	if status != 409 || !strings.Contains(text, "thread is latched") || !strings.Contains(text, "s/main") {
 		t.Errorf("POST = %d %s, want 409 and why", status, text)
 	}
-	if letters := must.Get(cl.DeadLetters(ctx, "s"))(t); len(letters) != 0 {
+	if letters := must.Get(cl.Session("s").DeadLetters(ctx))(t); len(letters) != 0 {
 		t.Errorf("dead letters %+v, want none", letters)
 	}
 }
@@ -121,7 +121,7 @@ func TestHeadBreaksBesideEntries(t *testing.T) {
 		t.Fatalf("entry = %d %s, want 202", status, text)
 	}
 	for cl := client.New(conn); ; {
-		if _, err := cl.Thread(ctx, main); err == nil {
+		if _, err := cl.Thread(main).Head(ctx); err == nil {
 			break
 		} else if ctx.Err() != nil {
 			t.Fatal(err)

@@ -91,7 +91,7 @@ func (a *api) startThread(ctx context.Context, t events.Thread, in struct {
 	Prompt    string `json:"prompt"`
 }) (events.Thread, error) {
 	start := events.Start{Name: in.Name, Hash: in.Bundle, MaxRounds: in.MaxRounds, Depth: in.Depth, Prompt: in.Prompt}
-	return t, a.cfg.Client.StartThread(ctx, t, start)
+	return t, a.cfg.Client.Thread(t).Start(ctx, start)
 }
 
 func (a *api) newSession(w http.ResponseWriter, r *http.Request) error {
@@ -105,7 +105,7 @@ func (a *api) newSession(w http.ResponseWriter, r *http.Request) error {
 	if err := directory(in.Cwd); err != nil {
 		return err
 	}
-	err := a.cfg.Client.NewSession(r.Context(), r.PathValue("session"), in.Cwd, in.Parent)
+	err := a.cfg.Client.Session(r.PathValue("session")).New(r.Context(), in.Cwd, in.Parent)
 	if err == nil {
 		answer(w, http.StatusCreated, okay{OK: true})
 	}
@@ -120,7 +120,7 @@ func (a *api) nameSession(w http.ResponseWriter, r *http.Request) error {
 	if err := read(w, r, &in); err != nil {
 		return err
 	}
-	err := a.cfg.Client.NameSession(r.Context(), r.PathValue("session"), in.Title, in.Auto)
+	err := a.cfg.Client.Session(r.PathValue("session")).Name(r.Context(), in.Title, in.Auto)
 	if errors.Is(err, client.ErrTitled) && !sees(r) { // it says which
 		err = client.ErrTitled
 	}
@@ -140,7 +140,7 @@ func (a *api) moveSession(w http.ResponseWriter, r *http.Request) error {
 	if err := directory(in.Cwd); err != nil {
 		return err
 	}
-	if err := a.cfg.Client.MoveSession(r.Context(), r.PathValue("session"), in.Cwd); err != nil {
+	if err := a.cfg.Client.Session(r.PathValue("session")).Move(r.Context(), in.Cwd); err != nil {
 		return err
 	}
 	return a.alive(w, r)
@@ -165,7 +165,7 @@ func (a *api) agentID(w http.ResponseWriter, r *http.Request) error {
 	if err != nil {
 		return err
 	}
-	id, err := a.cfg.Client.AgentID(r.Context(), session, in.Parent, in.Name)
+	id, err := a.cfg.Client.Session(session).TakeAgentID(r.Context(), in.Parent, in.Name)
 	return named(w, http.StatusCreated, id, orBegin(session, err))
 }
 
@@ -180,7 +180,7 @@ func (a *api) artifactNumber(w http.ResponseWriter, r *http.Request) error {
 	if err != nil {
 		return err
 	}
-	n, name, err := a.cfg.Client.ArtifactNumber(r.Context(), session, in.Tool)
+	n, name, err := a.cfg.Client.Session(session).TakeNumber(r.Context(), in.Tool)
 	if err == nil {
 		answer(w, http.StatusCreated, map[string]any{"ok": true, "number": n, "filename": name})
 	}
@@ -198,7 +198,7 @@ func (a *api) putBlob(w http.ResponseWriter, r *http.Request) error {
 }
 
 func (a *api) reopen(ctx context.Context, t events.Thread, _ struct{}) (events.Thread, error) {
-	return t, a.cfg.Client.Reopen(ctx, t)
+	return t, a.cfg.Client.Thread(t).Reopen(ctx)
 }
 
 // beginRun begins a run whose signs of life are requests: none follows when this one has ended.
@@ -217,7 +217,7 @@ func (a *api) beginRun(w http.ResponseWriter, r *http.Request, t events.Thread) 
 	if err != nil {
 		return err
 	}
-	run, err := a.cfg.Client.StartRun(r.Context(), t, client.RunConfig{
+	run, err := a.cfg.Client.Thread(t).StartRun(r.Context(), client.RunConfig{
 		ID: in.ID, Agent: in.Agent, State: artifacts.RunStatus(in.State), Lease: lease, Summary: in.Summary,
 	})
 	if err != nil {
@@ -235,7 +235,7 @@ func (a *api) endRun(w http.ResponseWriter, r *http.Request) error {
 		return err
 	}
 	session, run := r.PathValue("session"), r.PathValue("run")
-	if err := a.cfg.Client.EndRun(r.Context(), session, run, artifacts.RunStatus(in.State), in.Summary); err != nil {
+	if err := a.cfg.Client.Session(session).EndRun(r.Context(), run, artifacts.RunStatus(in.State), in.Summary); err != nil {
 		return err
 	}
 	return a.alive(w, r)
@@ -264,7 +264,7 @@ func (a *api) register(w http.ResponseWriter, r *http.Request) error {
 	if err != nil {
 		return err
 	}
-	rec, err := a.cfg.Client.RegisterObject(r.Context(), client.NewArtifact{Tool: in.Tool, Record: artifacts.Record{
+	rec, err := a.cfg.Client.Artifacts().RegisterObject(r.Context(), client.NewArtifact{Tool: in.Tool, Record: artifacts.Record{
 		Session: session, Filename: in.Filename, MIME: in.MIME, Agent: in.Agent, Run: in.Run,
 		ToolCall: in.ToolCall, Summary: in.Summary, Category: artifacts.Category(in.Category),
 	}}, in.Object)
@@ -294,7 +294,7 @@ func (a *api) cleanup(w http.ResponseWriter, r *http.Request) error {
 			return fmt.Errorf("older_than: %w", err)
 		}
 	}
-	report, err := a.cfg.Client.CleanupArtifacts(r.Context(), artifacts.Cleanup{
+	report, err := a.cfg.Client.Artifacts().Cleanup(r.Context(), artifacts.Cleanup{
 		Session: session, Apply: in.Apply, IncludeAll: in.IncludeAll, OlderThan: than, MaxBytes: in.MaxBytes,
 	})
 	if err == nil {
@@ -311,11 +311,7 @@ func isSet(r *http.Request, name string) bool {
 }
 
 func (a *api) removeThread(w http.ResponseWriter, r *http.Request, t events.Thread) error {
-	remove := a.cfg.Client.Remove
-	if isSet(r, "force") {
-		remove = a.cfg.Client.ForceRemove
-	}
-	if err := remove(r.Context(), t); err != nil {
+	if err := a.cfg.Client.Thread(t).Remove(r.Context(), client.Force(isSet(r, "force"))); err != nil {
 		return err
 	}
 	return a.alive(w, r)

@@ -21,6 +21,6 @@ func TestAgentsOfTranscripts(t *testing.T) {
 	load(t, conn, dir)
 	cl := client.New(conn)
 	for parent, want := range map[string]string{"": "4-Plan", "3-Plan": "3-Plan.2-Plan"} {
-		must.Same(t, must.Get(cl.AgentID(t.Context(), "s", parent, "Plan"))(t), want, "AgentID(%q) = %s, want %s", parent)
+		must.Same(t, must.Get(cl.Session("s").TakeAgentID(t.Context(), parent, "Plan"))(t), want, "AgentID(%q) = %s, want %s", parent)
 	}
 }

@@ -156,9 +156,9 @@ func (b *beside) isThere(ctx context.Context, session string, f *transcript.File
 	if known {
 		return there, nil
 	}
-	all, err := b.cl.Threads(ctx, session)
+	all, err := b.cl.Session(session).Threads(ctx)
 	if err == nil && len(all) == 0 {
-		err = b.cl.AwaitSession(b.patient, session)
+		err = b.cl.Session(session).Await(b.patient)
 	}
 	switch {
 	case errors.Is(err, client.ErrSessionNotFound):

@@ -54,7 +54,7 @@ func Collided(ctx context.Context, conn *natsio.Conn, res *transcript.Result) er
 	some.SetLimit(settledAtOnce)
 	for i, f := range res.Files {
 		if f.Err == nil && f.Published > 0 {
-			some.Go(func() error { settled[i] = cl.Settled(ctx, f.ID()) == nil; return nil })
+			some.Go(func() error { settled[i] = cl.Thread(f.ID()).Settled(ctx) == nil; return nil })
 		}
 	}
 	_ = some.Wait()
@@ -66,7 +66,7 @@ func Collided(ctx context.Context, conn *natsio.Conn, res *transcript.Result) er
 		if !settled[i] {
 			continue
 		}
-		letters, err := cl.DeadLetters(ctx, f.Session)
+		letters, err := cl.Session(f.Session).DeadLetters(ctx)
 		if err != nil {
 			return err
 		}
@@ -100,7 +100,7 @@ func Collided(ctx context.Context, conn *natsio.Conn, res *transcript.Result) er
 
 // isOf tells whether a dead letter is of a producer. Of one whose bytes are gone, or cannot be read, nobody can tell.
 func isOf(ctx context.Context, cl *client.Client, d client.DeadLetter, producer string) (bool, error) {
-	r, err := cl.OpenDeadLetter(ctx, d)
+	r, err := cl.Admin().OpenDeadLetter(ctx, d)
 	if err == nil {
 		d.Data, err = io.ReadAll(r)
 	}

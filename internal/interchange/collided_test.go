@@ -30,7 +30,7 @@ func TestImportsThatCollide(t *testing.T) {
 	second.Seq, second.Body = uint64(meta)+1, []byte(strings.TrimSpace(codexSaid(8)))
 	more.Seq, more.Body = uint64(len(text))+1, []byte(strings.TrimSpace(codexSaid(9)))
 	must.Do(t, conn.Events().PublishEvents(t.Context(), []*events.Event{&second, &more}))
-	must.Do(t, client.New(conn).Settled(t.Context(), f.ID()))
+	must.Do(t, client.New(conn).Thread(f.ID()).Settled(t.Context()))
 	must.Do(t, interchange.Collided(t.Context(), conn, &res))
 	if res.Failed != 1 || f.Err == nil || !strings.Contains(f.Error, "import it again") {
 		t.Fatalf("%d files failed, %q; want one that is to be imported again", res.Failed, f.Error)
@@ -43,7 +43,7 @@ func TestImportsThatCollide(t *testing.T) {
 		t.Errorf("the next import: %+v; want one without an error, in place of the mixture", res.Files[0])
 	}
 	var got strings.Builder
-	must.Get(client.New(conn).Export(t.Context(), f.ID(), &got))(t)
+	must.Get(client.New(conn).Thread(f.ID()).Export(t.Context(), &got))(t)
 	must.Same(t, got.String(), text+codexSaid(3), "export %q, want %q")
 }
 
@@ -57,7 +57,7 @@ func TestRefusedLineIsNoCollision(t *testing.T) {
 	bad := events.Event{Kind: events.KindControl, Thread: f.ID(), Producer: f.Last.Producer, Epoch: f.Last.Epoch, Seq: f.Last.Seq + 1, Time: 1,
 		Body: []byte(`{"op":"dance","with":"` + strings.Repeat("x", 4<<20) + `"}`)}
 	must.Do(t, conn.Events().PublishEvents(t.Context(), []*events.Event{&bad}))
-	must.Do(t, client.New(conn).Settled(t.Context(), f.ID()))
+	must.Do(t, client.New(conn).Thread(f.ID()).Settled(t.Context()))
 	before.Files = []transcript.FileResult{*f}
 	must.Do(t, interchange.Collided(t.Context(), conn, &res))
 	if res.Failed != 1 || !strings.Contains(f.Error, "refused a line of it") || strings.Contains(f.Error, "another import") {

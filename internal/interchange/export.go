@@ -65,7 +65,7 @@ var ErrNotOMP = errors.New("no session of oh-my-pi")
 // that holds what its thread does not have is kept, unless Force: of the main thread's the error wraps ErrThere, others are
 // among the warnings (SPEC P7).
 func (x *Exporter) Session(ctx context.Context, id string) (Exported, error) {
-	all, err := x.Client.Threads(ctx, id)
+	all, err := x.Client.Session(id).Threads(ctx)
 	out := &export{Exporter: x, id: id, blobs: map[casstore.Ref]bool{}, all: all}
 	if err != nil {
 		return out.Exported, err
@@ -128,7 +128,7 @@ func fileName(h sessions.Header) string {
 // thread is the text of a thread's file: what it was imported from, but for what the size rules did (SPEC T), or, if that is
 // not how the session is now, the session in the current version. Its leaf is where the thread has it (SPEC S3).
 func (x *export) thread(ctx context.Context, t events.Thread) ([]byte, *client.Tree, error) {
-	tree, err := x.Client.Tree(ctx, t)
+	tree, err := x.Client.Thread(t).Tree(ctx)
 	if err != nil {
 		return nil, nil, err
 	}
@@ -136,7 +136,7 @@ func (x *export) thread(ctx context.Context, t events.Thread) ([]byte, *client.T
 		return nil, nil, fmt.Errorf("%s: %w: its entries are of the dialect %q; spool export writes them", t, ErrNotOMP, tree.Head.Dialect)
 	}
 	var text bytes.Buffer
-	if _, err := x.Client.ExportAs(ctx, t, rehydrate.Stored, &text, x.missing); err != nil {
+	if _, err := x.Client.Thread(t).ExportAs(ctx, rehydrate.Stored, &text, x.missing); err != nil {
 		return nil, nil, err
 	}
 	f, err := sessions.Load(text.Bytes())
@@ -384,9 +384,9 @@ func (x *export) has(ctx context.Context, thread events.Thread, text []byte) fun
 				}
 				for _, form := range []rehydrate.Form{rehydrate.Stored, rehydrate.Full} {
 					var b bytes.Buffer
-					_, err := x.Client.ExportAs(ctx, t.Thread, form, &b, nil)
+					_, err := x.Client.Thread(t.Thread).ExportAs(ctx, form, &b, nil)
 					if b.WriteByte('\n'); err == nil { // and as it was before the session was named or moved
-						_, err = x.Client.Source().Export(ctx, t.Head, form, &b)
+						_, err = x.Client.Internal().Source().Export(ctx, t.Head, form, &b)
 					}
 					if err != nil {
 						return false, err

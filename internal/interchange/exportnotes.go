@@ -15,11 +15,11 @@ import (
 func (x *export) fork(ctx context.Context, of events.Thread) (*forkNote, error) {
 	from := x.all
 	if of.Name == events.MainThread {
-		info, err := x.Client.Info(ctx, of.Session)
+		info, err := x.Client.Session(of.Session).Info(ctx)
 		if err != nil || info.Parent == "" || info.Parent == of.Session {
 			return nil, err
 		}
-		if from, err = x.Client.Threads(ctx, info.Parent); err != nil {
+		if from, err = x.Client.Session(info.Parent).Threads(ctx); err != nil {
 			return nil, err
 		}
 	}
@@ -51,7 +51,7 @@ func (x *export) notes(ctx context.Context, tree *client.Tree, text []byte, n *n
 		k++
 		at[string(raw)] = append(at[string(raw)], k)
 	}
-	src := x.Client.Source()
+	src := x.Client.Internal().Source()
 	for step, err := range src.Reader.Entries(ctx, tree.Head) {
 		if err != nil {
 			return err

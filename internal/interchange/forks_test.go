@@ -104,7 +104,7 @@ func TestForkOfTheProgramIsTitled(t *testing.T) {
 	}
 	imported(t, conn, dir, map[string]string{"from.jsonl": header("from", 3) + lines, "fork.jsonl": now})
 	var out bytes.Buffer
-	must.Get(client.New(conn).Export(t.Context(), events.Thread{Session: "fork", Name: former}, &out))(t)
+	must.Get(client.New(conn).Thread(events.Thread{Session: "fork", Name: former}).Export(t.Context(), &out))(t)
 	must.Same(t, out.String(), was, "what the file was comes back as\n%s\nwant\n%s")
 	shares := 0
 	for ref := range nodes(t, conn, "from") {
@@ -114,24 +114,24 @@ func TestForkOfTheProgramIsTitled(t *testing.T) {
 	}
 	must.Same(t, shares, 3, "the fork shares %d nodes with its source, want %d: two entries and the header")
 	retry := events.Thread{Session: "fork", Name: "retry"}
-	must.Do(t, client.New(conn).Fork(t.Context(), retry, events.Fork{Session: "fork", Thread: events.MainThread, Entry: "x"}))
+	must.Do(t, client.New(conn).Thread(retry).Fork(t.Context(), events.Fork{Session: "fork", Thread: events.MainThread, Entry: "x"}))
 	want := strings.Join(strings.SplitAfter(now, "\n")[:4], "")
 	exported, _ := save(t, conn)
 	second := system(t)
 	load(t, second, exported)
 	for _, conn := range []*natsio.Conn{conn, second} {
 		out.Reset()
-		must.Get(client.New(conn).Export(t.Context(), retry, &out))(t)
+		must.Get(client.New(conn).Thread(retry).Export(t.Context(), &out))(t)
 		must.Same(t, out.String(), want, "a thread of the fork is\n%s\nwant\n%s")
 	}
-	all := must.Get(client.New(conn).Threads(t.Context(), "fork"))(t)
+	all := must.Get(client.New(conn).Session("fork").Threads(t.Context()))(t)
 	for _, th := range all {
 		if th.Thread == retry {
 			notes := string(must.Get(interchange.ForkNotes(t.Context(), client.New(conn), th, all))(t))
 			must.Same(t, strings.Contains(notes, `"lines": 4`), true, notes+" says how many lines it shares: %v, want %v")
 		}
 	}
-	info := must.Get(client.New(conn).Info(t.Context(), "fork"))(t)
+	info := must.Get(client.New(conn).Session("fork").Info(t.Context()))(t)
 	must.Same(t, info.Title, "A title", "the session's title is %q, want %q")
 	must.Same(t, info.Cwd, "/else", "the session's directory is %q, want %q")
 }
@@ -144,18 +144,18 @@ func TestListingOfForksOfTheProgram(t *testing.T) {
 	write(t, filepath.Join(dir, "from.jsonl"), []byte(header("from", 3)+"\n"+model+"\n"+message("a", `"m"`, "asked first")+"\n"))
 	load(t, conn, dir)
 	cl := client.New(conn)
-	must.Do(t, cl.NameSession(t.Context(), "from", "The source", false))
-	must.Do(t, cl.MoveSession(t.Context(), "from", "/moved"))
+	must.Do(t, cl.Session("from").Name(t.Context(), "The source", false))
+	must.Do(t, cl.Session("from").Move(t.Context(), "/moved"))
 	head := strings.Replace(header("fork", 3), `"cwd"`, `"parentSession":"from","title":"The fork","cwd"`, 1)
 	head = strings.Replace(head, `"/w"`, `"/own"`, 1)
 	fork := head + "\n" + model + "\n" + message("b", `"m"`, "asked otherwise") + "\n"
 	write(t, filepath.Join(dir, "fork.jsonl"), []byte(fork))
 	load(t, conn, dir)
-	info := must.Get(cl.Info(t.Context(), "fork"))(t)
+	info := must.Get(cl.Session("fork").Info(t.Context()))(t)
 	got := fmt.Sprintf("%q in %q: %q, from %q", info.Title, info.Cwd, info.Prompt, info.Parent)
 	must.Same(t, got, `"The fork" in "/own": "asked otherwise", from "from"`, "the fork is %s, want %s")
 	var out bytes.Buffer
-	must.Get(cl.Export(t.Context(), events.Thread{Session: "fork", Name: events.MainThread}, &out))(t)
+	must.Get(cl.Thread(events.Thread{Session: "fork", Name: events.MainThread}).Export(t.Context(), &out))(t)
 	must.Same(t, out.String(), fork, "comes back as\n%s\nwant\n%s")
 }
 
@@ -168,9 +168,9 @@ func TestSourceOfAForkComesAgain(t *testing.T) {
 	write(t, filepath.Join(dir, "from", "0.bash.log"), []byte("zero"))
 	load(t, conn, dir)
 	cl := client.New(conn)
-	must.Do(t, cl.ForkSession(t.Context(), "from", "fork", client.SessionFork{}))
+	must.Do(t, cl.Session("from").Fork(t.Context(), "fork", client.SessionFork{}))
 	for range 2 {
-		must.Get(cl.DeleteSession(t.Context(), "from", client.Deletion{}))(t)
+		must.Get(cl.Session("from").Delete(t.Context(), client.Deletion{}))(t)
 		load(t, conn, dir)
 		objects := map[string]artifacts.ID{}
 		for _, r := range must.Get(artifactstore.Of(conn, 0).Records(t.Context(), "", ""))(t) {
@@ -192,7 +192,7 @@ func imported(t *testing.T, conn *natsio.Conn, dir string, files map[string]stri
 			t.Errorf("%s: %v, %q", f.File, f.Err, f.Warnings)
 		}
 		var out bytes.Buffer
-		must.Get(client.New(conn).Export(t.Context(), f.ID(), &out))(t)
+		must.Get(client.New(conn).Thread(f.ID()).Export(t.Context(), &out))(t)
 		must.Same(t, out.String(), files[filepath.Base(f.File)], f.File+" comes back as\n%s\nwant\n%s")
 	}
 }
@@ -201,7 +201,7 @@ func imported(t *testing.T, conn *natsio.Conn, dir string, files map[string]stri
 func nodes(t *testing.T, conn *natsio.Conn, session string) map[casstore.Ref]bool {
 	t.Helper()
 	cl, out := client.New(conn), map[casstore.Ref]bool{}
-	head := must.Get(cl.Thread(t.Context(), events.Thread{Session: session, Name: events.MainThread}))(t)
+	head := must.Get(cl.Thread(events.Thread{Session: session, Name: events.MainThread}).Head(t.Context()))(t)
 	for step, err := range cl.Reader().Entries(t.Context(), head) {
 		must.Do(t, err)
 		if step.Role != threads.RoleFork {
@@ -225,7 +225,8 @@ func TestArtifactsOfForksOfTheProgram(t *testing.T) {
 	cl := client.New(conn)
 	put := func(session, call string) string {
 		r := artifacts.Record{Session: session, ToolCall: call}
-		return string(must.Get(cl.PutArtifact(t.Context(), client.NewArtifact{Tool: "sh", Record: r}, strings.NewReader("of "+session)))(t).Seq)
+		return string(must.Get(cl.Artifacts().Put(t.Context(), client.NewArtifact{Tool: "sh", Record: r},
+			strings.NewReader("of "+session)))(t).Seq)
 	}
 	must.Same(t, put("from", "call"), "2", "number %s, want %s")
 	head := strings.Replace(header("fork", 3), `"cwd"`, `"parentSession":"from","cwd"`, 1)
@@ -238,9 +239,9 @@ func TestArtifactsOfForksOfTheProgram(t *testing.T) {
 		}
 	}
 	must.Same(t, put("fork", ""), "2", "the fork's next number is %s, want %s")
-	must.Get(cl.DeleteSession(t.Context(), "from", client.Deletion{}))(t)
+	must.Get(cl.Session("from").Delete(t.Context(), client.Deletion{}))(t)
 	for address, want := range map[string]string{"artifact://0": "zero", "artifact://1": "the fork's", "artifact://2": "of fork"} {
-		res := must.Get(cl.Resolve(t.Context(), "fork", address, artifacts.Lines{}))(t)
+		res := must.Get(cl.Session("fork").Resolve(t.Context(), address, artifacts.Lines{}))(t)
 		must.Same(t, string(must.Get(io.ReadAll(res.Body))(t)), want, address+" is %q, want %q")
 	}
 	got := artifactsOf(t, conn)
@@ -263,10 +264,10 @@ func TestRefusedForkOfTheProgram(t *testing.T) {
 	load(t, conn, dir)
 	cl := client.New(conn)
 	put := func(r artifacts.Record) artifacts.Record {
-		return must.Get(cl.PutArtifact(t.Context(), client.NewArtifact{Tool: "sh", Record: r}, strings.NewReader("one")))(t)
+		return must.Get(cl.Artifacts().Put(t.Context(), client.NewArtifact{Tool: "sh", Record: r}, strings.NewReader("one")))(t)
 	}
 	had := put(artifacts.Record{Session: "from", ToolCall: "call"})
-	must.Do(t, cl.NewSession(t.Context(), "other", "/w", ""))
+	must.Do(t, cl.Session("other").New(t.Context(), "/w", ""))
 	put(artifacts.Record{Session: "other", ID: had.ForkID("fork")}) // which the fork would have
 
 	head := strings.Replace(header("fork", 3), `"cwd"`, `"parentSession":"from","cwd"`, 1)
@@ -280,7 +281,7 @@ func TestRefusedForkOfTheProgram(t *testing.T) {
 			}
 		}
 		var out bytes.Buffer
-		must.Get(cl.Export(t.Context(), events.Thread{Session: "fork", Name: events.MainThread}, &out))(t)
+		must.Get(cl.Thread(events.Thread{Session: "fork", Name: events.MainThread}).Export(t.Context(), &out))(t)
 		must.Same(t, out.String(), file, "it comes back as\n%s\nwant\n%s")
 	}
 }

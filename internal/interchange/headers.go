@@ -119,15 +119,15 @@ func takeHeaders(
 func takeExported(
 	ctx context.Context, cl *client.Client, src transcript.Source, f *transcript.FileResult, h heads, written time.Time,
 ) error {
-	info, err := cl.Info(ctx, f.Session)
+	info, err := cl.Session(f.Session).Info(ctx)
 	if err != nil {
 		return err
 	}
-	head, err := cl.Thread(ctx, f.ID())
+	head, err := cl.Thread(f.ID()).Head(ctx)
 	if err != nil {
 		return err
 	}
-	now, err := cl.Source().Header(ctx, f.ID(), head, info)
+	now, err := cl.Internal().Source().Header(ctx, f.ID(), head, info)
 	if err != nil {
 		return err
 	}
@@ -150,7 +150,7 @@ func takeExported(
 		return nil
 	}
 	if cwd != "" {
-		if err := cl.MoveSession(ctx, f.Session, cwd); err != nil {
+		if err := cl.Session(f.Session).Move(ctx, cwd); err != nil {
 			return err
 		}
 	}
@@ -166,7 +166,7 @@ func recorded(ctx context.Context, conn *natsio.Conn, session string) (time.Time
 
 // said is the latest time at which somebody may have named or moved a session in Spool; zero if nobody has.
 func said(ctx context.Context, conn *natsio.Conn, cl *client.Client, session string) (time.Time, error) {
-	info, err := cl.Info(ctx, session)
+	info, err := cl.Session(session).Info(ctx)
 	if err != nil || !info.Named && !info.Moved {
 		return time.Time{}, err
 	}
@@ -175,12 +175,12 @@ func said(ctx context.Context, conn *natsio.Conn, cl *client.Client, session str
 
 // takeBesideSlot takes the title of the header of a file that was rewritten, where that was changed and the title slot was not.
 func takeBesideSlot(ctx context.Context, cl *client.Client, f *transcript.FileResult, h heads) error {
-	head, err := cl.Thread(ctx, events.Thread{Session: f.Session, Name: f.Former})
+	head, err := cl.Thread(events.Thread{Session: f.Session, Name: f.Former}).Head(ctx)
 	if err != nil {
 		return err
 	}
 	var text []byte
-	for line, err := range cl.RawEntries(ctx, head) {
+	for line, err := range cl.Internal().RawEntries(ctx, head) {
 		if err != nil {
 			return err
 		}
@@ -189,10 +189,10 @@ func takeBesideSlot(ctx context.Context, cl *client.Client, f *transcript.FileRe
 			break
 		}
 	}
-	if err := cl.Await(ctx, f.ID(), f.Last.Producer, f.Last.Epoch, f.Last.Seq); err != nil {
+	if err := cl.Thread(f.ID()).Await(ctx, f.Last.Producer, f.Last.Epoch, f.Last.Seq); err != nil {
 		return err
 	}
-	info, err := cl.Info(ctx, f.Session)
+	info, err := cl.Session(f.Session).Info(ctx)
 	if err != nil {
 		return err
 	}
@@ -210,5 +210,5 @@ func name(ctx context.Context, cl *client.Client, session string, info sessions.
 	if to.text == "" || auto && !info.TakesTitle(to.source) {
 		return nil
 	}
-	return cl.NameSession(ctx, session, to.text, auto)
+	return cl.Session(session).Name(ctx, to.text, auto)
 }

@@ -56,7 +56,7 @@ func (im *Importer) Import(
 	cfg.SessionExport = func(ctx context.Context, t events.Thread, w io.Writer) error { return writeThread(ctx, cl, t, w) }
 	cfg.Said = func(ctx context.Context, session string) (time.Time, error) { return said(ctx, conn, cl, session) }
 	letters := newestLetter(ctx, conn, cfg.Retry)
-	res = transcript.New(cl, conn.Events(), cfg).Import(ctx, restored)
+	res = transcript.New(cl.Internal(), conn.Events(), cfg).Import(ctx, restored)
 	res.Letters = letters
 	if err = adopt(ctx, artifactstore.Of(conn, 0), restored, res); err == nil {
 		err = takeHeaders(ctx, conn, restored, res, written)

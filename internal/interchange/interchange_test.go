@@ -69,7 +69,7 @@ func loadAs(t *testing.T, conn *natsio.Conn, dir, dialect string) transcript.Res
 			if p.Seq == 0 || f.Err != nil {
 				continue
 			}
-			must.Do(t, cl.Await(ctx, f.ID(), p.Producer, p.Epoch, p.Seq))
+			must.Do(t, cl.Thread(f.ID()).Await(ctx, p.Producer, p.Epoch, p.Seq))
 		}
 	}
 	return res
@@ -95,10 +95,11 @@ func TestDocuments(t *testing.T) {
 			t.Fatalf("import %d: %+v", i, f)
 		}
 		var out bytes.Buffer
-		must.Get(cl.Export(t.Context(), f.ID(), &out))(t)
+		must.Get(cl.Thread(f.ID()).Export(t.Context(), &out))(t)
 		must.Same(t, out.String(), c.text, "export = %.200s, want %.200s")
-		info := must.Get(cl.Info(t.Context(), "ses_1"))(t)
-		if info.Title != "The mill" || info.Cwd != "/srv/mill" || info.Harness != "opencode" || i == 0 && must.Get(cl.Thread(t.Context(), f.ID()))(t).N != 1 {
+		info := must.Get(cl.Session("ses_1").Info(t.Context()))(t)
+		if info.Title != "The mill" || info.Cwd != "/srv/mill" || info.Harness != "opencode" || i == 0 &&
+			must.Get(cl.Thread(f.ID()).Head(t.Context()))(t).N != 1 {
 			t.Errorf("after import %d: %+v", i, info)
 		}
 	}
@@ -127,7 +128,7 @@ func save(t *testing.T, conn *natsio.Conn) (dir string, out []interchange.Export
 func stored(t *testing.T, conn *natsio.Conn) map[string]string {
 	t.Helper()
 	cl := client.New(conn)
-	list := must.Get(cl.Threads(t.Context(), ""))(t)
+	list := must.Get(cl.EverySession().Threads(t.Context()))(t)
 	out := map[string]string{}
 	for _, th := range list {
 		var tips []string
@@ -359,7 +360,7 @@ func TestGeneratedSessions(t *testing.T) {
 	if id, err := artifactstore.Of(conn, 0).TakeAgent(t.Context(), "damaged", "", "Next"); err != nil || id != "1-Next" {
 		t.Errorf("the next agent is %s, %v, want 1-Next", id, err)
 	}
-	tree := must.Get(client.New(conn).Tree(t.Context(), events.Thread{Session: "damaged", Name: "main"}))(t)
+	tree := must.Get(client.New(conn).Thread(events.Thread{Session: "damaged", Name: "main"}).Tree(t.Context()))(t)
 	var ids []string
 	for _, e := range tree.Entries() {
 		ids = append(ids, e.ID)
@@ -404,7 +405,7 @@ func TestStoredLeaf(t *testing.T) {
 	conn, _, _ := cycle(t, dir)
 	for i := range 2 {
 		id := events.Thread{Session: fmt.Sprint("leaf", i), Name: "main"}
-		tree := must.Get(client.New(conn).Tree(t.Context(), id))(t)
+		tree := must.Get(client.New(conn).Thread(id).Tree(t.Context()))(t)
 		want := sessions.Root
 		if i == 1 {
 			want = sessions.At(tree.Entries()[1].ID)
@@ -418,7 +419,7 @@ func TestStoredLeaf(t *testing.T) {
 		if f := load(t, conn, name).Files[0]; f.Published != 1 || f.ID() != id {
 			t.Errorf("the file that has grown gives %d new lines in %s, want 1 in %s", f.Published, f.ID(), id)
 		}
-		if tree, err = client.New(conn).Tree(t.Context(), id); err != nil || tree.Leaf() != sessions.At("more") {
+		if tree, err = client.New(conn).Thread(id).Tree(t.Context()); err != nil || tree.Leaf() != sessions.At("more") {
 			t.Errorf("leaf of %s is %v, %v, want more", id, tree.Leaf(), err)
 		}
 	}
@@ -448,10 +449,10 @@ func TestMissingBlobs(t *testing.T) {
 		t.Errorf("the blob that is there: %v", err)
 	}
 	var out bytes.Buffer
-	if _, err := cl.Export(t.Context(), f.ID(), &out); err != nil || out.String() != file {
+	if _, err := cl.Thread(f.ID()).Export(t.Context(), &out); err != nil || out.String() != file {
 		t.Errorf("export = %s, %v, want the file", out.String(), err)
 	}
-	head := must.Get(cl.Thread(t.Context(), f.ID()))(t)
+	head := must.Get(cl.Thread(f.ID()).Head(t.Context()))(t)
 	step := must.Get(cl.Reader().Step(t.Context(), head.Head()))(t)
 	content, err := step.ReadContent(t.Context())
 	if err != nil || !slices.Equal(content.Refs, []casstore.Ref{good}) {

@@ -46,9 +46,9 @@ func TestLegacyFiles(t *testing.T) {
 			t.Errorf("%s: %v", f.File, f.Err)
 			continue
 		}
-		tree := must.Get(cl.Tree(t.Context(), f.ID()))(t)
+		tree := must.Get(cl.Thread(f.ID()).Tree(t.Context()))(t)
 		var out bytes.Buffer
-		if _, err := cl.Export(t.Context(), f.ID(), &out); err != nil || !bytes.Equal(out.Bytes(), text) {
+		if _, err := cl.Thread(f.ID()).Export(t.Context(), &out); err != nil || !bytes.Equal(out.Bytes(), text) {
 			t.Errorf("%s: exported as %q, %v, want %q", f.File, out.Bytes(), err, text)
 		}
 		if got, want := lines(tree.Entries()), lines(want.Entries); !slices.Equal(got, want) {
@@ -81,10 +81,10 @@ func TestExportOfAFork(t *testing.T) {
 	conn := system(t)
 	load(t, conn, dir)
 	cl := client.New(conn)
-	must.Do(t, cl.ForkSession(t.Context(), "source", "fork", client.SessionFork{}))
+	must.Do(t, cl.Session("source").Fork(t.Context(), "fork", client.SessionFork{}))
 	fork := events.Thread{Session: "fork", Name: "main"}
-	must.Get(cl.Label(t.Context(), fork, "a", "here"))(t)
-	must.Do(t, cl.Branch(t.Context(), fork, "a"))
+	must.Get(cl.Thread(fork).Label(t.Context(), "a", "here"))(t)
+	must.Do(t, cl.Thread(fork).Branch(t.Context(), "a"))
 	exported, out := save(t, conn)
 	second := system(t)
 	load(t, second, exported)
@@ -97,7 +97,7 @@ func TestExportOfAFork(t *testing.T) {
 		if f.Header.ID != "fork" {
 			continue
 		}
-		tree, err := client.New(second).Tree(t.Context(), fork)
+		tree, err := client.New(second).Thread(fork).Tree(t.Context())
 		if err != nil || f.Header.ParentSession != "source" || tree.Label("a") != "here" || tree.Leaf() != sessions.At("a") ||
 			len(tree.Entries()) != 3 {
 			t.Errorf("the fork came back as %v with %d entries, leaf %v, labels %v: %v", f.Header, len(tree.Entries()), tree.Leaf(),
@@ -114,21 +114,22 @@ func TestExportOfAForkInItsSession(t *testing.T) {
 	load(t, conn, dir)
 	cl := client.New(conn)
 	main, fork := events.Thread{Session: "source", Name: "main"}, events.Thread{Session: "source", Name: "retry"}
-	must.Do(t, cl.Fork(t.Context(), fork, events.Fork{Session: "source", Thread: "main", Entry: "a"}))
-	must.Get(cl.Label(t.Context(), fork, "a", "here"))(t)
+	must.Do(t, cl.Thread(fork).Fork(t.Context(), events.Fork{Session: "source", Thread: "main", Entry: "a"}))
+	must.Get(cl.Thread(fork).Label(t.Context(), "a", "here"))(t)
 	exported, _ := save(t, conn)
 	second := system(t)
 	load(t, second, exported)
 	there := client.New(second)
 	lines := func(cl *client.Client, t2 events.Thread) string {
 		var out bytes.Buffer
-		must.Get(cl.Export(t.Context(), t2, &out))(t)
+		must.Get(cl.Thread(t2).Export(t.Context(), &out))(t)
 		return out.String()
 	}
 	for _, th := range []events.Thread{main, fork} {
 		must.Same(t, lines(there, th), lines(cl, th), th.String()+" comes back as\n%s\nwant\n%s")
 	}
-	if a, b := must.Get(there.Thread(t.Context(), main))(t), must.Get(there.Thread(t.Context(), fork))(t); a.Start.Ref != b.Start.Ref {
+	if a, b := must.Get(there.Thread(main).Head(t.Context()))(t),
+		must.Get(there.Thread(fork).Head(t.Context()))(t); a.Start.Ref != b.Start.Ref {
 		t.Errorf("%s begins at %s, want it to share %s of %s", fork, b.Start.Ref, a.Start.Ref, main)
 	}
 	before := stored(t, second)
@@ -161,11 +162,11 @@ func version1(t *testing.T, old, id string) {
 	cl := client.New(conn)
 	main := events.Thread{Session: id, Name: "main"}
 	var raw bytes.Buffer
-	if _, err := cl.Export(t.Context(), main, &raw); err != nil || raw.String() != old {
+	if _, err := cl.Thread(main).Export(t.Context(), &raw); err != nil || raw.String() != old {
 		t.Errorf("spool export gives %d bytes, %v, want %d", raw.Len(), err, len(old))
 	}
 	f := must.Get(sessions.Load([]byte(old)))(t)
-	head := must.Get(cl.Thread(t.Context(), main))(t)
+	head := must.Get(cl.Thread(main).Head(t.Context()))(t)
 	n := 0
 	for step := range must.All(t, cl.Reader().Entries(t.Context(), head)) {
 		if st := step.State.Entry; st.Type != "session" {
@@ -175,7 +176,7 @@ func version1(t *testing.T, old, id string) {
 			n++
 		}
 	}
-	got, err := cl.Context(t.Context(), main, sessions.Last, nil)
+	got, err := cl.Thread(main).Context(t.Context(), sessions.Last, nil)
 	if want := f.Tree().Context(sessions.Last); err != nil || string(got.JSON()) != string(want.JSON()) || n != len(f.Entries) {
 		t.Errorf("context of %d entries is %.300s, %v, want of %d %.300s", n, got.JSON(), err, len(f.Entries), want.JSON())
 	}
@@ -183,7 +184,7 @@ func version1(t *testing.T, old, id string) {
 	exported, out := save(t, conn)
 	body := must.Get(os.ReadFile(filepath.Join(exported, out[0].File)))(t)
 	raw.Reset()
-	must.Get(cl.ExportAs(t.Context(), main, rehydrate.Stored, &raw, nil))(t)
+	must.Get(cl.Thread(main).ExportAs(t.Context(), rehydrate.Stored, &raw, nil))(t)
 	if f, err = sessions.Load(raw.Bytes()); err != nil {
 		t.Fatal(err)
 	}
@@ -216,7 +217,7 @@ func TestVersion1WithOthersBetween(t *testing.T) {
 			load(t, conn, dir)
 			cl, main := client.New(conn), events.Thread{Session: "old", Name: "main"}
 			f := must.Get(sessions.Load([]byte(text)))(t)
-			tree := must.Get(cl.Tree(t.Context(), main))(t)
+			tree := must.Get(cl.Thread(main).Tree(t.Context()))(t)
 			got, want := tree.Entries(), f.Entries
 			if len(got) != len(want) {
 				t.Fatalf("%d entries, want %d", len(got), len(want))
@@ -226,7 +227,7 @@ func TestVersion1WithOthersBetween(t *testing.T) {
 					t.Errorf("entry %d is\n%s\nwant\n%s", i, got[i].JSON(), want[i].JSON())
 				}
 			}
-			context := must.Get(cl.Context(t.Context(), main, sessions.Last, nil))(t)
+			context := must.Get(cl.Thread(main).Context(t.Context(), sessions.Last, nil))(t)
 			if want := f.Tree().Context(sessions.Last); string(context.JSON()) != string(want.JSON()) || len(context.Messages) < 4 {
 				t.Errorf("context is\n%s\nwant\n%s", context.JSON(), want.JSON())
 			}

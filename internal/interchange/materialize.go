@@ -181,7 +181,7 @@ func (w *materialize) session(ctx context.Context, id string, needs int64) (name
 	if w.known[id] = true; ctx.Err() != nil {
 		return "", ctx.Err()
 	}
-	all, err := w.Client.Threads(ctx, id)
+	all, err := w.Client.Session(id).Threads(ctx)
 	if err != nil {
 		return "", err
 	}
@@ -293,7 +293,7 @@ func goesOn(t events.Thread) string { return "spool resume " + t.String() }
 
 // name is what the file of a session is called that is not there.
 func (w *materialize) name(ctx context.Context, id string) (string, error) {
-	info, err := w.Client.Info(ctx, id)
+	info, err := w.Client.Session(id).Info(ctx)
 	if err != nil {
 		return "", err
 	}
@@ -316,7 +316,7 @@ func (w *materialize) thread(ctx context.Context, t client.Thread, name string, 
 	s, err := f.stage(func(out io.Writer) error {
 		var missing []error
 		warn := func(m rehydrate.Missing) { missing = append(missing, m) }
-		_, err := w.Client.ExportAs(ctx, t.Thread, rehydrate.InFile, io.MultiWriter(out, said), warn)
+		_, err := w.Client.Thread(t.Thread).ExportAs(ctx, rehydrate.InFile, io.MultiWriter(out, said), warn)
 		if err = errors.Join(append(missing, err)...); err == nil && said.size < needs {
 			err = fmt.Errorf("%s has %d bytes, and %d of it are needed: it was rewritten since", t.Thread, said.size, needs)
 		}
@@ -348,7 +348,7 @@ func (w *materialize) keptIn(ctx context.Context, t events.Thread, name string) 
 	if info, err := w.Dir.Lstat(name); err != nil || !info.Mode().IsRegular() { // to open it may take for ever
 		return kept, nil
 	}
-	all, err := w.Client.Threads(ctx, t.Session)
+	all, err := w.Client.Session(t.Session).Threads(ctx)
 	if err != nil {
 		return kept, err
 	}
@@ -360,7 +360,7 @@ func (w *materialize) keptIn(ctx context.Context, t events.Thread, name string) 
 		if err != nil {
 			return kept, err
 		}
-		_, differs := w.Client.ExportAs(ctx, was.Thread, rehydrate.InFile, beginning{there}, func(rehydrate.Missing) {})
+		_, differs := w.Client.Thread(was.Thread).ExportAs(ctx, rehydrate.InFile, beginning{there}, func(rehydrate.Missing) {})
 		n, _ := there.Read(make([]byte, 1))
 		if _ = there.Close(); differs == nil && n == 0 {
 			return was.Thread, nil
@@ -394,7 +394,7 @@ func (w *materialize) drop() (err error) {
 
 // base is the session whose file a rollout of Codex goes on from without having it, and how many bytes of that; "" for none.
 func (w *materialize) base(ctx context.Context, t client.Thread) (id string, size int64, err error) {
-	for line, err := range w.Client.RawEntries(ctx, t.Head) {
+	for line, err := range w.Client.Internal().RawEntries(ctx, t.Head) {
 		if err != nil {
 			return "", 0, err
 		}

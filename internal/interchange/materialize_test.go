@@ -83,7 +83,7 @@ func (r *rig) elsewhere() {
 func (r *rig) write(session string) (interchange.Materialized, error) {
 	r.Helper()
 	var ok bool
-	if r.Harness, ok = interchange.HarnessOf(must.Get(r.Client.Info(r.Context(), session))(r.T)); !ok {
+	if r.Harness, ok = interchange.HarnessOf(must.Get(r.Client.Session(session).Info(r.Context()))(r.T)); !ok {
 		r.Fatalf("%s has no harness", session)
 	}
 	return r.Materializer.Session(r.Context(), session)
@@ -136,7 +136,7 @@ func TestMaterialize(t *testing.T) {
 				write(t, filepath.Join(here, "."+strings.Split(name, ",")[0], "agent", file), []byte(text))
 			}
 			id := load(t, r.conn, here).Files[0].Session
-			if all := must.Get(r.Client.Threads(t.Context(), id))(t); len(all) != len(tree) {
+			if all := must.Get(r.Client.Session(id).Threads(t.Context()))(t); len(all) != len(tree) {
 				t.Fatalf("%d threads, want one of each of %d files: %+v", len(all), len(tree), all)
 			}
 			done, err := r.write(id)
@@ -144,7 +144,7 @@ func TestMaterialize(t *testing.T) {
 				t.Fatalf("Session: %v, %+v, want %d files created", err, done, len(tree))
 			}
 			r.holds(tree)
-			head := must.Get(r.Client.Thread(t.Context(), events.Thread{Session: id, Name: events.MainThread}))(t)
+			head := must.Get(r.Client.Thread(events.Thread{Session: id, Name: events.MainThread}).Head(t.Context()))(t)
 			written := must.Get(os.Stat(filepath.Join(r.Path, done.File)))(t).ModTime()
 			if newest := time.UnixMilli(head.Updated); r.Harness.Name != "omp" && !written.Equal(newest) { // an export's says if titles in it are newer
 				t.Errorf("the file was written at %v, want %v, when its newest entry was", written, newest)
@@ -187,7 +187,7 @@ updated_at: "2026-01-05T10:00:01.000Z"
 	r.holds(map[string]string{file: text, beside: "name: Mine\n"})
 
 	r.elsewhere()
-	must.Do(t, r.Client.NameSession(t.Context(), geminiID, "The mill 🌾\ufffe", false))
+	must.Do(t, r.Client.Session(geminiID).Name(t.Context(), "The mill 🌾\ufffe", false))
 	r.Cwd = "/elsewhere\x7f"
 	must.Get(r.write(geminiID))(t)
 	named := strings.NewReplacer("/srv/mill", `/elsewhere\x7f`, `grind: \"rye\"`, `The mill 🌾\ufffe`, "false", "true").Replace(said)
@@ -205,7 +205,7 @@ func TestFileOfQwenThatWasClaudes(t *testing.T) {
 			write(t, file, []byte(qwenText))
 			id := loadAs(t, r.conn, here, "claude").Files[0].ID()
 			if name == "killed" {
-				must.Get(r.Client.Retire(t.Context(), id, must.Get(r.Client.Thread(t.Context(), id))(t)))(t)
+				must.Get(r.Client.Internal().Retire(t.Context(), id, must.Get(r.Client.Thread(id).Head(t.Context()))(t)))(t)
 			}
 			write(t, file, []byte(qwenText+grown))
 			written := time.Now().Add(-time.Hour)
@@ -537,7 +537,7 @@ func TestMaterializeRefusesStoredNames(t *testing.T) {
 			Thread: events.Thread{Session: claudeID, Name: events.MainThread},
 			File:   "claude:" + name, Body: []byte(strings.TrimSpace(claudeLine(1, "")))}
 		must.Do(t, r.conn.Events().PublishEvents(t.Context(), []*events.Event{e}))
-		must.Do(t, r.Client.Await(t.Context(), e.Thread, e.Producer, 0, 1))
+		must.Do(t, r.Client.Thread(e.Thread).Await(t.Context(), e.Producer, 0, 1))
 		if _, err := r.write(claudeID); err == nil || !strings.Contains(err.Error(), "no place of a session's file") {
 			t.Errorf("%d: a session of the file %q: %v, want a refusal", i, name, err)
 		}

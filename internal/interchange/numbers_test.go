@@ -27,7 +27,7 @@ func TestNumberThatSpoolHasGiven(t *testing.T) {
 	load(t, conn, dir)
 	cl := client.New(conn)
 	n := client.NewArtifact{Tool: "bash", Record: artifacts.Record{Session: "s"}}
-	must.Same(t, must.Get(cl.PutArtifact(t.Context(), n, strings.NewReader("Spool's")))(t).Seq, "1", "number %s, want %s")
+	must.Same(t, must.Get(cl.Artifacts().Put(t.Context(), n, strings.NewReader("Spool's")))(t).Seq, "1", "number %s, want %s")
 
 	write(t, filepath.Join(dir, "s", "1.bash.log"), []byte("the program's"))
 	src := must.Get(transcript.Find(disk{}, dir))(t)[0]
@@ -38,7 +38,7 @@ func TestNumberThatSpoolHasGiven(t *testing.T) {
 		}
 	}
 	for address, want := range map[string]string{"artifact://0": "zero", "artifact://1": "Spool's", "artifact://2": "the program's"} {
-		res := must.Get(cl.Resolve(t.Context(), "s", address, artifacts.Lines{}))(t)
+		res := must.Get(cl.Session("s").Resolve(t.Context(), address, artifacts.Lines{}))(t)
 		must.Same(t, string(must.Get(io.ReadAll(res.Body))(t)), want, address+" is %q, want %q")
 	}
 }
@@ -60,13 +60,13 @@ func TestNumberThatIsTaken(t *testing.T) {
 		}
 	}
 	n := client.NewArtifact{Tool: "bash", Number: "1", Record: artifacts.Record{Session: "s"}}
-	must.Get(cl.PutArtifact(t.Context(), n, strings.NewReader("Spool's")))(t)
+	must.Get(cl.Artifacts().Put(t.Context(), n, strings.NewReader("Spool's")))(t)
 	for address, want := range map[string]string{"artifact://0": "zero", "artifact://1": "Spool's", "artifact://2": "the program's 2",
 		"artifact://3": "the program's 3", "artifact://4": "the program's 1"} {
-		res := must.Get(cl.Resolve(t.Context(), "s", address, artifacts.Lines{}))(t)
+		res := must.Get(cl.Session("s").Resolve(t.Context(), address, artifacts.Lines{}))(t)
 		must.Same(t, string(must.Get(io.ReadAll(res.Body))(t)), want, address+" is %q, want %q")
 	}
-	must.Is(t, must.Err(cl.PutArtifact(t.Context(), n, strings.NewReader("again"))), artifacts.ErrTaken, "the number again")
+	must.Is(t, must.Err(cl.Artifacts().Put(t.Context(), n, strings.NewReader("again"))), artifacts.ErrTaken, "the number again")
 }
 
 // What Spool has given a number, an agent's id or a name of its own lies in the folder behind an export: importing that adds
@@ -86,7 +86,7 @@ func TestImportOfAnExportAddsNoArtifact(t *testing.T) {
 		"by its name, but another": {Record: artifacts.Record{Filename: "shot.png"}},
 	} {
 		n.Record.Session = "s"
-		must.Get(cl.PutArtifact(t.Context(), n, strings.NewReader(text)))(t)
+		must.Get(cl.Artifacts().Put(t.Context(), n, strings.NewReader(text)))(t)
 	}
 	want := must.Get(reg.Records(t.Context(), "s", ""))(t)
 	for range 2 {
@@ -128,7 +128,7 @@ func TestArtifactsOfAnExport(t *testing.T) {
 	} {
 		r.Session = "s"
 		n := client.NewArtifact{Tool: map[bool]string{true: "bash"}[r.Filename == ""], Record: r}
-		must.Get(client.New(conn).PutArtifact(t.Context(), n, strings.NewReader(fmt.Sprint("bytes ", i))))(t)
+		must.Get(client.New(conn).Artifacts().Put(t.Context(), n, strings.NewReader(fmt.Sprint("bytes ", i))))(t)
 	}
 	look := func(conn *natsio.Conn) map[string]string {
 		out := map[string]string{}
@@ -177,7 +177,7 @@ func TestArtifactsOfAnExport(t *testing.T) {
 	must.Same(t, look(conn)["x"], `shot.png number "" "" normal "" "" ""`, "%s, want %s")
 	must.Same(t, look(conn)["y"], `data.json number "1" "a/b" normal "" "" ""`, "%s, want %s")
 	// A number that the session has given meanwhile is not given twice.
-	must.Get(client.New(conn).PutArtifact(t.Context(),
+	must.Get(client.New(conn).Artifacts().Put(t.Context(),
 		client.NewArtifact{Tool: "bash", Record: artifacts.Record{Session: "s"}}, strings.NewReader("z")))(t)
 	write(t, filepath.Join(dir, "s", "late.html"), []byte("l"))
 	write(t, filepath.Join(dir, "s.spool.json"), []byte(`{"v":1,"artifacts":[{"file":"late.html","number":"2","mime":"a/b"}]}`))

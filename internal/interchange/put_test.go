@@ -91,7 +91,7 @@ func TestExportKeepsWhatAnotherThreadHas(t *testing.T) {
 	src := filepath.Join(dir, "src")
 	write(t, filepath.Join(src, "s.jsonl"), []byte(header("s", 3)+"\n"+message("a", "null", "one")+"\n"))
 	load(t, conn, src)
-	must.Do(t, client.New(conn).ForkSession(t.Context(), "s", "f", client.SessionFork{}))
+	must.Do(t, client.New(conn).Session("s").Fork(t.Context(), "f", client.SessionFork{}))
 	out, err := export(t, conn, dir, "f", false)
 	must.Do(t, err)
 	file := filepath.Join(dir, filepath.FromSlash(out.File))
@@ -162,8 +162,8 @@ func TestExportOfAMovedSession(t *testing.T) {
 	load(t, conn, src)
 	cl := client.New(conn)
 	move := func(to string) {
-		must.Do(t, cl.MoveSession(t.Context(), "s", to))
-		must.Do(t, cl.Settled(t.Context(), events.Thread{Session: "s", Name: events.MainThread}))
+		must.Do(t, cl.Session("s").Move(t.Context(), to))
+		must.Do(t, cl.Thread(events.Thread{Session: "s", Name: events.MainThread}).Settled(t.Context()))
 	}
 	under := filepath.Join(dir, "sessions")
 	const of, name = "--w--/2026-01-01T00-00-00-000Z_", "2026-01-01T00-00-00-000Z_s"
@@ -212,7 +212,7 @@ func publish(t *testing.T, conn *natsio.Conn, session string, lines ...string) {
 	for i, line := range lines {
 		must.Do(t, p.Publish(t.Context(), client.Entry{Thread: main, Dialect: "omp", Body: []byte(line), Seq: uint64(i + 1)}))
 	}
-	must.Do(t, cl.Await(t.Context(), main, p.Producer(), 0, uint64(len(lines))))
+	must.Do(t, cl.Thread(main).Await(t.Context(), p.Producer(), 0, uint64(len(lines))))
 }
 
 // A session that Spool began goes on where its program wrote behind an export of it: what is in the file is in its thread
@@ -223,12 +223,12 @@ func TestProgramGoesOnFromAnExport(t *testing.T) {
 			src := t.TempDir()
 			write(t, filepath.Join(src, "s.jsonl"), []byte(header("s", 3)+"\n"+message("a", "null", "one")+"\n"))
 			load(t, conn, src)
-			must.Do(t, cl.ForkSession(t.Context(), "s", "f", client.SessionFork{}))
+			must.Do(t, cl.Session("s").Fork(t.Context(), "f", client.SessionFork{}))
 		},
-		"new":         func(_ *natsio.Conn, cl *client.Client) { must.Do(t, cl.NewSession(t.Context(), "f", "/w", "")) },
+		"new":         func(_ *natsio.Conn, cl *client.Client) { must.Do(t, cl.Session("f").New(t.Context(), "/w", "")) },
 		"of an agent": func(conn *natsio.Conn, _ *client.Client) { publish(t, conn, "f", message("a", "null", "one")) },
 		"new and used": func(conn *natsio.Conn, cl *client.Client) {
-			must.Do(t, cl.NewSession(t.Context(), "f", "/w", ""))
+			must.Do(t, cl.Session("f").New(t.Context(), "/w", ""))
 			publish(t, conn, "f", message("a", "null", "one"), message("z", `"a"`, "two"))
 		},
 	}
@@ -239,12 +239,12 @@ func TestProgramGoesOnFromAnExport(t *testing.T) {
 			begin(conn, cl)
 			has := func(want int, what string) {
 				t.Helper()
-				if tree := must.Get(cl.Tree(t.Context(), main))(t); len(tree.Entries()) != want {
+				if tree := must.Get(cl.Thread(main).Tree(t.Context()))(t); len(tree.Entries()) != want {
 					t.Errorf("%s: the thread has %d entries, want %d: %q", what, len(tree.Entries()), want, lines(tree.Entries()))
 				}
-				must.Same(t, len(must.Get(cl.Threads(t.Context(), "f"))(t)), 1, "%s: there are %d threads, want %d", what)
+				must.Same(t, len(must.Get(cl.Session("f").Threads(t.Context()))(t)), 1, "%s: there are %d threads, want %d", what)
 			}
-			n := len(must.Get(cl.Tree(t.Context(), main))(t).Entries())
+			n := len(must.Get(cl.Thread(main).Tree(t.Context()))(t).Entries())
 			out, err := export(t, conn, dir, "f", false)
 			must.Do(t, err)
 			file, files := filepath.Join(dir, filepath.FromSlash(out.File)), filepath.Join(dir, "sessions")
@@ -263,7 +263,7 @@ func TestProgramGoesOnFromAnExport(t *testing.T) {
 			grow(message("b", parent, "of the program"))
 			load(t, conn, files)
 			has(n+1, "what the program wrote")
-			must.Do(t, cl.NameSession(t.Context(), "f", "renamed", false))
+			must.Do(t, cl.Session("f").Name(t.Context(), "renamed", false))
 			load(t, conn, files)
 			has(n+1, "the same file")
 			publish(t, conn, "f", message("n", `"b"`, "of an agent"))
@@ -273,7 +273,7 @@ func TestProgramGoesOnFromAnExport(t *testing.T) {
 			text := string(must.Get(os.ReadFile(file))(t))
 			write(t, file, []byte(strings.Replace(text, "of the program", "of somebody else", 1)))
 			res := load(t, conn, files)
-			if tree := must.Get(cl.Tree(t.Context(), main))(t); len(tree.Entries()) != n+2 || res.Files[0].Former == "" {
+			if tree := must.Get(cl.Thread(main).Tree(t.Context()))(t); len(tree.Entries()) != n+2 || res.Files[0].Former == "" {
 				t.Errorf("a rewritten file: %d entries, want %d; former %q", len(tree.Entries()), n+2, res.Files[0].Former)
 			}
 		})
@@ -289,7 +289,7 @@ func TestExportWithoutLostArtifacts(t *testing.T) {
 	for _, name := range []string{"here.txt", "gone.txt"} {
 		file := filepath.Join(dir, name)
 		write(t, file, []byte(name))
-		must.Get(client.New(conn).RegisterFile(t.Context(), client.NewArtifact{Record: artifacts.Record{Session: "s"}}, file))(t)
+		must.Get(client.New(conn).Artifacts().RegisterFile(t.Context(), client.NewArtifact{Record: artifacts.Record{Session: "s"}}, file))(t)
 	}
 	must.Do(t, os.Remove(filepath.Join(dir, "gone.txt")))
 	out, err := export(t, conn, dir, "s", false)
@@ -297,7 +297,7 @@ func TestExportWithoutLostArtifacts(t *testing.T) {
 		t.Errorf("%d artifacts, warnings %v, error %v; want one, and that the other one is gone", out.Artifacts, out.Warnings, err)
 	}
 	load(t, conn, dir)
-	if all := must.Get(client.New(conn).Artifacts(t.Context(), "s"))(t); len(all) != 2 {
+	if all := must.Get(client.New(conn).Session("s").Artifacts(t.Context()))(t); len(all) != 2 {
 		t.Errorf("behind an import of its export the session has %d artifacts, want 2", len(all))
 	}
 }
@@ -321,8 +321,8 @@ func TestExportOfAMovedSessionWithFolders(t *testing.T) {
 	put("--v--", "same", "both/same.txt", "folder", "file/x.txt")
 	put("--v--", "of the new one", "both/other.txt")
 	cl := client.New(conn)
-	must.Do(t, cl.MoveSession(t.Context(), "s", "/v"))
-	must.Do(t, cl.Settled(t.Context(), events.Thread{Session: "s", Name: events.MainThread}))
+	must.Do(t, cl.Session("s").Move(t.Context(), "/v"))
+	must.Do(t, cl.Thread(events.Thread{Session: "s", Name: events.MainThread}).Settled(t.Context()))
 	out, err := export(t, conn, dir, "s", false)
 	if err != nil || len(out.Notes) != 4 {
 		t.Errorf("export: %q, %v, want notes of what stays, and of the file that went", out.Notes, err)
@@ -349,8 +349,8 @@ func TestExportOfAMovedSessionThroughALink(t *testing.T) {
 	write(t, file, []byte("of the program"))
 	must.Do(t, os.Symlink(filepath.Join("..", "--v--", name), filepath.Join(dir, "sessions", "--w--", name)))
 	cl := client.New(conn)
-	must.Do(t, cl.MoveSession(t.Context(), "s", "/v"))
-	must.Do(t, cl.Settled(t.Context(), events.Thread{Session: "s", Name: events.MainThread}))
+	must.Do(t, cl.Session("s").Move(t.Context(), "/v"))
+	must.Do(t, cl.Thread(events.Thread{Session: "s", Name: events.MainThread}).Settled(t.Context()))
 	must.Get(export(t, conn, dir, "s", false))(t)
 	must.Same(t, string(must.Get(os.ReadFile(file))(t)), "of the program", "it has %q, want %q")
 }

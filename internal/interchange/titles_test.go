@@ -27,7 +27,7 @@ func TestTitleInAnExportedFile(t *testing.T) {
 	slot := `{"type":"title","v":1,"title":"Old","pad":"      "}` + "\n"
 	for name, begin := range map[string]func(*testing.T, *natsio.Conn, *client.Client){
 		"new": func(t *testing.T, _ *natsio.Conn, cl *client.Client) {
-			must.Do(t, cl.NewSession(t.Context(), "s", "/w", ""))
+			must.Do(t, cl.Session("s").New(t.Context(), "/w", ""))
 		},
 		"of agent": func(t *testing.T, conn *natsio.Conn, _ *client.Client) {
 			publish(t, conn, "s", message("a", "null", "one"))
@@ -38,8 +38,8 @@ func TestTitleInAnExportedFile(t *testing.T) {
 		},
 		"fork": func(t *testing.T, conn *natsio.Conn, cl *client.Client) {
 			publish(t, conn, "of", header("of", 3), message("a", "null", "one"))
-			must.Do(t, cl.NameSession(t.Context(), "of", "Old", false))
-			must.Do(t, cl.ForkSession(t.Context(), "of", "s", client.SessionFork{}))
+			must.Do(t, cl.Session("of").Name(t.Context(), "Old", false))
+			must.Do(t, cl.Session("of").Fork(t.Context(), "s", client.SessionFork{}))
 		},
 		"imported":                 imported(header("s", 3)),
 		"imported with a title":    imported(titled(`"title":"Old",`)),
@@ -55,15 +55,15 @@ func TestTitleInAnExportedFile(t *testing.T) {
 				cl := client.New(conn)
 				begin(t, conn, cl)
 				if named != "" {
-					must.Do(t, ignoreTitled(cl.NameSession(t.Context(), "s", "Given", named == "by a program")))
+					must.Do(t, ignoreTitled(cl.Session("s").Name(t.Context(), "Given", named == "by a program")))
 				}
 				out, err := export(t, conn, dir, "s", false)
 				must.Do(t, err)
-				was := must.Get(cl.Info(t.Context(), "s"))(t)
+				was := must.Get(cl.Session("s").Info(t.Context()))(t)
 				load(t, conn, filepath.Join(dir, "sessions"))
 				title := func(want, when string) {
 					t.Helper()
-					if info := must.Get(cl.Info(t.Context(), "s"))(t); info.Title != want {
+					if info := must.Get(cl.Session("s").Info(t.Context()))(t); info.Title != want {
 						t.Errorf("%s the title is %q by %q, want %q", when, info.Title, info.TitleSource, want)
 					}
 				}
@@ -80,7 +80,7 @@ func TestTitleInAnExportedFile(t *testing.T) {
 				must.Do(t, os.Chtimes(file, past, past))
 				load(t, conn, filepath.Join(dir, "sessions"))
 				title("Edited", "of an older export")
-				must.Do(t, ignoreTitled(cl.NameSession(t.Context(), "s", "Later", false)))
+				must.Do(t, ignoreTitled(cl.Session("s").Name(t.Context(), "Later", false)))
 				load(t, conn, filepath.Join(dir, "sessions"))
 				title("Later", "of an older export, named since")
 			})
@@ -92,7 +92,7 @@ func TestTitleInAnExportedFile(t *testing.T) {
 func TestDirectoryInAnExportedFile(t *testing.T) {
 	conn, dir := system(t), t.TempDir()
 	cl := client.New(conn)
-	must.Do(t, cl.NewSession(t.Context(), "s", "/w", ""))
+	must.Do(t, cl.Session("s").New(t.Context(), "/w", ""))
 	publish(t, conn, "s", message("a", "null", "one"))
 	out, err := export(t, conn, dir, "s", false)
 	must.Do(t, err)
@@ -101,13 +101,14 @@ func TestDirectoryInAnExportedFile(t *testing.T) {
 	write(t, file, []byte(strings.Replace(text, `"cwd":"/w"`, `"title":"Two  words","cwd":"/moved"`, 1)))
 	for range 2 {
 		res := load(t, conn, filepath.Join(dir, "sessions"))
-		if info := must.Get(cl.Info(t.Context(), "s"))(t); info.Cwd != "/moved" || info.Title != "Two words" || len(res.Files[0].Warnings) > 0 {
+		if info := must.Get(cl.Session("s").Info(t.Context()))(t); info.Cwd != "/moved" || info.Title != "Two words" ||
+			len(res.Files[0].Warnings) > 0 {
 			t.Errorf("the session is %q in %s, warnings %q", info.Title, info.Cwd, res.Files[0].Warnings)
 		}
 	}
 	edit(t, file, strings.Repeat("x", 5000))
 	res := load(t, conn, filepath.Join(dir, "sessions"))
-	if info := must.Get(cl.Info(t.Context(), "s"))(t); info.Title != "Two words" || len(res.Files[0].Warnings) != 1 {
+	if info := must.Get(cl.Session("s").Info(t.Context()))(t); info.Title != "Two words" || len(res.Files[0].Warnings) != 1 {
 		t.Errorf("the session is %q, warnings %q, want one", info.Title, res.Files[0].Warnings)
 	}
 }
@@ -117,14 +118,14 @@ func TestTitleInAnExportedFileThatGoesOn(t *testing.T) {
 	conn, dir := system(t), t.TempDir()
 	cl := client.New(conn)
 	publish(t, conn, "s", message("a", "null", "one"))
-	must.Do(t, cl.NameSession(t.Context(), "s", "Given", false))
+	must.Do(t, cl.Session("s").Name(t.Context(), "Given", false))
 	out, err := export(t, conn, dir, "s", false)
 	must.Do(t, err)
 	file := filepath.Join(dir, filepath.FromSlash(out.File))
 	text := string(must.Get(os.ReadFile(file))(t))
 	write(t, file, []byte(strings.Replace(text, `"Given"`, `"Edited"`, 1)+message("b", `"a"`, "two")+"\n"))
 	res := load(t, conn, filepath.Join(dir, "sessions"))
-	info := must.Get(cl.Info(t.Context(), "s"))(t)
+	info := must.Get(cl.Session("s").Info(t.Context()))(t)
 	if f := res.Files[0]; f.Published != 1 || info.Title != "Edited" || len(f.Warnings) > 0 {
 		t.Errorf("%d new entries, the title is %q, warnings %q, want one, as edited, none", f.Published, info.Title, f.Warnings)
 	}

@@ -63,7 +63,7 @@ func (p *peer) listArtifacts(ctx context.Context, in artifactsIn) (out artifacts
 	if err != nil {
 		return out, err
 	}
-	all, err := p.Client.Artifacts(ctx, in.Session)
+	all, err := p.Client.Session(in.Session).Artifacts(ctx)
 	if err != nil && len(all) == 0 {
 		return out, err
 	}
@@ -164,14 +164,14 @@ func skip(body io.Reader, to int64) error {
 // openArtifact finds what a call means by an artifact of a session.
 func (p *peer) openArtifact(ctx context.Context, session, name string) (io.ReadCloser, artifact, error) {
 	if strings.HasPrefix(name, artifacts.IDPrefix) {
-		r, err := p.Client.Artifact(ctx, artifacts.ID(name))
+		r, err := p.Client.Artifacts().Record(ctx, artifacts.ID(name))
 		if err == nil && !access.From(ctx).Session(r.Session) {
 			err = fmt.Errorf("artifact %w: %s", artifacts.ErrNotFound, name)
 		}
 		if err != nil {
 			return nil, artifact{}, err
 		}
-		body, size, err := p.Client.OpenArtifact(ctx, r)
+		body, size, err := p.Client.Artifacts().Open(ctx, r)
 		of := p.placed(ctx, r)
 		of.Size = size
 		return body, of, err
@@ -188,14 +188,14 @@ func (p *peer) openArtifact(ctx context.Context, session, name string) (io.ReadC
 	if t, isLog := project.ParseLocalLog(strings.TrimPrefix(address, "/")); isLog && t.Session != session {
 		return nil, artifact{}, fmt.Errorf("%s is of the session %s, not of %s", name, t.Session, session)
 	}
-	res, err := p.Client.Resolve(ctx, session, address, artifacts.Lines{})
+	res, err := p.Client.Session(session).Resolve(ctx, address, artifacts.Lines{})
 	if err != nil {
 		return nil, artifact{}, err
 	}
 	of := artifact{Session: session, URI: artifactURI(session, name), Artifact: name, Name: res.Name, Type: res.ContentType,
 		Size: res.Size}
 	if seq, ok := strings.CutPrefix(address, "artifact://"); ok {
-		all, _ := p.Client.Artifacts(ctx, session) // it is read all the same
+		all, _ := p.Client.Session(session).Artifacts(ctx) // it is read all the same
 		if i := slices.IndexFunc(all, func(r artifacts.Record) bool { return string(r.Seq) == seq }); i >= 0 {
 			of = p.placed(ctx, all[i])
 			of.Size = res.Size

@@ -127,7 +127,7 @@ func (p *peer) thread(ctx context.Context, session, thread string) (events.Threa
 
 // withOthers adds to the error of a thread that is not there which ones its session has.
 func (p *peer) withOthers(ctx context.Context, t events.Thread, err error) error {
-	all, none := p.Client.Threads(ctx, t.Session)
+	all, none := p.Client.Session(t.Session).Threads(ctx)
 	if !view.IsAbsent(err) || none != nil || len(all) == 0 {
 		return err
 	}

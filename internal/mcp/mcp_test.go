@@ -79,7 +79,7 @@ func (w *world) say(thread string, items ...string) events.Thread {
 		entries = append(entries, client.Entry{Thread: t, Dialect: "item", Body: []byte(body), Time: 1_750_000_000_000})
 	}
 	must.Do(w, pub.Publish(w.ctx, entries...))
-	must.Do(w, w.cl.Await(w.ctx, t, pub.Producer(), 0, uint64(len(items))))
+	must.Do(w, w.cl.Thread(t).Await(w.ctx, pub.Producer(), 0, uint64(len(items))))
 	return t
 }
 
@@ -180,7 +180,7 @@ func TestRead(t *testing.T) {
 		`{"content":[{"type":"text","text":"→ a"}],"metadata":{"type":"tool_result","tool":{"name":"Bash","invocation_id":"c1","output":"a\nb","is_error":true}}}`)
 	w.say("orchard-1/helper", item("text", "Beside"))
 	w.say("barn", item("", "Paint the door"))
-	record := must.Get(w.cl.PutArtifact(w.ctx, client.NewArtifact{Tool: "Bash",
+	record := must.Get(w.cl.Artifacts().Put(w.ctx, client.NewArtifact{Tool: "Bash",
 		Record: artifacts.Record{Session: "orchard-1", MIME: "text/plain"}},
 		strings.NewReader("first line\nsecond line\n")))(t)
 
@@ -261,7 +261,8 @@ func TestRead(t *testing.T) {
 func TestResources(t *testing.T) {
 	w := newWorld(t, "")
 	w.say("orchard", item("", "Prune the pear tree"))
-	must.Get(w.cl.PutArtifact(w.ctx, client.NewArtifact{Record: artifacts.Record{Session: "orchard"}}, strings.NewReader("whole output")))(t)
+	must.Get(w.cl.Artifacts().Put(w.ctx, client.NewArtifact{Record: artifacts.Record{Session: "orchard"}},
+		strings.NewReader("whole output")))(t)
 	n := 0
 	for _, err := range w.peer.ResourceTemplates(w.ctx, nil) {
 		must.Do(t, err)
@@ -333,7 +334,7 @@ func TestBounds(t *testing.T) {
 	far := must.Get(events.ParseThread("far"))(t)
 	pub := w.cl.Publisher(client.PublisherConfig{Host: strings.Repeat("\x1b", 1_000_000)}) // who publishes says where that is
 	must.Do(t, pub.Publish(w.ctx, client.Entry{Thread: far, Dialect: "item", Body: []byte(item("", "from far away"))}))
-	must.Do(t, w.cl.Await(w.ctx, far, pub.Producer(), 0, 1))
+	must.Do(t, w.cl.Thread(far).Await(w.ctx, pub.Producer(), 0, 1))
 	must.Same(t, len(all(w.call("search_history", object{"query": "away"}), "prompts")), 1, "search_history gives %d prompts, want %d")
 	if host := all(w.call("list_sessions", object{"prefix": "far"}), "sessions")[0]["host"]; host != nil {
 		t.Errorf("a session on a machine whose name has 1 MB = %.40q, want none", host)
@@ -360,8 +361,8 @@ func TestBounds(t *testing.T) {
 		t.Errorf("the end of an item that a size rule cut = %v, want its last ten bytes", got)
 	}
 
-	must.Get(w.cl.PutArtifact(w.ctx, client.NewArtifact{Record: artifacts.Record{Session: "many"}}, strings.NewReader(long)))(t)
-	must.Get(w.cl.PutArtifact(w.ctx, client.NewArtifact{Record: artifacts.Record{Session: "many"}},
+	must.Get(w.cl.Artifacts().Put(w.ctx, client.NewArtifact{Record: artifacts.Record{Session: "many"}}, strings.NewReader(long)))(t)
+	must.Get(w.cl.Artifacts().Put(w.ctx, client.NewArtifact{Record: artifacts.Record{Session: "many"}},
 		strings.NewReader("\x89PNG\r\n\x1a\n\x00\x00")))(t)
 	listed := all(w.call("list_artifacts", object{"session": "many"}), "artifacts")
 	names := map[string]string{} // by type of content
@@ -393,7 +394,7 @@ func TestWhatIsWrong(t *testing.T) {
 	w := newWorld(t, "mcp:mira")
 	w.say("orchard-1", item("", "a"))
 	w.say("orchard-2", item("", "b"))
-	must.Get(w.cl.PutArtifact(w.ctx, client.NewArtifact{Record: artifacts.Record{Session: "orchard-1"}}, strings.NewReader("x")))(t)
+	must.Get(w.cl.Artifacts().Put(w.ctx, client.NewArtifact{Record: artifacts.Record{Session: "orchard-1"}}, strings.NewReader("x")))(t)
 	for _, c := range []struct {
 		tool string
 		args object
@@ -439,7 +440,7 @@ func TestAnswer(t *testing.T) {
 	}
 	done := make(chan settled, 1)
 	go func() {
-		r, err := w.cl.Ask(w.ctx, th, events.Prompt{ID: "ship", Kind: events.PromptApproval, Text: "Ship it?"})
+		r, err := w.cl.Thread(th).Ask(w.ctx, events.Prompt{ID: "ship", Kind: events.PromptApproval, Text: "Ship it?"})
 		done <- settled{r, err}
 	}()
 	var prompts []object
@@ -474,7 +475,7 @@ func TestContentIsData(t *testing.T) {
 	w.say("orchard", item("", hostile), item("text", hostile), fmt.Sprintf(
 		`{"content":[{"type":"text","text":"x"}],"metadata":{"type":"tool_call","tool":{"name":%q,"invocation_id":"c"}}}`,
 		strings.Repeat("a\n", 900)))
-	must.Do(t, w.cl.NameSession(w.ctx, "orchard", hostile, false))
+	must.Do(t, w.cl.Session("orchard").Name(w.ctx, hostile, false))
 	items := all(w.call("read_thread", object{"session": "orchard"}), "list")
 	for i, one := range items {
 		must.Same(t, at(one), fmt.Sprintf("orchard/main#%d", i+1), "place of a hostile item = %s, want %s")

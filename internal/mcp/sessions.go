@@ -258,7 +258,7 @@ func (p *peer) listWaiting(ctx context.Context, in waitingIn) (out waitingOut, e
 	if err != nil {
 		return out, err
 	}
-	all, err := p.Client.Prompts(ctx, in.Session)
+	all, err := p.Client.Session(in.Session).Prompts(ctx)
 	if err != nil {
 		return out, err
 	}
@@ -310,13 +310,13 @@ func (p *peer) answerPrompt(ctx context.Context, in answerIn) (out answerOut, er
 	if err != nil {
 		return out, err
 	}
-	r, err := p.Client.Answer(ctx, t, events.Answer{Prompt: in.Prompt, Answer: answer, By: p.Answerer, Life: in.Life})
+	r, err := p.Client.Thread(t).Answer(ctx, events.Answer{Prompt: in.Prompt, Answer: answer, By: p.Answerer, Life: in.Life})
 	switch {
 	case errors.Is(err, client.ErrNoPrompt):
 		err = fmt.Errorf("%w; list_waiting lists those that wait", err)
 	case err == nil:
 		n := int64(0)
-		if asked, err := p.Client.Prompt(ctx, t, in.Prompt); err == nil {
+		if asked, err := p.Client.Thread(t).Prompt(ctx, in.Prompt); err == nil {
 			n = asked.Item
 		}
 		out = answerOut{placeOf(t, n), in.Prompt, r.Outcome, r.By}

@@ -84,7 +84,7 @@ func (p *peer) readThread(ctx context.Context, in threadIn) (out threadOut, err 
 		return out, nil
 	}
 	used := room(0)
-	for raw, err := range p.Client.ItemsFrom(ctx, t, head, in.From) {
+	for raw, err := range p.Client.Thread(t).ItemsFrom(ctx, head, in.From) {
 		if err != nil {
 			return out, err
 		}
@@ -123,7 +123,7 @@ func (p *peer) readItem(ctx context.Context, in itemIn) (out item, err error) {
 		return out, noItem(t, in.N, head)
 	}
 	var read show.Item
-	for raw, err := range p.Client.ItemsFrom(ctx, t, head, in.N) {
+	for raw, err := range p.Client.Thread(t).ItemsFrom(ctx, head, in.N) {
 		if err != nil {
 			return out, err
 		}
@@ -132,7 +132,7 @@ func (p *peer) readItem(ctx context.Context, in itemIn) (out item, err error) {
 	}
 	words, cut := said(read), ""
 	if read.Cut {
-		switch raw, err := p.Client.FullItem(ctx, t, head, in.N); {
+		switch raw, err := p.Client.Thread(t).FullItem(ctx, head, in.N); {
 		case err == nil:
 			words = said(show.Read(raw))
 		case errors.Is(err, client.ErrTooLong):
@@ -155,7 +155,7 @@ func (p *peer) open(ctx context.Context, session, thread string) (events.Thread,
 	if err != nil {
 		return t, threads.Head{}, err
 	}
-	head, err := p.Client.AwaitThread(ctx, t)
+	head, err := p.Client.Thread(t).AwaitHead(ctx)
 	return t, head, p.withOthers(ctx, t, err)
 }
 

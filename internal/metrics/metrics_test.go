@@ -50,7 +50,7 @@ func TestNames(t *testing.T) {
 		client.Entry{Thread: th, Dialect: "raw", Body: []byte(`{"a":1}`), Seq: 1}))
 	wait, done := context.WithTimeout(ctx, 30*time.Second)
 	defer done()
-	must.Do(t, cl.Await(wait, th, "p", 0, 1))
+	must.Do(t, cl.Thread(th).Await(wait, "p", 0, 1))
 	behind := events.Event{Kind: events.KindEntry, Dialect: "raw", Thread: th, Producer: "p", Seq: 9, Prev: 8, Body: []byte(`{"a":9}`)}
 	must.Get(conn.JetStream().Publish(ctx, events.EventSubject(th, behind.Kind), behind.Encode()))(t) // 8 was never stored
 	must.Do(t, faulttest.Settle(wait, conn))

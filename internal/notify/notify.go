@@ -82,7 +82,7 @@ func Run(ctx context.Context, cl *client.Client, name string, cfg Config) error 
 		return run(ctx, cl, "", cfg)
 	}
 	// What is told comes over several subscriptions, each of which would be given to another process.
-	return cl.Alone(ctx, subDurable+name, cfg.Session, func(ctx context.Context) error { return run(ctx, cl, name, cfg) })
+	return cl.Internal().Alone(ctx, subDurable+name, cfg.Session, func(ctx context.Context) error { return run(ctx, cl, name, cfg) })
 }
 
 func run(ctx context.Context, cl *client.Client, name string, cfg Config) error {
@@ -230,7 +230,7 @@ func (r *runner) asked(ctx context.Context, it client.Item) (n Note, ok bool, er
 	if json.Unmarshal(it.Metadata, &meta) != nil || meta.Prompt.ID == "" {
 		return n, false, nil
 	}
-	p, err := r.cl.Prompt(ctx, events.Thread{Session: it.Session, Name: it.Thread}, meta.Prompt.ID)
+	p, err := r.cl.Thread(events.Thread{Session: it.Session, Name: it.Thread}).Prompt(ctx, meta.Prompt.ID)
 	switch {
 	case errors.Is(err, client.ErrNoPrompt), errors.Is(err, client.ErrNotFound): // removed, with its thread or without
 		return n, false, nil
@@ -267,7 +267,7 @@ func (r *runner) runs(ctx context.Context, name string) error {
 		name = subDurable + name + "-runs"
 	}
 	failing := map[string]*tries{} // by the note's id
-	return r.cl.RunEnds(ctx, r.Session, name, func(run client.RunInfo) (again time.Duration) {
+	return r.cl.Session(r.Session).RunEnds(ctx, name, func(run client.RunInfo) (again time.Duration) {
 		n := runNote(run)
 		err := r.tellRun(ctx, n)
 		f := failing[n.ID]

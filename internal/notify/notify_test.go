@@ -49,12 +49,12 @@ func ask(t *testing.T, cl *client.Client, session, id string, deadline time.Dura
 	}
 	p := cl.Publisher(client.PublisherConfig{})
 	must.Do(t, p.Publish(t.Context(), client.Entry{Thread: thread(session), Dialect: "item", Body: []byte(body + "}}}")}))
-	must.Do(t, cl.Settled(t.Context(), thread(session)))
+	must.Do(t, cl.Thread(thread(session)).Settled(t.Context()))
 }
 
 func answer(t *testing.T, cl *client.Client, session, id string) {
 	t.Helper()
-	must.Get(cl.Answer(t.Context(), thread(session), events.Answer{Prompt: id, Answer: json.RawMessage("true"), By: "mira"}))(t)
+	must.Get(cl.Thread(thread(session)).Answer(t.Context(), events.Answer{Prompt: id, Answer: json.RawMessage("true"), By: "mira"}))(t)
 }
 
 // told is what a Teller was told.
@@ -153,8 +153,8 @@ func TestEnds(t *testing.T) {
 	w := newTold()
 	watch(t, cl, "ends", notify.Config{Session: "bad", Failed: true, Tell: w.tell})
 	for name, code := range map[string]int{"good": 0, "other": 1, "bad": 3} {
-		must.Do(t, cl.StartThread(t.Context(), thread(name), events.Start{Name: "flow"}))
-		must.Do(t, cl.End(t.Context(), thread(name), events.End{ReturnCode: code, Summary: "over"}))
+		must.Do(t, cl.Thread(thread(name)).Start(t.Context(), events.Start{Name: "flow"}))
+		must.Do(t, cl.Thread(thread(name)).End(t.Context(), events.End{ReturnCode: code, Summary: "over"}))
 	}
 	ask(t, cl, "bad", "never", time.Millisecond)
 	if got := w.await(t, 1); got[0] != "thread.failed bad" || string(w.notes[0].Data.ReturnCode) != "3" ||
@@ -245,7 +245,7 @@ func TestSomeThatAreNotTaken(t *testing.T) {
 		}
 		return w.tell(ctx, n, body)
 	}
-	must.Do(t, cl.StartThread(t.Context(), thread("over"), events.Start{Name: "flow"}))
+	must.Do(t, cl.Thread(thread("over")).Start(t.Context(), events.Start{Name: "flow"}))
 	for _, id := range []string{"first", "stuck", "stuck-too", "third", "fourth"} {
 		ask(t, cl, "s", id, 0)
 	}
@@ -255,7 +255,7 @@ func TestSomeThatAreNotTaken(t *testing.T) {
 	ask(t, cl, "s", "fifth", 0)
 	w.await(t, 4)
 	must.Same(t, tries.Load(), before, "%d tries of what is not taken until one is told that comes meanwhile, want the %d before it")
-	must.Do(t, cl.End(t.Context(), thread("over"), events.End{ReturnCode: 1}))
+	must.Do(t, cl.Thread(thread("over")).End(t.Context(), events.End{ReturnCode: 1}))
 	w.await(t, 5)
 	stuck.Store(false)
 	w.await(t, 7)

@@ -22,7 +22,7 @@ import (
 // run begins a run.
 func run(t *testing.T, cl *client.Client, session, id string) *client.Run {
 	t.Helper()
-	r := must.Get(cl.StartRun(t.Context(), thread(session), client.RunConfig{ID: id, Summary: "to " + id}))(t)
+	r := must.Get(cl.Thread(thread(session)).StartRun(t.Context(), client.RunConfig{ID: id, Summary: "to " + id}))(t)
 	must.Do(t, r.Wait(t.Context()))
 	return r
 }
@@ -31,7 +31,7 @@ func run(t *testing.T, cl *client.Client, session, id string) *client.Run {
 func die(t *testing.T, cl *client.Client, session, id string, lease time.Duration) {
 	t.Helper()
 	ctx, cancel := context.WithCancel(t.Context())
-	r := must.Get(cl.StartRun(ctx, thread(session), client.RunConfig{ID: id, Lease: lease, Summary: "to " + id}))(t)
+	r := must.Get(cl.Thread(thread(session)).StartRun(ctx, client.RunConfig{ID: id, Lease: lease, Summary: "to " + id}))(t)
 	cancel()
 	must.Do(t, r.Wait(t.Context()))
 }
@@ -120,7 +120,7 @@ func TestRuns(t *testing.T) {
 	die(t, cl, "s", "dies-alone", time.Second)
 	end(t, cl, "s", "meanwhile", artifacts.RunCompleted)
 	must.Until(t, "its lease is over", func() bool {
-		return slices.ContainsFunc(must.Get(cl.Runs(t.Context(), "s"))(t), func(r client.RunInfo) bool {
+		return slices.ContainsFunc(must.Get(cl.Session("s").Runs(t.Context()))(t), func(r client.RunInfo) bool {
 			return r.ID == "dies-alone" && r.Expired
 		})
 	})
@@ -175,8 +175,8 @@ func TestOneTells(t *testing.T) {
 		for i := range 5 {
 			id := fmt.Sprint(round, "-", i)
 			ask(t, cl, "asks", id, 0)
-			must.Do(t, cl.StartThread(t.Context(), thread("ends-"+id), events.Start{Name: "flow"}))
-			must.Do(t, cl.End(t.Context(), thread("ends-"+id), events.End{ReturnCode: 1}))
+			must.Do(t, cl.Thread(thread("ends-"+id)).Start(t.Context(), events.Start{Name: "flow"}))
+			must.Do(t, cl.Thread(thread("ends-"+id)).End(t.Context(), events.End{ReturnCode: 1}))
 			end(t, cl, "runs", id, artifacts.RunCompleted)
 		}
 		must.Until(t, "all is told of", func() bool { return told.Load() >= before+15 })

@@ -38,15 +38,15 @@ func TestForkHasArtifacts(t *testing.T) {
 	pub := r.Publisher(client.PublisherConfig{})
 	r.publish(pub, thread(1), 0, 3)
 	r.await(thread(1), pub.Producer(), 3)
-	source, err := r.PutArtifact(ctx, client.NewArtifact{Record: artifacts.Record{Session: "s1"}}, strings.NewReader("kept"))
+	source, err := r.Artifacts().Put(ctx, client.NewArtifact{Record: artifacts.Record{Session: "s1"}}, strings.NewReader("kept"))
 	must.Do(t, err)
-	must.Do(t, r.ForkSession(ctx, "s1", "forked", client.SessionFork{}))
-	must.Do(t, r.DeleteArtifact(ctx, source.ID))
-	res := must.Get(r.Resolve(ctx, "forked", "artifact://0", artifacts.Lines{}))(t)
+	must.Do(t, r.Session("s1").Fork(ctx, "forked", client.SessionFork{}))
+	must.Do(t, r.Artifacts().Delete(ctx, source.ID))
+	res := must.Get(r.Session("forked").Resolve(ctx, "artifact://0", artifacts.Lines{}))(t)
 	if b, err := io.ReadAll(res.Body); err != nil || string(b) != "kept" {
 		t.Errorf("artifact://0 of the fork = %q, %v", b, err)
 	}
-	next, err := r.PutArtifact(ctx, client.NewArtifact{Record: artifacts.Record{Session: "forked"}}, strings.NewReader(""))
+	next, err := r.Artifacts().Put(ctx, client.NewArtifact{Record: artifacts.Record{Session: "forked"}}, strings.NewReader(""))
 	if err != nil || next.Seq != "1" {
 		t.Errorf("the fork's next number = %s, %v, want 1", next.Seq, err)
 	}
@@ -56,10 +56,10 @@ func TestForkHasArtifacts(t *testing.T) {
 // their numbers, both counters; nothing of it goes with its source (SPEC P8).
 func TestForkIntoAnotherSession(t *testing.T) {
 	for name, fork := range map[string]func(r *rig, t *testing.T, to events.Thread){
-		"thread fork":   func(r *rig, t *testing.T, to events.Thread) { must.Do(t, r.Fork(soon(t), to, wholeOf("s0"))) },
+		"thread fork":   func(r *rig, t *testing.T, to events.Thread) { must.Do(t, r.Thread(to).Fork(soon(t), wholeOf("s0"))) },
 		"control alone": func(r *rig, t *testing.T, to events.Thread) { r.forkAlone(t, to, wholeOf("s0")) },
 		"session fork": func(r *rig, t *testing.T, to events.Thread) {
-			must.Do(t, r.ForkSession(soon(t), "s0", to.Session, client.SessionFork{}))
+			must.Do(t, r.Session("s0").Fork(soon(t), to.Session, client.SessionFork{}))
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -67,31 +67,31 @@ func TestForkIntoAnotherSession(t *testing.T) {
 			r.start(nil)
 			ctx, to := soon(t), events.Thread{Session: "copy", Name: events.MainThread}
 			r.say(thread(0), "omp", sessionHeader, node("a", ""), bare("b"))
-			source := must.Get(r.PutArtifact(ctx, client.NewArtifact{Record: artifacts.Record{Session: "s0"}}, strings.NewReader("kept")))(t)
-			agent := must.Get(r.AgentID(ctx, "s0", "", "Review"))(t)
+			source := must.Get(r.Artifacts().Put(ctx, client.NewArtifact{Record: artifacts.Record{Session: "s0"}}, strings.NewReader("kept")))(t)
+			agent := must.Get(r.Session("s0").TakeAgentID(ctx, "", "Review"))(t)
 			of := client.NewArtifact{Record: artifacts.Record{Session: "s0", Agent: agent, Writer: artifacts.FromAgent}}
-			must.Get(r.PutArtifact(ctx, of, strings.NewReader("reviewed")))(t)
+			must.Get(r.Artifacts().Put(ctx, of, strings.NewReader("reviewed")))(t)
 			fork(r, t, to)
 
-			header, _, err := r.Source().ForkHeader(ctx, r.head(to), "copy")
+			header, _, err := r.Internal().Source().ForkHeader(ctx, r.head(to), "copy")
 			must.Do(t, err)
 			if h, err := sessions.ParseHeader(header); err != nil || h.ID != "copy" || h.ParentSession != "s0" {
 				t.Errorf("header of the fork = %s, %v, want its own with parentSession s0", header, err)
 			}
-			must.Do(t, r.DeleteArtifact(ctx, source.ID))
-			must.Get(r.DeleteSession(ctx, "s0", client.Deletion{}))(t)
+			must.Do(t, r.Artifacts().Delete(ctx, source.ID))
+			must.Get(r.Session("s0").Delete(ctx, client.Deletion{}))(t)
 			for address, want := range map[string]string{"artifact://0": "kept", "agent://0-Review": "reviewed"} {
-				res := must.Get(r.Resolve(ctx, "copy", address, artifacts.Lines{}))(t)
+				res := must.Get(r.Session("copy").Resolve(ctx, address, artifacts.Lines{}))(t)
 				if b, err := io.ReadAll(res.Body); err != nil || string(b) != want {
 					t.Errorf("%s of the fork = %q, %v, want %q", address, b, err, want)
 				}
 			}
-			inherited := must.Get(r.Artifact(ctx, source.ID))(t)
+			inherited := must.Get(r.Artifacts().Record(ctx, source.ID))(t)
 			if inherited.Session != "copy" || inherited.Seq != "0" {
 				t.Errorf("the artifact that entries of the fork name = %+v, want the fork's", inherited)
 			}
-			next := must.Get(r.PutArtifact(ctx, client.NewArtifact{Record: artifacts.Record{Session: "copy"}}, strings.NewReader("")))(t)
-			if id := must.Get(r.AgentID(ctx, "copy", "", "Review"))(t); next.Seq != "1" || id != "1-Review" {
+			next := must.Get(r.Artifacts().Put(ctx, client.NewArtifact{Record: artifacts.Record{Session: "copy"}}, strings.NewReader("")))(t)
+			if id := must.Get(r.Session("copy").TakeAgentID(ctx, "", "Review"))(t); next.Seq != "1" || id != "1-Review" {
 				t.Errorf("the fork's next number and agent = %s, %s, want 1 and 1-Review", next.Seq, id)
 			}
 		})
@@ -105,9 +105,9 @@ func TestForkIntoASessionWithoutMain(t *testing.T) {
 	ctx := soon(t)
 	r.say(thread(0), "omp", sessionHeader, node("a", ""), bare("b"))
 	for _, name := range []string{"try", events.MainThread} {
-		must.Do(t, r.Fork(ctx, events.Thread{Session: "copy", Name: name}, wholeOf("s0")))
+		must.Do(t, r.Thread(events.Thread{Session: "copy", Name: name}).Fork(ctx, wholeOf("s0")))
 	}
-	header, _, err := r.Source().ForkHeader(ctx, r.head(events.Thread{Session: "copy", Name: events.MainThread}), "copy")
+	header, _, err := r.Internal().Source().ForkHeader(ctx, r.head(events.Thread{Session: "copy", Name: events.MainThread}), "copy")
 	must.Do(t, err)
 	if h, err := sessions.ParseHeader(header); err != nil || h.ID != "copy" || h.ParentSession != "s0" {
 		t.Errorf("header of the fork = %s, %v, want its own with parentSession s0", header, err)
@@ -135,9 +135,9 @@ func TestForkOfNumbers(t *testing.T) {
 	r.say(thread(0), "omp", sessionHeader, node("a", ""))
 	put := func(session, text string) artifacts.Record {
 		n := client.NewArtifact{Record: artifacts.Record{Session: session}}
-		return must.Get(r.PutArtifact(ctx, n, strings.NewReader(text)))(t)
+		return must.Get(r.Artifacts().Put(ctx, n, strings.NewReader(text)))(t)
 	}
-	must.Do(t, r.DeleteArtifact(ctx, put("s0", "gone").ID))
+	must.Do(t, r.Artifacts().Delete(ctx, put("s0", "gone").ID))
 	r.forkAlone(t, events.Thread{Session: "bare", Name: events.MainThread}, wholeOf("s0"))
 	if a := put("bare", ""); a.Seq != "1" {
 		t.Errorf("first number of a fork of a session whose artifact 0 was deleted = %s, want 1", a.Seq)
@@ -146,11 +146,11 @@ func TestForkOfNumbers(t *testing.T) {
 	r.putAlone(t, "own", "0 of its own")
 	put("own", "1 of its own")
 	r.forkAlone(t, events.Thread{Session: "own", Name: events.MainThread}, wholeOf("s0"))
-	res := must.Get(r.Resolve(ctx, "own", "artifact://1", artifacts.Lines{}))(t)
+	res := must.Get(r.Session("own").Resolve(ctx, "artifact://1", artifacts.Lines{}))(t)
 	if b, err := io.ReadAll(res.Body); err != nil || string(b) != "1 of its own" {
 		t.Errorf("artifact://1 = %q, %v, want what was under the number before", b, err)
 	}
-	rows := must.Get(r.Artifacts(ctx, "own"))(t)
+	rows := must.Get(r.Session("own").Artifacts(ctx))(t)
 	if len(rows) != 3 {
 		t.Errorf("artifacts = %+v, want its two and the one that it inherits", rows)
 	}
@@ -163,7 +163,7 @@ func TestForkOfManyArtifacts(t *testing.T) {
 	r.manyArtifacts(t)
 	r.forkAlone(t, events.Thread{Session: "copy", Name: events.MainThread}, wholeOf("s0"))
 	numbers := map[artifacts.Seq]bool{}
-	for _, row := range must.Get(r.Artifacts(soon(t), "copy"))(t) {
+	for _, row := range must.Get(r.Session("copy").Artifacts(soon(t)))(t) {
 		numbers[row.Seq] = true
 	}
 	must.Same(t, len(numbers), manyRows+1, "the fork has %d numbers, want %d")
@@ -176,7 +176,7 @@ const manyRows = record.MaxCommit / 2
 func (r *rig) manyArtifacts(t *testing.T) {
 	t.Helper()
 	r.say(thread(0), "omp", sessionHeader, node("a", ""))
-	first := must.Get(r.PutArtifact(soon(t), client.NewArtifact{Record: artifacts.Record{Session: "s0"}}, strings.NewReader("kept")))(t)
+	first := must.Get(r.Artifacts().Put(soon(t), client.NewArtifact{Record: artifacts.Record{Session: "s0"}}, strings.NewReader("kept")))(t)
 	f := must.Get(r.conn.Records().Fence(soon(t), 0))(t)
 	var puts []record.Put
 	for i := range manyRows {
@@ -214,7 +214,7 @@ func TestArtifactWhileForked(t *testing.T) {
 	r := newRig(t)
 	own := client.NewArtifact{Record: artifacts.Record{Session: "copy"}}
 	m := &meanwhile{bucket: r.conn.Records()}
-	m.do = func() { own.Record = must.Get(r.PutArtifact(soon(t), own, strings.NewReader("")))(t) }
+	m.do = func() { own.Record = must.Get(r.Artifacts().Put(soon(t), own, strings.NewReader("")))(t) }
 	r.start(func(d *persist.Deps, _ *persist.Config) { d.Records = m })
 	r.manyArtifacts(t)
 	r.forkAlone(t, events.Thread{Session: "copy", Name: events.MainThread}, wholeOf("s0"))
@@ -247,16 +247,16 @@ func TestArtifactRemovedWhileForked(t *testing.T) {
 	r.say(thread(0), "omp", sessionHeader, node("a", ""))
 	put := func(text string) artifacts.Record {
 		n := client.NewArtifact{Record: artifacts.Record{Session: "s0"}}
-		return must.Get(r.PutArtifact(soon(t), n, strings.NewReader(text)))(t)
+		return must.Get(r.Artifacts().Put(soon(t), n, strings.NewReader(text)))(t)
 	}
 	put("stays")
 	goes := put("goes")
-	b.do = func() { must.Do(t, r.DeleteArtifact(soon(t), goes.ID)) }
+	b.do = func() { must.Do(t, r.Artifacts().Delete(soon(t), goes.ID)) }
 	r.forkAlone(t, events.Thread{Session: "copy", Name: events.MainThread}, wholeOf("s0"))
-	all := must.Get(r.Artifacts(soon(t), "copy"))(t)
+	all := must.Get(r.Session("copy").Artifacts(soon(t)))(t)
 	must.Same(t, len(all), 1, "the fork has %d artifacts, want %d")
 	for _, row := range all {
-		body, _ := must.Two(r.OpenArtifact(soon(t), row))(t)
+		body, _ := must.Two(r.Artifacts().Open(soon(t), row))(t)
 		text := must.Get(io.ReadAll(body))(t)
 		must.Do(t, body.Close())
 		must.Same(t, string(text), "stays", "the fork's artifact has %q, want %q")
@@ -267,7 +267,7 @@ func TestArtifactRemovedWhileForked(t *testing.T) {
 func (r *rig) numberedOnce(t *testing.T, session string) []artifacts.Record {
 	t.Helper()
 	numbers := map[artifacts.Seq]artifacts.ID{}
-	all := must.Get(r.Artifacts(soon(t), session))(t)
+	all := must.Get(r.Session(session).Artifacts(soon(t)))(t)
 	for _, row := range all {
 		if before := numbers[row.Seq]; row.Seq != "" && before != "" {
 			t.Errorf("%s and %s have the number %s", before, row.ID, row.Seq)
@@ -284,11 +284,11 @@ func TestForkOfAnUnreadableArtifact(t *testing.T) {
 	run := r.start(func(d *persist.Deps, _ *persist.Config) { d.Log = slog.New(slog.NewTextHandler(log, nil)) })
 	r.say(thread(0), "omp", sessionHeader, node("a", ""))
 	good := client.NewArtifact{Record: artifacts.Record{Session: "s0"}}
-	must.Get(r.PutArtifact(soon(t), good, strings.NewReader("x")))(t)
+	must.Get(r.Artifacts().Put(soon(t), good, strings.NewReader("x")))(t)
 	bad := events.ArtifactKey("s0", "art_20261120_100000_0123456789ABCDEF")
 	must.Get(r.conn.Records().Write(soon(t), record.Put{Key: bad, Value: []byte("none"), Expect: record.Any}))(t)
 	r.forkAlone(t, events.Thread{Session: "copy", Name: events.MainThread}, wholeOf("s0"))
-	must.Same(t, len(must.Get(r.Artifacts(soon(t), "copy"))(t)), 1, "the fork has %d artifacts, want %d")
+	must.Same(t, len(must.Get(r.Session("copy").Artifacts(soon(t)))(t)), 1, "the fork has %d artifacts, want %d")
 	named := strings.Contains(log.String(), bad)
 	if n := run.Stats().RowsUnread; n != 1 || !named {
 		t.Errorf("%d artifacts are counted as left out, want 1; the log names it: %v", n, named)
@@ -301,7 +301,7 @@ func TestRowsOfARefusedFork(t *testing.T) {
 	own := client.NewArtifact{Record: artifacts.Record{Session: "copy"}}
 	m := &meanwhile{bucket: r.conn.Records()}
 	m.do = func() { // the fork is judged anew, and its source is gone by then
-		own.Record = must.Get(r.PutArtifact(soon(t), own, strings.NewReader("")))(t)
+		own.Record = must.Get(r.Artifacts().Put(soon(t), own, strings.NewReader("")))(t)
 		gone := record.Put{Key: events.HeadKey(thread(0)), Expect: record.Any}
 		must.Get(r.conn.Records().Write(soon(t), gone))(t)
 	}
@@ -311,15 +311,15 @@ func TestRowsOfARefusedFork(t *testing.T) {
 	fork := wholeOf("s0")
 	p := r.Publisher(client.PublisherConfig{})
 	must.Do(t, p.Control(soon(t), to, 1, events.Control{Op: events.OpFork, Fork: &fork}))
-	if err := r.Await(soon(t), to, p.Producer(), 0, 1); !errors.Is(err, client.ErrRefused) {
+	if err := r.Thread(to).Await(soon(t), p.Producer(), 0, 1); !errors.Is(err, client.ErrRefused) {
 		t.Fatalf("the fork of a thread that is gone: %v, want ErrRefused", err)
 	}
 	put := client.NewArtifact{Record: artifacts.Record{Session: "copy"}}
-	must.Get(r.PutArtifact(soon(t), put, strings.NewReader("2")))(t)
+	must.Get(r.Artifacts().Put(soon(t), put, strings.NewReader("2")))(t)
 	r.numberedOnce(t, "copy")
 	ctx, cancel := context.WithTimeout(t.Context(), 5*time.Minute) // thousands of rows
 	defer cancel()
-	if _, err := r.DeleteSession(ctx, "copy", client.Deletion{}); err != nil {
+	if _, err := r.Session("copy").Delete(ctx, client.Deletion{}); err != nil {
 		t.Error(err)
 	}
 	for _, filter := range []string{events.ArtifactKeys("copy", ""), "shared.*.copy.*"} {

@@ -17,7 +17,7 @@ const note = `{"content":[{"type":"text","text":"a note"}]}`
 func (r *rig) ran(t *testing.T, th events.Thread) {
 	t.Helper()
 	ctx := soon(t)
-	out := must.Get(r.Output(ctx, th, client.OutputConfig{Tool: "sh", Input: []byte(`{"command":"date"}`)}))(t)
+	out := must.Get(r.Thread(th).Output(ctx, client.OutputConfig{Tool: "sh", Input: []byte(`{"command":"date"}`)}))(t)
 	must.Get(out.Write([]byte("noon\n")))(t)
 	must.Do(t, out.Close(client.OutputEnd{}))
 	must.Do(t, out.Wait(ctx))
@@ -40,7 +40,7 @@ func TestBesideASession(t *testing.T) {
 			ctx, th := soon(t), thread(0)
 			lines := []string{sessionHeader, node("a", ""), node("b", "a")}
 			r.say(th, "omp", lines...)
-			said := must.Get(r.Context(ctx, th, sessions.Last, nil))(t).JSON()
+			said := must.Get(r.Thread(th).Context(ctx, sessions.Last, nil))(t).JSON()
 			tree, standing := r.shape(t, th), r.head(th).Standing
 
 			write(t, r, th)
@@ -49,15 +49,15 @@ func TestBesideASession(t *testing.T) {
 			}
 			must.Same(t, r.head(th).Dialect, "omp", "dialect of the thread = %q, want %q")
 			must.Same(t, r.shape(t, th), tree, "tree = %s, want %s")
-			must.Same(t, string(must.Get(r.Context(ctx, th, sessions.Last, nil))(t).JSON()), string(said), "context = %s, want %s")
+			must.Same(t, string(must.Get(r.Thread(th).Context(ctx, sessions.Last, nil))(t).JSON()), string(said), "context = %s, want %s")
 			if name != "other" { // an agent's own entry is kept, whatever its dialect is
 				must.Same(t, r.export(th), strings.Join(lines, "\n")+"\n", "export = %s, want %s")
 			}
-			must.Get(r.Label(ctx, th, "a", "begin"))(t)
+			must.Get(r.Thread(th).Label(ctx, "a", "begin"))(t)
 			write(t, r, th)
 			r.say(th, "omp", bare("c"))
 			r.say(th, "omp", node("d", "c"))
-			all := must.Get(r.Tree(ctx, th))(t)
+			all := must.Get(r.Thread(th).Tree(ctx))(t)
 			label := all.Entries()[2]
 			if label.Type != "label" || label.Parent != "b" || all.Label("a") != "begin" {
 				t.Errorf("label = %s under %q, want one under b", label.Type, label.Parent)
@@ -67,10 +67,10 @@ func TestBesideASession(t *testing.T) {
 
 			write(t, r, th)
 			again, head := events.Thread{Session: th.Session, Name: "again"}, r.head(th)
-			must.Do(t, r.Fork(ctx, again, events.Fork{Session: th.Session, Thread: th.Name, Node: head.Head().Ref.String()}))
+			must.Do(t, r.Thread(again).Fork(ctx, events.Fork{Session: th.Session, Thread: th.Name, Node: head.Head().Ref.String()}))
 			r.say(again, "omp", bare("e"))
 			must.Same(t, r.shape(t, again), strings.Replace(want, " leaf d", " e<d leaf e", 1), "tree of a fork = %s, want %s")
-			must.Do(t, r.ForkSession(ctx, th.Session, "s9", client.SessionFork{}))
+			must.Do(t, r.Session(th.Session).Fork(ctx, "s9", client.SessionFork{}))
 			r.verify(th)
 		})
 	}
@@ -83,7 +83,7 @@ func TestBehindANote(t *testing.T) {
 	th := thread(0)
 	r.say(th, "item", note)
 	r.say(th, "omp", sessionHeader, node("a", ""))
-	h := must.Get(r.Source().Header(soon(t), th, r.head(th), sessions.Info{}))(t)
+	h := must.Get(r.Internal().Source().Header(soon(t), th, r.head(th), sessions.Info{}))(t)
 	must.Same(t, h.Cwd, "/srv/mill", "directory = %q, want %q")
 	must.Same(t, r.shape(t, th), "a< leaf a", "tree = %s, want %s")
 	must.Same(t, r.export(th), sessionHeader+"\n"+node("a", "")+"\n", "export = %s, want %s")
@@ -98,7 +98,7 @@ func TestBesideOthers(t *testing.T) {
 	r.say(step, "step", `{"role":"planner","content":"plan"}`)
 	r.say(step, "item", note)
 	r.ran(t, step)
-	got := must.Get(r.StepContext(ctx, step, sessions.Last))(t)
+	got := must.Get(r.Thread(step).StepContext(ctx, sessions.Last))(t)
 	if len(got.Steps) != 1 || got.Steps[0].Content != "plan" {
 		t.Errorf("steps = %+v, want the planner's alone", got.Steps)
 	}
@@ -112,7 +112,7 @@ func TestBesideOthers(t *testing.T) {
 	r.say(codex, "item", note)
 	r.say(codex, "codex", `{"timestamp":"2026-11-20T10:00:01.000Z","type":"event_msg","payload":{"type":"thread_rolled_back","num_turns":1}}`)
 	head := r.head(codex)
-	if got := len(must.Get(r.Source().Path(ctx, head, head.Head(), rehydrate.Full))(t).Entries); got != 2 {
+	if got := len(must.Get(r.Internal().Source().Path(ctx, head, head.Head(), rehydrate.Full))(t).Entries); got != 2 {
 		t.Errorf("path after a rollback of one turn has %d entries, want the first prompt and the rollback", got)
 	}
 }

@@ -199,14 +199,14 @@ func TestReplay(t *testing.T) {
 	must.Do(t, pub.Publish(t.Context(), es...))
 	r.await(thread(0), "p", 3)
 	must.Do(t, small.stop())
-	dead, err := r.DeadLetters(t.Context(), "s0")
+	dead, err := r.Session("s0").DeadLetters(t.Context())
 	if err != nil || len(dead) != 1 || !strings.Contains(dead[0].Reason, "10000") || dead[0].Thread != thread(0) || dead[0].Kind != "entry" {
 		t.Fatalf("DeadLetters = %+v, %v", dead, err)
 	}
-	if others, err := r.DeadLetters(t.Context(), "s1"); err != nil || len(others) != 0 {
+	if others, err := r.Session("s1").DeadLetters(t.Context()); err != nil || len(others) != 0 {
 		t.Errorf("dead letters of another session = %+v, %v", others, err)
 	}
-	body := must.Get(r.OpenDeadLetter(t.Context(), dead[0]))(t)
+	body := must.Get(r.Admin().OpenDeadLetter(t.Context(), dead[0]))(t)
 	raw, err := io.ReadAll(body)
 	if e, bad := events.Decode(raw); err != nil || bad != nil || !bytes.Equal(e.Body, large) {
 		t.Errorf("the letter holds %d bytes, %v, %v", len(raw), err, bad)
@@ -214,21 +214,21 @@ func TestReplay(t *testing.T) {
 
 	r.start(nil)
 	for range 2 {
-		must.Get(r.ReplayDeadLetter(t.Context(), dead[0].At))(t)
+		must.Get(r.Admin().ReplayDeadLetter(t.Context(), dead[0].At))(t)
 	}
 	r.publish(pub, thread(0), 3, 4)
 	r.await(thread(0), "p", 4)
 	var out bytes.Buffer
-	n, err := r.Export(t.Context(), thread(0), &out)
+	n, err := r.Thread(thread(0)).Export(t.Context(), &out)
 	if want := string(es[0].Body) + "\n" + string(es[2].Body) + "\n" + string(large) + "\n"; err != nil || n != 4 ||
 		!strings.HasPrefix(out.String(), want) {
 		t.Errorf("Export = %d entries, %v: %.200s", n, err, out.String())
 	}
 	for range 2 {
-		must.Do(t, r.RemoveDeadLetters(t.Context(), dead[0].At))
+		must.Do(t, r.Admin().RemoveDeadLetters(t.Context(), dead[0].At))
 	}
-	must.Is(t, must.Err(r.DeadLetter(t.Context(), dead[0].At)), record.ErrNotFound, "DeadLetter after its removal")
-	must.Is(t, must.Err(r.ReplayDeadLetter(t.Context(), dead[0].At)), record.ErrNotFound, "ReplayDeadLetter after its removal")
+	must.Is(t, must.Err(r.Admin().DeadLetter(t.Context(), dead[0].At)), record.ErrNotFound, "DeadLetter after its removal")
+	must.Is(t, must.Err(r.Admin().ReplayDeadLetter(t.Context(), dead[0].At)), record.ErrNotFound, "ReplayDeadLetter after its removal")
 }
 
 // What came back when it was replayed is the same event in another letter: replaying both, in any order, adds it once.
@@ -240,23 +240,23 @@ func TestReplayOfWhatCameBack(t *testing.T) {
 	must.Do(t, pub.Publish(t.Context(), client.Entry{Thread: thread(0), Dialect: "omp", Body: large, Seq: 1}))
 	letters := func(n int) (dead []client.DeadLetter) {
 		must.Until(r.t, fmt.Sprintf("there are %d dead letters", n), func() bool {
-			dead = must.Get(r.DeadLetters(t.Context(), "s0"))(t)
+			dead = must.Get(r.Session("s0").DeadLetters(t.Context()))(t)
 			return len(dead) == n
 		})
 		return dead
 	}
-	must.Get(r.ReplayDeadLetter(t.Context(), letters(1)[0].At))(t)
-	must.Get(r.ReplayDeadLetter(t.Context(), letters(2)[1].At))(t)
+	must.Get(r.Admin().ReplayDeadLetter(t.Context(), letters(1)[0].At))(t)
+	must.Get(r.Admin().ReplayDeadLetter(t.Context(), letters(2)[1].At))(t)
 	dead := letters(3)
 	must.Do(t, small.stop())
 	r.start(nil)
 	for _, d := range dead {
-		must.Get(r.ReplayDeadLetter(t.Context(), d.At))(t)
+		must.Get(r.Admin().ReplayDeadLetter(t.Context(), d.At))(t)
 	}
 	r.publish(pub, thread(0), 1, 2)
 	r.await(thread(0), "p", 2)
 	var out bytes.Buffer
-	must.Get(r.Export(t.Context(), thread(0), &out))(t)
+	must.Get(r.Thread(thread(0)).Export(t.Context(), &out))(t)
 	if n := bytes.Count(out.Bytes(), large); n != 1 {
 		t.Errorf("the thread has the entry %d times, want once", n)
 	}
@@ -275,13 +275,13 @@ func TestReplayOfAProducerNamedLikeAReplay(t *testing.T) {
 	r.await(thread(0), name, 2)
 	must.Do(t, small.stop())
 	r.start(nil)
-	dead := must.Get(r.DeadLetters(t.Context(), "s0"))(t)
-	if had := must.Get(r.ReplayDeadLetter(t.Context(), dead[0].At))(t); had {
+	dead := must.Get(r.Session("s0").DeadLetters(t.Context()))(t)
+	if had := must.Get(r.Admin().ReplayDeadLetter(t.Context(), dead[0].At))(t); had {
 		t.Error("the thread is said to have what was refused")
 	}
-	must.Do(t, r.Settled(t.Context(), thread(0)))
+	must.Do(t, r.Thread(thread(0)).Settled(t.Context()))
 	var out bytes.Buffer
-	must.Get(r.Export(t.Context(), thread(0), &out))(t)
+	must.Get(r.Thread(thread(0)).Export(t.Context(), &out))(t)
 	if n := bytes.Count(out.Bytes(), large); n != 1 {
 		t.Errorf("the thread has the entry %d times, want once", n)
 	}

@@ -252,7 +252,7 @@ func (r *rig) left(without uint64) string {
 		{Session: "a", Name: "main"}, {Session: "a", Name: "side"}, {Session: "a", Name: "aside"},
 		{Session: "b", Name: "main"}, {Session: "c", Name: "main"}, {Session: "d", Name: "main"},
 	} {
-		if h, err := r.Thread(r.t.Context(), t); err == nil && h.Entries > 0 {
+		if h, err := r.Thread(t).Head(r.t.Context()); err == nil && h.Entries > 0 {
 			must.Do(r.t, threads.Verify(r.t.Context(), r.Reader(), h))
 			out = append(out, fmt.Sprintf("%s: %d entries, %d items\n%s", t, h.Entries, h.N, r.export(t)))
 		}

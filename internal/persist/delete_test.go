@@ -31,14 +31,14 @@ func (r *rig) furnish(session string) {
 	main, sub := events.Thread{Session: session, Name: "main"}, events.Thread{Session: session, Name: "0-sub"}
 	r.steps(main, r.Publisher(client.PublisherConfig{Producer: "p"}), 1, 6)
 	r.steps(sub, r.Publisher(client.PublisherConfig{Producer: "q"}), 1, 3)
-	must.Do(r.t, r.End(ctx, sub, events.End{}))
-	must.Get(r.PutArtifact(ctx, client.NewArtifact{Record: artifacts.Record{Session: session}},
+	must.Do(r.t, r.Thread(sub).End(ctx, events.End{}))
+	must.Get(r.Artifacts().Put(ctx, client.NewArtifact{Record: artifacts.Record{Session: session}},
 		strings.NewReader("the whole output of "+session)))(r.t)
 	pub := r.Publisher(client.PublisherConfig{Producer: "asker"})
 	ask := []byte(`{"content":[{"type":"text","text":"ok?"}],"metadata":{"type":"pending_prompt","prompt":{"id":"q1","kind":"text"}}}`)
 	must.Do(r.t, pub.Publish(ctx, client.Entry{Thread: main, Dialect: "item", Body: ask, Seq: 1}))
 	r.await(main, pub.Producer(), 1)
-	run := must.Get(r.StartRun(ctx, main, client.RunConfig{ID: "r1"}))(r.t)
+	run := must.Get(r.Thread(main).StartRun(ctx, client.RunConfig{ID: "r1"}))(r.t)
 	must.Do(r.t, errors.Join(run.End(ctx, artifacts.RunCompleted, ""), run.Wait(ctx)))
 }
 
@@ -97,12 +97,12 @@ func TestDeleteSession(t *testing.T) {
 	ctx := t.Context()
 	r.furnish("s")
 	r.furnish("other")
-	must.Do(t, r.ForkSession(ctx, "s", "child", client.SessionFork{}))
-	rows, err := r.Artifacts(ctx, "s")
+	must.Do(t, r.Session("s").Fork(ctx, "child", client.SessionFork{}))
+	rows, err := r.Session("s").Artifacts(ctx)
 	if err != nil || len(rows) != 1 {
 		t.Fatalf("Artifacts = %v, %v", rows, err)
 	}
-	got := must.Get(r.DeleteSession(ctx, "s", client.Deletion{By: "mira"}))(t)
+	got := must.Get(r.Session("s").Delete(ctx, client.Deletion{By: "mira"}))(t)
 	g := got.Gone
 	if !got.Deleted || got.By != "mira" || g.Threads != 2 || g.Artifacts != 1 || g.Runs != 1 || g.Prompts != 1 ||
 		g.Entries == 0 || g.Items == 0 {
@@ -112,18 +112,18 @@ func TestDeleteSession(t *testing.T) {
 		t.Errorf("kept = %+v, want the entries and the artifact of the fork", got.Kept)
 	}
 	r.gone("s")
-	must.Is(t, must.Err(r.Thread(ctx, events.Thread{Session: "s", Name: "main"})), threads.ErrNoThread, "Thread")
-	if a, err := r.Artifact(ctx, rows[0].ID); err != nil || a.Session != "child" { // entries of the fork name it so
+	must.Is(t, must.Err(r.Thread(events.Thread{Session: "s", Name: "main"}).Head(ctx)), threads.ErrNoThread, "Thread")
+	if a, err := r.Artifacts().Record(ctx, rows[0].ID); err != nil || a.Session != "child" { // entries of the fork name it so
 		t.Errorf("Artifact = %+v, %v, want the fork's", a, err)
 	}
-	must.Is(t, must.Err(r.DeleteSession(ctx, "s", client.Deletion{})), client.ErrSessionNotFound, "second DeleteSession")
+	must.Is(t, must.Err(r.Session("s").Delete(ctx, client.Deletion{})), client.ErrSessionNotFound, "second DeleteSession")
 	child := events.Thread{Session: "child", Name: "main"}
 	r.intact(child)
-	forked, err := r.Artifacts(ctx, "child")
+	forked, err := r.Session("child").Artifacts(ctx)
 	if err != nil || len(forked) != 1 {
 		t.Fatalf("artifacts of the fork = %v, %v, want one", forked, err)
 	}
-	body, _ := must.Two(r.OpenArtifact(ctx, forked[0]))(t)
+	body, _ := must.Two(r.Artifacts().Open(ctx, forked[0]))(t)
 	var text bytes.Buffer
 	if _, err := text.ReadFrom(body); err != nil || text.String() != "the whole output of s" {
 		t.Errorf("artifact of the fork = %q, %v", &text, err)
@@ -138,7 +138,7 @@ func TestDeleteSession(t *testing.T) {
 		t.Errorf("the name begins anew with %d entries, %d items, want 2 of each", h.Entries, h.N)
 	}
 	r.items(events.Thread{Session: "s", Name: "main"}, 2)
-	must.Get(r.DeleteSession(ctx, "child", client.Deletion{}))(t)
+	must.Get(r.Session("child").Delete(ctx, client.Deletion{}))(t)
 	if n := r.stored(events.ObjectStream(events.ArtifactsBucket), "$O.spool_artifacts.>"); n != 2 { // the chunk and the name of "other"
 		t.Errorf("the bucket of artifacts holds %d messages, want the 2 of the session that is left", n)
 	}
@@ -150,15 +150,15 @@ func TestDeleteActiveSession(t *testing.T) {
 	p := r.start(func(_ *persist.Deps, c *persist.Config) { c.OutputLease = time.Hour })
 	ctx := t.Context()
 	id := events.Thread{Session: "s", Name: "main"}
-	run, err := r.StartRun(ctx, id, client.RunConfig{ID: "r1"})
+	run, err := r.Thread(id).StartRun(ctx, client.RunConfig{ID: "r1"})
 	if err == nil {
 		err = run.Wait(ctx)
 	}
 	must.Do(t, err)
-	out := must.Get(r.Output(ctx, id, client.OutputConfig{ID: "o1", Tool: "Bash"}))(t)
+	out := must.Get(r.Thread(id).Output(ctx, client.OutputConfig{ID: "o1", Tool: "Bash"}))(t)
 	r.applied("s")
 	var active *artifacts.ActiveError
-	if _, err := r.DeleteSession(ctx, "s", client.Deletion{}); !errors.As(err, &active) || !errors.Is(err, artifacts.ErrSessionActive) {
+	if _, err := r.Session("s").Delete(ctx, client.Deletion{}); !errors.As(err, &active) || !errors.Is(err, artifacts.ErrSessionActive) {
 		t.Fatalf("DeleteSession = %v, want ErrSessionActive", err)
 	}
 	if fmt.Sprint(active.Runs, active.Outputs) != "[r1] [o1]" {
@@ -175,13 +175,13 @@ func TestDeleteActiveSession(t *testing.T) {
 		t.Errorf("%d dead letters, want the refused deletion", n)
 	}
 	r.start(nil)
-	must.Get(r.DeleteSession(ctx, "s", client.Deletion{}))(t)
+	must.Get(r.Session("s").Delete(ctx, client.Deletion{}))(t)
 	r.gone("s")
 
 	// Forced, whatever is live goes.
-	must.Get(r.StartRun(ctx, id, client.RunConfig{ID: "r2", Lease: time.Hour}))(t)
+	must.Get(r.Thread(id).StartRun(ctx, client.RunConfig{ID: "r2", Lease: time.Hour}))(t)
 	r.applied("s")
-	must.Get(r.DeleteSession(ctx, "s", client.Deletion{Force: true}))(t)
+	must.Get(r.Session("s").Delete(ctx, client.Deletion{Force: true}))(t)
 	r.gone("s")
 }
 
@@ -279,7 +279,7 @@ func TestDeleteLargeSession(t *testing.T) {
 	ctx, cancel := context.WithCancel(ctx)
 	asked := make(chan error, 1)
 	go func() {
-		_, err := r.DeleteSession(ctx, "s", client.Deletion{})
+		_, err := r.Session("s").Delete(ctx, client.Deletion{})
 		asked <- err
 	}()
 	if err := <-p.died; !errors.Is(err, errKilled) {
@@ -289,10 +289,10 @@ func TestDeleteLargeSession(t *testing.T) {
 	if n := r.stored(events.RecordsStream, events.RecordSubject(events.HeadKeys("s"))); n != many {
 		t.Fatalf("%d subjects of heads, want %d: markers and records", n, many)
 	}
-	if list, err := r.Threads(t.Context(), ""); err != nil || len(list) != 0 {
+	if list, err := r.EverySession().Threads(t.Context()); err != nil || len(list) != 0 {
 		t.Errorf("a reader sees %d threads of a session that is being deleted, %v", len(list), err)
 	}
-	must.Is(t, must.Err(r.Thread(t.Context(), es[many-1].Thread)), threads.ErrNoThread, "Thread")
+	must.Is(t, must.Err(r.Thread(es[many-1].Thread).Head(t.Context())), threads.ErrNoThread, "Thread")
 	r.start(nil)
 	must.Do(t, <-asked)
 	cancel()
@@ -300,7 +300,7 @@ func TestDeleteLargeSession(t *testing.T) {
 	if h := r.steps(es[0].Thread, r.Publisher(client.PublisherConfig{Producer: "again"}), 1, 2); h.Entries != 1 {
 		t.Errorf("%d entries under the free name, want 1", h.Entries)
 	}
-	if list, err := r.Threads(t.Context(), "s"); err != nil || len(list) != 1 {
+	if list, err := r.Session("s").Threads(t.Context()); err != nil || len(list) != 1 {
 		t.Errorf("%d threads of the new life, %v, want 1", len(list), err)
 	}
 }
@@ -349,29 +349,29 @@ func TestLeavingWhileLive(t *testing.T) {
 	r.start(nil)
 	ctx := t.Context()
 	id, to := events.Thread{Session: "s", Name: "a"}, events.Thread{Session: "s", Name: "b"}
-	run, err := r.StartRun(ctx, id, client.RunConfig{ID: "r1", Lease: time.Hour})
+	run, err := r.Thread(id).StartRun(ctx, client.RunConfig{ID: "r1", Lease: time.Hour})
 	if err == nil {
 		err = run.Wait(ctx)
 	}
 	must.Do(t, err)
-	if err := r.Rename(ctx, id, "b"); !errors.Is(err, client.ErrBusyThread) || !strings.Contains(err.Error(), "r1") {
+	if err := r.Thread(id).Rename(ctx, "b"); !errors.Is(err, client.ErrBusyThread) || !strings.Contains(err.Error(), "r1") {
 		t.Errorf("Rename = %v, want ErrBusyThread: r1", err)
 	}
 	rude := r.Publisher(client.PublisherConfig{Producer: "rude"})
 	must.Do(t, rude.Control(ctx, id, 1, events.Control{Op: events.OpRemove, Remove: &events.Remove{}}))
 	r.await(id, "rude", 1)
-	must.Do(t, r.ForceRename(ctx, id, "b"))
-	out := must.Get(r.Output(ctx, to, client.OutputConfig{ID: "o1"}))(t)
+	must.Do(t, r.Thread(id).Rename(ctx, "b", client.Force(true)))
+	out := must.Get(r.Thread(to).Output(ctx, client.OutputConfig{ID: "o1"}))(t)
 	must.Get(out.Write([]byte("so far")))(t)
 	r.applied("s")
-	if err := r.Remove(ctx, to); !errors.Is(err, client.ErrBusyThread) || !strings.Contains(err.Error(), "o1") {
+	if err := r.Thread(to).Remove(ctx); !errors.Is(err, client.ErrBusyThread) || !strings.Contains(err.Error(), "o1") {
 		t.Errorf("Remove = %v, want ErrBusyThread: o1", err)
 	}
-	must.Do(t, r.ForceRemove(ctx, to))
-	if open, err := r.Outputs(ctx, "s"); err != nil || len(open) != 0 {
+	must.Do(t, r.Thread(to).Remove(ctx, client.Force(true)))
+	if open, err := r.Session("s").Outputs(ctx); err != nil || len(open) != 0 {
 		t.Errorf("open outputs = %v, %v, want none", open, err)
 	}
-	must.Is(t, must.Err(r.Thread(ctx, to)), threads.ErrNoThread, "Thread")
+	must.Is(t, must.Err(r.Thread(to).Head(ctx)), threads.ErrNoThread, "Thread")
 }
 
 // An answer that never comes means done or not done: the deletion goes on from what the store says.
@@ -389,7 +389,7 @@ func TestDeletionWithLostAnswers(t *testing.T) {
 			}
 			u := &unsure{bucket: r.conn.Records(), lose: lose, done: func(int64) bool { return done }}
 			p := r.start(func(d *persist.Deps, _ *persist.Config) { d.Records = u })
-			got, err := r.DeleteSession(t.Context(), "s", client.Deletion{})
+			got, err := r.Session("s").Delete(t.Context(), client.Deletion{})
 			if err != nil || got.Gone.Threads != 2 {
 				t.Fatalf("DeleteSession = %+v, %v", got, err)
 			}
@@ -462,7 +462,7 @@ func TestDeletionIsAtomicForReaders(t *testing.T) {
 		counts := map[int]bool{}
 		for ctx.Err() == nil {
 			round := whole.Load()
-			list, err := r.Threads(ctx, "")
+			list, err := r.EverySession().Threads(ctx)
 			if err == nil && round != 0 && round == whole.Load() {
 				counts[len(list)] = true
 			}
@@ -481,7 +481,7 @@ func TestDeletionIsAtomicForReaders(t *testing.T) {
 			r.await(e.Thread, "p", e.Seq)
 		}
 		whole.Store(int64(round + 1))
-		must.Get(r.DeleteSession(t.Context(), es[0].Thread.Session, client.Deletion{Plain: true}))(t)
+		must.Get(r.Session(es[0].Thread.Session).Delete(t.Context(), client.Deletion{Plain: true}))(t)
 		whole.Store(0)
 	}
 	stop()
@@ -522,13 +522,13 @@ func TestDeletionThatComesAgain(t *testing.T) {
 	op("bob", events.Delete{Erase: true})
 	op("alice", events.Delete{Erase: true})
 	r.applied("s")
-	h := must.Get(r.Thread(ctx, id))(t)
+	h := must.Get(r.Thread(id).Head(ctx))(t)
 	if _, there := h.Last("third"); !there || h.Entries != 2 {
 		t.Errorf("the thread has %d entries, want the 2 of its third life", h.Entries)
 	}
 	var letters []client.DeadLetter
 	must.Until(r.t, "the two erasures under the sequences of deletions are dead letters", func() bool {
-		letters = must.Get(r.DeadLetters(ctx, "s"))(t)
+		letters = must.Get(r.Session("s").DeadLetters(ctx))(t)
 		return len(letters) == 2
 	})
 	if !strings.Contains(letters[0].Reason, apply.ErrReused.Error()) {

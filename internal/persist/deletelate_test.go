@@ -45,7 +45,7 @@ func TestLatePurgeSparesTheNewSession(t *testing.T) {
 	must.Do(t, second.stop())
 	count := func() (letters int, item int64) {
 		t.Helper()
-		ls := must.Get(r.DeadLetters(ctx, ""))(t)
+		ls := must.Get(r.EverySession().DeadLetters(ctx))(t)
 		item, _ = must.Two(r.conn.Items().LastItem(ctx, id))(t)
 		return len(ls), item
 	}
@@ -80,7 +80,7 @@ func TestConditionalDeletionSparesALateArtifact(t *testing.T) {
 	id := events.Thread{Session: "s", Name: "main"}
 	r.start(func(d *persist.Deps, _ *persist.Config) {
 		d.Sessions = &takenUp{Sessions: d.Sessions, put: func() {
-			if _, err := r.PutArtifact(ctx, client.NewArtifact{Record: artifacts.Record{Session: "s", Filename: "late.txt"}},
+			if _, err := r.Artifacts().Put(ctx, client.NewArtifact{Record: artifacts.Record{Session: "s", Filename: "late.txt"}},
 				strings.NewReader("late")); err != nil {
 				t.Error(err)
 			}
@@ -91,8 +91,8 @@ func TestConditionalDeletionSparesALateArtifact(t *testing.T) {
 	r.await(id, "p", 1)
 	last, err := r.conn.Streams().LastSeqs(ctx, events.RecordsStream)
 	must.Do(t, err)
-	_, err = r.DeleteSession(ctx, "s", client.Deletion{Plain: true, UnchangedSince: last[events.RecordsStream]})
-	list := must.Get(r.Artifacts(ctx, "s"))(t)
+	_, err = r.Session("s").Delete(ctx, client.Deletion{Plain: true, UnchangedSince: last[events.RecordsStream]})
+	list := must.Get(r.Session("s").Artifacts(ctx))(t)
 	if !errors.Is(err, client.ErrSessionWritten) || len(list) != 1 {
 		t.Errorf("DeleteSession = %v, and %d artifacts are left, want ErrSessionWritten and the artifact", err, len(list))
 	}
@@ -104,13 +104,13 @@ func TestConditionalDeletionOfASessionOfArtifacts(t *testing.T) {
 	r.start(nil)
 	r.putAlone(t, "s", "x")
 	for range 2 {
-		_, err := r.DeleteSession(brief(t), "s", client.Deletion{Plain: true, UnchangedSince: 1})
+		_, err := r.Session("s").Delete(brief(t), client.Deletion{Plain: true, UnchangedSince: 1})
 		must.Is(t, err, client.ErrSessionWritten, "DeleteSession")
 	}
-	if list, err := r.Artifacts(t.Context(), "s"); err != nil || len(list) != 1 {
+	if list, err := r.Session("s").Artifacts(t.Context()); err != nil || len(list) != 1 {
 		t.Errorf("%d artifacts, %v, want the one", len(list), err)
 	}
-	if _, err := r.DeleteSession(brief(t), "s", client.Deletion{Plain: true}); err != nil {
+	if _, err := r.Session("s").Delete(brief(t), client.Deletion{Plain: true}); err != nil {
 		t.Error(err)
 	}
 }

@@ -108,7 +108,7 @@ func TestItemLongerThanAMessage(t *testing.T) {
 			}
 			r.items(thread(0), 3)
 			sent := r.sentTexts(thread(0))
-			failed := must.Get(r.Thread(t.Context(), thread(0)))(t).Status == threads.StatusFailed
+			failed := must.Get(r.Thread(thread(0)).Head(t.Context()))(t).Status == threads.StatusFailed
 			if stub := strings.Contains(sent[1], "left out"); sent[1][0] != 'A' || failed != stub || stub != (name == "endless") {
 				t.Errorf("it is posted as %.100q, thread failed: %t; want it whole, or a stub and a failed thread", sent[1], failed)
 			}
@@ -157,12 +157,12 @@ func TestLetterRefusedForGood(t *testing.T) {
 			for i := range 2 {
 				r.wantEntries(thread(i), 1)
 			}
-			letters := must.Get(r.DeadLetters(t.Context(), ""))(t)
+			letters := must.Get(r.EverySession().DeadLetters(t.Context()))(t)
 			if want, lost := map[int]int{1000: 2, -1: 1}[most], p.Stats().LettersRefused; len(letters) != want || lost != int64(2-want) {
 				t.Fatalf("%d dead letters, %d counted as refused, want %d and %d", len(letters), lost, want, 2-want)
 			}
 			for _, d := range letters {
-				from := must.Get(r.OpenDeadLetter(t.Context(), d))(t)
+				from := must.Get(r.Admin().OpenDeadLetter(t.Context(), d))(t)
 				b := must.Get(io.ReadAll(from))(t)
 				if e, err := events.Decode(b); err != nil || string(e.Body) != string(bad) || !strings.Contains(d.Reason, "nobody") {
 					t.Errorf("letter %d, %q: %v, with %d bytes, want the event as it came", d.At, d.Reason, err, len(b))

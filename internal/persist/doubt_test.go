@@ -130,7 +130,7 @@ func TestDeletionWhileACollectorBegins(t *testing.T) {
 	r.start(func(d *persist.Deps, _ *persist.Config) { d.Records = b })
 	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
 	defer cancel()
-	must.Get(r.DeleteSession(ctx, "s", client.Deletion{}))(t)
+	must.Get(r.Session("s").Delete(ctx, client.Deletion{}))(t)
 	r.gone("s")
 	if n := b.n.Load(); n < 4 {
 		t.Errorf("%d commits, want two for the records and two for the end", n)

@@ -19,7 +19,7 @@ func TestEndMovesToHistory(t *testing.T) {
 	pub := r.Publisher(client.PublisherConfig{Producer: "p"})
 	r.publish(pub, thread(0), 0, 5)
 	r.await(thread(0), "p", 5)
-	must.Do(t, r.End(t.Context(), thread(0), events.End{ReturnCode: 3, Summary: "gave up"}))
+	must.Do(t, r.Thread(thread(0)).End(t.Context(), events.End{ReturnCode: 3, Summary: "gave up"}))
 
 	head := r.head(thread(0))
 	if head.Status != threads.StatusCompleted || head.N != 6 {
@@ -29,7 +29,7 @@ func TestEndMovesToHistory(t *testing.T) {
 	if err != nil || step[0].State.Role != threads.RoleEnd {
 		t.Fatalf("last state = %+v, %v, want %s", step, err, threads.RoleEnd)
 	}
-	list, err := r.Threads(t.Context(), "s0")
+	list, err := r.Session("s0").Threads(t.Context())
 	if err != nil || len(list) != 1 || list[0].Ended == "" {
 		t.Fatalf("Threads = %+v, %v, want one that ended", list, err)
 	}
@@ -39,7 +39,7 @@ func TestEndMovesToHistory(t *testing.T) {
 	}
 	r.check5(thread(0))
 
-	must.Is(t, r.End(t.Context(), thread(0), events.End{}), client.ErrEnded, "second End")
+	must.Is(t, r.Thread(thread(0)).End(t.Context(), events.End{}), client.ErrEnded, "second End")
 	// What comes later is refused with its bytes kept, also by a persister that reads the head from the history.
 	for i := range 2 {
 		err := pub.Publish(t.Context(), client.Entry{Thread: thread(0), Dialect: "omp", Body: message("late", "user", 10), Seq: uint64(6 + i)})
@@ -56,7 +56,7 @@ func TestEndMovesToHistory(t *testing.T) {
 	}
 
 	fork := events.Thread{Session: "s0", Name: "again"}
-	must.Do(t, r.Fork(t.Context(), fork, events.Fork{Session: "s0", Thread: "main"}))
+	must.Do(t, r.Thread(fork).Fork(t.Context(), events.Fork{Session: "s0", Thread: "main"}))
 	if h := r.head(fork); h.Status != threads.StatusActive {
 		t.Errorf("fork = %v, want active", h.Status)
 	}
@@ -66,7 +66,7 @@ func TestEndMovesToHistory(t *testing.T) {
 func (r *rig) check5(t events.Thread) {
 	r.t.Helper()
 	var out strings.Builder
-	if n, err := r.Export(r.t.Context(), t, &out); err != nil || n != 5 || strings.Contains(out.String(), "__end__") {
+	if n, err := r.Thread(t).Export(r.t.Context(), &out); err != nil || n != 5 || strings.Contains(out.String(), "__end__") {
 		r.t.Errorf("Export = %d entries, %v, want 5, without the operation", n, err)
 	}
 	must.Same(r.t, r.items(t, 6), 6, "%d items, want %d")
@@ -88,7 +88,7 @@ func TestEndSurvivesLostAnswers(t *testing.T) {
 		if h := r.await(thread(0), "p", 1); h.Status != threads.StatusCompleted || h.Entries != 1 {
 			t.Errorf("stored %v: head = %v with %d entries, want completed with 1", stored, h.Status, h.Entries)
 		}
-		list, err := r.Threads(t.Context(), "")
+		list, err := r.EverySession().Threads(t.Context())
 		if err != nil || len(list) != 1 || list[0].Ended != "2026-11-20" {
 			t.Errorf("stored %v: Threads = %+v, %v, want one that ended on 2026-11-20", stored, list, err)
 		}

@@ -254,7 +254,7 @@ func TestAnswerOverFailback(t *testing.T) {
 		}
 		r.giveTerm(back, a, 3, 3)
 		r.through(a, 2)
-		if p := must.Get(r.Prompt(ctx, id, "q"))(t); p.Resolution.By != "mira" {
+		if p := must.Get(r.Thread(id).Prompt(ctx, "q"))(t); p.Resolution.By != "mira" {
 			t.Errorf("back in term %d: settled by %s, want mira", back, p.Resolution.By)
 		}
 		if n := r.head(id).N; n != 2 {

@@ -138,7 +138,7 @@ func TestCommitOnAMovedPack(t *testing.T) {
 	head := r.head(thread(0))
 	must.Is(t, threads.Verify(t.Context(), fresh.Reader(), head), nil, "Verify")
 	var out bytes.Buffer
-	if n, err := fresh.Export(t.Context(), thread(0), &out); err != nil || n != 30 {
+	if n, err := fresh.Thread(thread(0)).Export(t.Context(), &out); err != nil || n != 30 {
 		t.Errorf("Export = %d entries, %v, want 30", n, err)
 	}
 }
@@ -192,7 +192,7 @@ func TestDuplicatesAndFencedProducers(t *testing.T) {
 	r.publish(r.Publisher(client.PublisherConfig{Producer: "p"}), thread(0), 0, 30)
 	say(2, 1, "another entry has its sequence")
 	say(2, 2, "e00031")
-	must.Do(t, r.Await(t.Context(), thread(0), "p", 2, 2))
+	must.Do(t, r.Thread(thread(0)).Await(t.Context(), "p", 2, 2))
 	r.check(thread(0), 32)
 	must.Until(t, "three are dead", func() bool { return p.Stats().Dead == 3 }) // it counts behind its commit
 	s := p.Stats()

@@ -110,7 +110,7 @@ func (r *rig) outcome(p *persist.Persister) string {
 		{Session: "a", Name: "main"}, {Session: "a", Name: "side"}, {Session: "a", Name: "aside"},
 		{Session: "b", Name: "main"}, {Session: "c", Name: "main"}, {Session: "d", Name: "main"},
 	} {
-		h, err := r.Thread(r.t.Context(), t)
+		h, err := r.Thread(t).Head(r.t.Context())
 		if err != nil {
 			fmt.Fprintf(&out, "%s: %v\n", t, err)
 			continue

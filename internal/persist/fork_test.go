@@ -20,16 +20,16 @@ func TestNewSession(t *testing.T) {
 	r := newRig(t)
 	r.start(nil)
 	ctx := soon(t)
-	must.Do(t, r.NewSession(ctx, "s0", "/srv/mill", ""))
-	must.Do(t, r.NewSession(ctx, "child", "/srv/mill", "s0"))
+	must.Do(t, r.Session("s0").New(ctx, "/srv/mill", ""))
+	must.Do(t, r.Session("child").New(ctx, "/srv/mill", "s0"))
 	to := events.Thread{Session: "child", Name: events.MainThread}
-	w := must.Get(r.SessionWriter(ctx, to, ""))(t)
+	w := must.Get(r.Thread(to).Writer(ctx, ""))(t)
 	must.Get(w.Append(ctx, sessions.Message([]byte(`{"role":"user","content":"go"}`))))(t)
-	tree := must.Get(r.Tree(ctx, to))(t)
+	tree := must.Get(r.Thread(to).Tree(ctx))(t)
 	if h := tree.Header(); h.ID != "child" || h.ParentSession != "s0" || h.Cwd != "/srv/mill" || len(tree.Entries()) != 1 {
 		t.Errorf("header = %+v, %d entries; want the new session's, and one entry", h, len(tree.Entries()))
 	}
-	must.Is(t, r.NewSession(ctx, "child", "/srv/mill", ""), client.ErrThreadExists, "NewSession of a session that is there")
+	must.Is(t, r.Session("child").New(ctx, "/srv/mill", ""), client.ErrThreadExists, "NewSession of a session that is there")
 }
 
 // A forked session has all entries, branches and the leaf of the other one, and its own header; both go their own ways, and
@@ -40,9 +40,9 @@ func TestForkSession(t *testing.T) {
 	ctx, th, to := soon(t), thread(0), events.Thread{Session: "child", Name: events.MainThread}
 	r.say(th, "omp", sessionHeader, node("a", ""), node("b", "a"), node("c", "a"), bare("d"))
 	r.say(th, "omp", `{"type":"message","id":"e","timestamp":"2026-11-20T10:00:01.000Z","message":{"role":"assistant","content":[{"type":"text","text":"Done"}],"stopReason":"stop"}}`)
-	must.Do(t, r.Branch(ctx, th, "b"))
+	must.Do(t, r.Thread(th).Branch(ctx, "b"))
 	source := r.head(th)
-	must.Do(t, r.ForkSession(ctx, "s0", "child", client.SessionFork{}))
+	must.Do(t, r.Session("s0").Fork(ctx, "child", client.SessionFork{}))
 	if got, want := r.shape(t, to), r.shape(t, th); got != want || got != "a< b<a c<a d<c e<d leaf b" {
 		t.Errorf("fork = %s, want the source's: %s", got, want)
 	}
@@ -52,9 +52,9 @@ func TestForkSession(t *testing.T) {
 	r.unmoved(source)
 	must.Do(t, threads.Verify(ctx, r.Reader(), r.head(to)))
 
-	must.Do(t, r.Branch(ctx, to, "e"))
+	must.Do(t, r.Thread(to).Branch(ctx, "e"))
 	var out bytes.Buffer
-	n, err := r.ExportAs(ctx, to, rehydrate.Full, &out, nil)
+	n, err := r.Thread(to).ExportAs(ctx, rehydrate.Full, &out, nil)
 	if err != nil || n != 6 {
 		t.Fatalf("ExportAs = %d, %v, want 6 entries", n, err)
 	}
@@ -69,7 +69,7 @@ func TestForkSession(t *testing.T) {
 	if row := list[0].Row(); row.Parent != "s0" || row.Cwd != "/srv/mill" || !row.Answered || row.Prompt == "" || row.Messages != 6 {
 		t.Errorf("listing of the fork = %+v, want what the source's says", row)
 	}
-	must.Is(t, r.ForkSession(ctx, "s0", "child", client.SessionFork{}), client.ErrThreadExists, "second fork")
+	must.Is(t, r.Session("s0").Fork(ctx, "child", client.SessionFork{}), client.ErrThreadExists, "second fork")
 	r.forkForks(t, to)
 }
 
@@ -81,7 +81,7 @@ func TestForkSessionOfAnyDialect(t *testing.T) {
 	for i, dialect := range []string{"raw", "step", "omp"} {
 		th, to := thread(i), events.Thread{Session: "of-" + dialect, Name: events.MainThread}
 		r.say(th, dialect, `{"type":"custom","role":"miller","content":"flour"}`)
-		must.Do(t, r.ForkSession(ctx, th.Session, to.Session, client.SessionFork{}))
+		must.Do(t, r.Session(th.Session).Fork(ctx, to.Session, client.SessionFork{}))
 		must.Same(t, r.head(to).Dialect, dialect, "dialect of the fork is %q, want %q")
 	}
 	r.noDead()
@@ -91,11 +91,11 @@ func TestForkSessionOfAnyDialect(t *testing.T) {
 func (r *rig) forkForks(t *testing.T, from events.Thread) {
 	t.Helper()
 	ctx := soon(t)
-	must.Do(t, second(r.Label(ctx, from, "a", "begin")))
-	must.Do(t, second(r.Label(ctx, from, "b", "elsewhere")))
+	must.Do(t, second(r.Thread(from).Label(ctx, "a", "begin")))
+	must.Do(t, second(r.Thread(from).Label(ctx, "b", "elsewhere")))
 	to := events.Thread{Session: "path", Name: events.MainThread}
-	must.Do(t, r.ForkSession(ctx, "child", "path", client.SessionFork{Path: true, Leaf: "d"}))
-	tree := must.Get(r.Tree(ctx, to))(t)
+	must.Do(t, r.Session("child").Fork(ctx, "path", client.SessionFork{Path: true, Leaf: "d"}))
+	tree := must.Get(r.Thread(to).Tree(ctx))(t)
 	ids := []string{}
 	for _, e := range tree.Entries() {
 		ids = append(ids, e.ID)
@@ -107,7 +107,7 @@ func (r *rig) forkForks(t *testing.T, from events.Thread) {
 		t.Errorf("header of the path = %+v, want parent child", h)
 	}
 	must.Do(t, threads.Verify(ctx, r.Reader(), r.head(to)))
-	if err := r.ForkSession(ctx, "child", "other", client.SessionFork{Path: true, Leaf: "zz"}); !errors.Is(err, sessions.ErrNotFound) {
+	if err := r.Session("child").Fork(ctx, "other", client.SessionFork{Path: true, Leaf: "zz"}); !errors.Is(err, sessions.ErrNotFound) {
 		t.Errorf("fork at an unknown entry = %v, want not found", err)
 	}
 }
@@ -138,18 +138,18 @@ func TestForkBelowItsHeadIsListed(t *testing.T) {
 	}
 	for i := range at {
 		to := events.Thread{Session: fmt.Sprintf("to%d", i), Name: events.MainThread}
-		must.Do(t, r.Fork(ctx, to, events.Fork{Session: th.Session, Thread: th.Name, Index: int64(i + 1)}))
+		must.Do(t, r.Thread(to).Fork(ctx, events.Fork{Session: th.Session, Thread: th.Name, Index: int64(i + 1)}))
 		row := must.Get(r.Sessions(ctx, to.Session))(t)[0].Row()
 		if row.Messages != at[i].Messages || row.Status != sessions.Status(at[i].Standing) || row.Title != "Mill" || row.Prompt != "Plan it" {
 			t.Errorf("fork at entry %d is listed with %d messages, %s, %q, %q; want %d, %s, Mill, Plan it",
 				i+1, row.Messages, row.Status, row.Title, row.Prompt, at[i].Messages, sessions.Status(at[i].Standing))
 		}
 	}
-	must.Do(t, r.Branch(ctx, th, "d"))
+	must.Do(t, r.Thread(th).Branch(ctx, "d"))
 	r.say(th, "omp", say("j", `{"role":"user","content":"Another way"}`))
 	for id, want := range map[string]int64{"j": 5, "i": 8, "d": 4} {
 		to := events.Thread{Session: "on-" + id, Name: events.MainThread}
-		must.Do(t, r.ForkSession(ctx, th.Session, to.Session, client.SessionFork{Path: true, Leaf: id}))
+		must.Do(t, r.Session(th.Session).Fork(ctx, to.Session, client.SessionFork{Path: true, Leaf: id}))
 		must.Same(t, r.head(to).Messages, want, "fork of the path to "+id+" is listed with %d messages, want %d")
 	}
 }

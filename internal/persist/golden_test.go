@@ -88,7 +88,7 @@ func TestConcurrentUpdatesOfTheIndex(t *testing.T) {
 			p := r.Publisher(client.PublisherConfig{Producer: id.Name})
 			err := p.Publish(ctx, client.Entry{Thread: id, Dialect: "step", Body: []byte(`{"role":"coder","content":"x"}`), Seq: 1})
 			if err == nil {
-				err = r.Await(ctx, id, id.Name, 0, 1)
+				err = r.Thread(id).Await(ctx, id.Name, 0, 1)
 			}
 			done <- err
 		}()
@@ -98,7 +98,7 @@ func TestConcurrentUpdatesOfTheIndex(t *testing.T) {
 			t.Error(err)
 		}
 	}
-	list, err := r.Threads(t.Context(), "index")
+	list, err := r.Session("index").Threads(t.Context())
 	if err != nil || len(list) != scenario.Expected {
 		t.Errorf("%d threads, %v, want %d", len(list), err, scenario.Expected)
 	}

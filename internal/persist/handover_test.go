@@ -71,8 +71,8 @@ func TestHandoverIsNoDeath(t *testing.T) {
 	_, of := handing(t, conn, nil, persist.Config{TrialPause: 50 * time.Millisecond})
 	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
 	defer cancel()
-	must.Do(t, cl.Await(ctx, th, "p", 0, 1))
-	must.Same(t, len(must.Get(cl.DeadLetters(ctx, ""))(t)), 0, "%d dead letters, want %d")
+	must.Do(t, cl.Thread(th).Await(ctx, "p", 0, 1))
+	must.Same(t, len(must.Get(cl.EverySession().DeadLetters(ctx))(t)), 0, "%d dead letters, want %d")
 	of.Leave(ctx)
 }
 

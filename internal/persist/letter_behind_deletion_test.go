@@ -149,7 +149,7 @@ func TestDeletionRefusedByOneDoneByTheOther(t *testing.T) {
 			} else {
 				r.inTurn(b, a, remove, refuse)
 			}
-			_, err := r.Thread(t.Context(), id)
+			_, err := r.Thread(id).Head(t.Context())
 			if why := r.whyDead(); err == nil != refusalFirst || len(why) > 0 != refusalFirst {
 				t.Errorf("the thread: %v; dead letters %q", err, why)
 			}

@@ -46,7 +46,7 @@ func TestLettersOfARefusedCommit(t *testing.T) {
 	r.await(thread(0), "p", entries+1)
 	must.Do(t, faulttest.Settle(soon(t), r.conn)) // the other threads are of other partitions
 	must.Do(t, p.stop())
-	letters, err := r.DeadLetters(t.Context(), "")
+	letters, err := r.EverySession().DeadLetters(t.Context())
 	seen := map[uint64]int{}
 	for _, l := range letters {
 		seen[l.Seq]++
@@ -71,8 +71,8 @@ func TestReplayedAndComesAgain(t *testing.T) {
 	r.give(a, 2, 3)
 	must.Until(r.t, "two dead letters", func() bool { return a.Stats().Dead == 2 })
 	r.put(pack.Key, pack.Value)
-	for _, d := range must.Get(r.DeadLetters(t.Context(), id.Session))(t) {
-		must.Get(r.ReplayDeadLetter(t.Context(), d.At))(t)
+	for _, d := range must.Get(r.Session(id.Session).DeadLetters(t.Context()))(t) {
+		must.Get(r.Admin().ReplayDeadLetter(t.Context(), d.At))(t)
 	}
 	r.publish(r.Publisher(client.PublisherConfig{Producer: "p"}), id, 3, 4)
 	for range 2 {

@@ -50,7 +50,7 @@ func TestLetterOfANotedEvent(t *testing.T) {
 			must.Do(t, pub.Publish(t.Context(), client.Entry{Thread: thread(0), Dialect: "omp", Body: message("good", "user", 10)}))
 			r.await(thread(0), "p", 2)
 			must.Do(t, second.stop())
-			letters, err := r.DeadLetters(t.Context(), "")
+			letters, err := r.EverySession().DeadLetters(t.Context())
 			if err != nil || len(letters) != 1 || letters[0].Seq != 1 {
 				t.Errorf("dead letters %v, %v, want one, of event 1", letters, err)
 			}

@@ -97,7 +97,7 @@ func TestLinkedToARefusalThatEventsForgot(t *testing.T) {
 	if why := r.whyDead(); len(why) != 1 || strings.Contains(why[0], apply.ErrUnlinked.Error()) {
 		t.Errorf("dead letters %q, want the one of the operation", why)
 	}
-	if h, err := r.Thread(t.Context(), id); err != nil || h.Entries != 2 {
+	if h, err := r.Thread(id).Head(t.Context()); err != nil || h.Entries != 2 {
 		t.Errorf("the thread: %+v, %v, want two entries", h, err)
 	}
 }

@@ -176,7 +176,7 @@ func TestWhatComesLateOfADeletedSession(t *testing.T) {
 			go func() { stopped <- first.stop() }()
 			r.start(nil)
 			r.await(id, "old", 3)
-			must.Get(r.DeleteSession(ctx, "s", client.Deletion{}))(t)
+			must.Get(r.Session("s").Delete(ctx, client.Deletion{}))(t)
 			publish("new", 1, 2)
 			r.await(id, "new", 2)
 			close(goOn)
@@ -190,7 +190,7 @@ func TestWhatComesLateOfADeletedSession(t *testing.T) {
 			if len(stored) != 2 {
 				t.Errorf("items %q, want those of the new life", stored)
 			}
-			if letters := must.Get(r.DeadLetters(ctx, ""))(t); len(letters) > 0 {
+			if letters := must.Get(r.EverySession().DeadLetters(ctx))(t); len(letters) > 0 {
 				t.Errorf("dead letters %v, want none", letters)
 			}
 		})

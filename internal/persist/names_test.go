@@ -90,7 +90,7 @@ func TestEventsOfARemovedNameComeAgainUnderARenamedThread(t *testing.T) {
 	}
 	r.again()
 	st := r.applies(5)
-	if h, err := r.Thread(ctx, b); err != nil || h.Entries != 2 {
+	if h, err := r.Thread(b).Head(ctx); err != nil || h.Entries != 2 {
 		t.Errorf("Thread(b) = %d entries, %v; want the 2 that were acknowledged; %+v", h.Entries, err, st)
 	}
 }
@@ -111,7 +111,7 @@ func TestRenameToARemovedNameSurvivesDeath(t *testing.T) {
 	must.Do(t, p.Publish(ctx, stepEntry(b, 4, "kept3")))
 	r.await(b, "p", 4)
 	_ = second.stop()
-	h, err := r.Thread(ctx, b)
+	h, err := r.Thread(b).Head(ctx)
 	if err != nil || h.Entries != 3 {
 		t.Errorf("Thread(b) = %d entries, %v, want the 3 of the renamed thread", h.Entries, err)
 	}

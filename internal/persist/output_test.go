@@ -113,7 +113,7 @@ func (r *rig) reason(n int) string {
 // begin opens an output.
 func (r *rig) begin(t events.Thread, cfg client.OutputConfig) *client.Output {
 	r.t.Helper()
-	o := must.Get(r.Output(r.t.Context(), t, cfg))(r.t)
+	o := must.Get(r.Thread(t).Output(r.t.Context(), cfg))(r.t)
 	return o
 }
 
@@ -128,8 +128,8 @@ func (r *rig) finish(o *client.Output, end client.OutputEnd) {
 // artifact reads an artifact twice: as Spool does, and as any client of the object store does. Both must be whole.
 func (r *rig) artifact(id string, want []byte) artifacts.Record {
 	r.t.Helper()
-	rec := must.Get(r.Artifact(r.t.Context(), artifacts.ID(id)))(r.t)
-	body, size := must.Two(r.OpenArtifact(r.t.Context(), rec))(r.t)
+	rec := must.Get(r.Artifacts().Record(r.t.Context(), artifacts.ID(id)))(r.t)
+	body, size := must.Two(r.Artifacts().Open(r.t.Context(), rec))(r.t)
 	got, err := io.ReadAll(body)
 	if err != nil || !bytes.Equal(got, want) || size != int64(len(want)) || rec.Size != size {
 		r.t.Errorf("artifact %s: %d bytes of %d, %v, want %d", id, len(got), size, err, len(want))
@@ -162,7 +162,7 @@ func TestOutput(t *testing.T) {
 		t.Errorf("result = %+v", m)
 	}
 	r.verify(thread(0))
-	if open, err := r.Outputs(t.Context(), "s0"); err != nil || len(open) != 0 {
+	if open, err := r.Session("s0").Outputs(t.Context()); err != nil || len(open) != 0 {
 		t.Errorf("Outputs = %v, %v, want none", open, err)
 	}
 	must.Do(t, p.stop())
@@ -420,7 +420,7 @@ func TestOutputWithoutRoom(t *testing.T) {
 		!strings.HasSuffix(m.Tool.Output, "line 011999 of 漢字 and more\n") {
 		t.Errorf("result = %+v, want it bounded, with the reason", m.Output)
 	}
-	if rs, err := r.Artifacts(t.Context(), "s0"); err != nil || len(rs) != 0 {
+	if rs, err := r.Session("s0").Artifacts(t.Context()); err != nil || len(rs) != 0 {
 		t.Errorf("Artifacts = %v, %v, want none", rs, err)
 	}
 }

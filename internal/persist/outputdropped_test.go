@@ -34,7 +34,7 @@ func TestOpenOutputOfWhatIsRemoved(t *testing.T) {
 			seen := make(chan struct{}, 1)
 			go func() {
 				var last *events.LiveEnd
-				for f, err := range r.Follow(ctx, id, "o") {
+				for f, err := range r.Thread(id).Follow(ctx, "o") {
 					if last = f.End; err == nil && len(f.Text) > 0 {
 						seen <- struct{}{}
 					}
@@ -44,7 +44,7 @@ func TestOpenOutputOfWhatIsRemoved(t *testing.T) {
 			<-seen
 			pub := r.Publisher(client.PublisherConfig{})
 			must.Do(t, pub.Control(ctx, id, 1, op))
-			must.Do(t, r.Settled(ctx, id))
+			must.Do(t, r.Thread(id).Settled(ctx))
 			if end := <-followed; end == nil || *end != (events.LiveEnd{}) {
 				t.Errorf("Follow ended with %+v, want an end without a result", end)
 			}
@@ -53,7 +53,7 @@ func TestOpenOutputOfWhatIsRemoved(t *testing.T) {
 			if _, err := out.Result(ctx); !errors.Is(err, client.ErrRemoved) && !errors.Is(err, client.ErrRefused) {
 				t.Errorf("Result = %v, want that it is removed", err)
 			}
-			if open := must.Get(r.Outputs(ctx, id.Session))(t); len(open) > 0 {
+			if open := must.Get(r.Session(id.Session).Outputs(ctx))(t); len(open) > 0 {
 				t.Errorf("open outputs %+v, want none", open)
 			}
 			for _, why := range r.whyDead() {

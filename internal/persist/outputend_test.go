@@ -98,7 +98,7 @@ func (r *rig) arrived(id string, least int64) {
 	ctx, cancel := context.WithTimeout(r.t.Context(), 40*time.Second)
 	defer cancel()
 	for {
-		open := must.Get(r.Outputs(ctx, "s0"))(r.t)
+		open := must.Get(r.Session("s0").Outputs(ctx))(r.t)
 		if slices.ContainsFunc(open, func(o client.OpenOutput) bool { return o.ID == id && o.Bytes >= least }) {
 			return
 		}
@@ -115,7 +115,7 @@ func (r *rig) arrived(id string, least int64) {
 // came later is a dead letter (SPEC O8, P1).
 func TestOutputOfAnEndedThread(t *testing.T) {
 	ends := map[string]func(r *rig){
-		"operation": func(r *rig) { must.Do(r.t, r.End(r.t.Context(), thread(0), events.End{ReturnCode: 3})) },
+		"operation": func(r *rig) { must.Do(r.t, r.Thread(thread(0)).End(r.t.Context(), events.End{ReturnCode: 3})) },
 		"step": func(r *rig) {
 			p := r.Publisher(client.PublisherConfig{Producer: "p"})
 			last := client.Entry{
@@ -177,7 +177,7 @@ func TestOutputOfAnEndedThread(t *testing.T) {
 			if rs[0].Exists() || !rs[1].Exists() {
 				t.Errorf("records = %+v, want one in the history alone", rs)
 			}
-			if open := must.Get(r.Outputs(t.Context(), "s0"))(t); len(open) > 0 {
+			if open := must.Get(r.Session("s0").Outputs(t.Context()))(t); len(open) > 0 {
 				t.Errorf("open outputs = %+v, want none", open)
 			}
 			r.verify(thread(0))
@@ -197,7 +197,7 @@ func TestOutputOfARenamedThread(t *testing.T) {
 	r.arrived("long", int64(len(clean)))
 	r.arrived("short", 9)
 	other := events.Thread{Session: "s0", Name: "other"}
-	must.Do(t, r.ForceRename(t.Context(), thread(0), other.Name))
+	must.Do(t, r.Thread(thread(0)).Rename(t.Context(), other.Name, client.Force(true)))
 	_, _ = short.Write([]byte("late"))
 	if reason := r.reason(1); !strings.Contains(reason, "is s0/other now") {
 		t.Errorf("reason = %q, want where the thread is", reason)
@@ -226,13 +226,13 @@ func TestAbortBehindARemoval(t *testing.T) {
 	o := r.begin(thread(0), client.OutputConfig{ID: "o"})
 	_, _ = o.Write([]byte("begun\n"))
 	r.arrived("o", 6)
-	must.Do(t, r.ForceRemove(t.Context(), thread(0)))
+	must.Do(t, r.Thread(thread(0)).Remove(t.Context(), client.Force(true)))
 	must.Do(t, o.Abort("it is gone"))
 	must.Is(t, o.Wait(t.Context()), client.ErrRefused, "Wait behind the removal")
 	if reason := r.reason(1); !strings.Contains(reason, "output o has ended") {
 		t.Errorf("reason = %q, want that the output has ended", reason)
 	}
-	if head, err := r.Thread(t.Context(), thread(0)); !errors.Is(err, threads.ErrNoThread) {
+	if head, err := r.Thread(thread(0)).Head(t.Context()); !errors.Is(err, threads.ErrNoThread) {
 		t.Errorf("Thread = %v %+v, want none", err, head)
 	}
 }
@@ -255,7 +255,7 @@ func TestFollowOutput(t *testing.T) {
 	follow := func(text *bytes.Buffer) (end *events.LiveEnd) {
 		ctx, cancel := context.WithTimeout(t.Context(), 30*time.Second)
 		defer cancel()
-		for f, err := range r.Follow(ctx, thread(0), "o") {
+		for f, err := range r.Thread(thread(0)).Follow(ctx, "o") {
 			if err != nil || f.Missed != 0 || f.Offset != int64(text.Len()) {
 				t.Errorf("frame at %d after %d bytes, %d missed, %v", f.Offset, text.Len(), f.Missed, err)
 				return nil
@@ -435,7 +435,7 @@ func TestShortLease(t *testing.T) {
 		asked.Leases, d.Leases = d.Leases, asked
 	})
 	ctx, die := context.WithCancel(t.Context())
-	o := must.Get(r.Output(ctx, thread(0), client.OutputConfig{ID: "short", Lease: time.Second}))(t)
+	o := must.Get(r.Thread(thread(0)).Output(ctx, client.OutputConfig{ID: "short", Lease: time.Second}))(t)
 	_, _ = o.Write([]byte("begun\n"))
 	must.Do(t, o.Begun(t.Context()))
 	die()

@@ -29,7 +29,7 @@ func brief(t *testing.T) context.Context {
 func (r *rig) open(ctx context.Context, session string, want int) []client.Prompt {
 	r.t.Helper()
 	for {
-		ps := must.Get(r.Prompts(ctx, session))(r.t)
+		ps := must.Get(r.Session(session).Prompts(ctx))(r.t)
 		if len(ps) == want {
 			return ps
 		}
@@ -64,7 +64,7 @@ type asked struct {
 func (r *rig) ask(ctx context.Context, t events.Thread, p events.Prompt) <-chan asked {
 	done := make(chan asked, 1)
 	go func() {
-		res, err := r.Ask(ctx, t, p)
+		res, err := r.Thread(t).Ask(ctx, p)
 		done <- asked{res, err}
 	}()
 	return done
@@ -81,18 +81,18 @@ func TestPromptAnswered(t *testing.T) {
 		!strings.Contains(string(p.Body), `"target":"prod"`) {
 		t.Errorf("open prompt = %+v", p)
 	}
-	if _, err := r.Answer(ctx, thread(1), events.Answer{Prompt: "p 1", Answer: json.RawMessage(`"maybe"`)}); err == nil {
+	if _, err := r.Thread(thread(1)).Answer(ctx, events.Answer{Prompt: "p 1", Answer: json.RawMessage(`"maybe"`)}); err == nil {
 		t.Error(`an approval was answered with "maybe"`)
 	}
 	before := time.Now().UnixMilli()
-	res, err := r.Answer(ctx, thread(1), events.Answer{Prompt: "p 1", Answer: json.RawMessage("true"), By: "mira"})
+	res, err := r.Thread(thread(1)).Answer(ctx, events.Answer{Prompt: "p 1", Answer: json.RawMessage("true"), By: "mira"})
 	if err != nil || res.Outcome != events.OutcomeApproved || res.By != "mira" || res.At < before {
 		t.Fatalf("Answer = %+v, %v", res, err)
 	}
 	if got := <-done; got.err != nil || got.Outcome != events.OutcomeApproved || got.By != "mira" || string(got.Answer) != "true" {
 		t.Errorf("Ask = %+v", got)
 	}
-	again, err := r.Answer(ctx, thread(1), events.Answer{Prompt: "p 1", Answer: json.RawMessage("false"), By: "sam"})
+	again, err := r.Thread(thread(1)).Answer(ctx, events.Answer{Prompt: "p 1", Answer: json.RawMessage("false"), By: "sam"})
 	if !errors.Is(err, client.ErrAnswered) || again.By != "mira" || again.Outcome != events.OutcomeApproved {
 		t.Errorf("second answer = %+v, %v", again, err)
 	}
@@ -162,7 +162,7 @@ func TestPromptDeadline(t *testing.T) {
 	if got.err != nil || got.Outcome != events.OutcomeDenied || got.By != events.ByDeadline || got.At != deadline {
 		t.Errorf("Ask = %+v, want it denied by its deadline", got)
 	}
-	if res, err := r.Answer(ctx, thread(3), events.Answer{Prompt: "d", Answer: json.RawMessage("true")}); !errors.Is(err,
+	if res, err := r.Thread(thread(3)).Answer(ctx, events.Answer{Prompt: "d", Answer: json.RawMessage("true")}); !errors.Is(err,
 		client.ErrAnswered) || res.Outcome != events.OutcomeDenied {
 		t.Errorf("late answer = %+v, %v", res, err)
 	}
@@ -174,14 +174,14 @@ func TestPromptDeadline(t *testing.T) {
 	if open := r.open(ctx, "s3", 1)[0]; open.Overdue(time.Now()) || !open.Overdue(time.Now().Add(2*time.Minute)) {
 		t.Errorf("Overdue is wrong about %+v", open)
 	}
-	if _, err := r.Answer(ctx, thread(3), events.Answer{Prompt: "gone", Expired: true}); err == nil {
+	if _, err := r.Thread(thread(3)).Answer(ctx, events.Answer{Prompt: "gone", Expired: true}); err == nil {
 		t.Error("a prompt expired before its deadline")
 	}
 	late := events.Event{Producer: "late", Seq: 1, Kind: events.KindControl, Thread: thread(3), Time: q.Deadline + 1,
 		Body: events.Control{Op: events.OpAnswer, Answer: &events.Answer{Prompt: "gone", Answer: json.RawMessage("true"), By: "mira"}}.Encode()}
 	must.Do(t, r.conn.Events().PublishEvents(ctx, []*events.Event{&late}))
 	r.await(thread(3), "late", 1)
-	if p, err := r.Prompt(ctx, thread(3), "gone"); err != nil || p.Resolution.Outcome != events.OutcomeDenied ||
+	if p, err := r.Thread(thread(3)).Prompt(ctx, "gone"); err != nil || p.Resolution.Outcome != events.OutcomeDenied ||
 		p.Resolution.By != events.ByDeadline {
 		t.Errorf("settled late = %+v, %v, want it denied", p.Resolution, err)
 	}
@@ -194,7 +194,7 @@ func TestPromptDeadline(t *testing.T) {
 		Body: events.Control{Op: events.OpAnswer, Answer: &answer}.Encode()}
 	must.Do(t, r.conn.Events().PublishEvents(ctx, []*events.Event{&back}))
 	r.await(thread(3), "back", 1)
-	if p, err := r.Prompt(ctx, thread(3), q.ID); err != nil || p.Resolution.Outcome != events.OutcomeDenied {
+	if p, err := r.Thread(thread(3)).Prompt(ctx, q.ID); err != nil || p.Resolution.Outcome != events.OutcomeDenied {
 		t.Errorf("settled by an answer that is dated back = %+v, %v, want it denied", p.Resolution, err)
 	}
 }
@@ -251,7 +251,8 @@ func TestPromptOfOthers(t *testing.T) {
 	if p.Answerable || p.Text != "Red or blue?" {
 		t.Errorf("prompt of a transcript = %+v", p)
 	}
-	if _, err := r.Answer(ctx, thread(5), events.Answer{Prompt: p.ID, Answer: json.RawMessage(`"red"`)}); !errors.Is(err, client.ErrNoPrompt) {
+	if _, err := r.Thread(thread(5)).Answer(ctx, events.Answer{Prompt: p.ID, Answer: json.RawMessage(`"red"`)}); !errors.Is(err,
+		client.ErrNoPrompt) {
 		t.Errorf("Answer = %v, want %v", err, client.ErrNoPrompt)
 	}
 	claude(`{"type":"user","uuid":"u2","parentUuid":"u1","sessionId":"x","timestamp":"2026-11-20T10:00:09.000Z","message":{"role":"user","content":[{"type":"tool_result","tool_use_id":"toolu_1","content":"blue"}]}}`)
@@ -264,14 +265,14 @@ func TestPromptOfOthers(t *testing.T) {
 		must.Do(t, pub.Publish(ctx, client.Entry{Thread: thread(6), Dialect: "item", Body: it.JSON()}))
 		r.open(ctx, "s6", 1-i)
 	}
-	if p, err := r.Prompt(ctx, thread(6), "own"); err != nil || p.Resolution.By != "terminal" || p.Resolution.At != 7 ||
+	if p, err := r.Thread(thread(6)).Prompt(ctx, "own"); err != nil || p.Resolution.By != "terminal" || p.Resolution.At != 7 ||
 		string(p.Resolution.Answer) != `"x"` {
 		t.Errorf("settled by its agent = %+v, %v", p, err)
 	}
 	must.Do(t, pub.Control(ctx, thread(6), 0, events.Control{Op: events.OpAnswer,
 		Answer: &events.Answer{Prompt: "none", Answer: json.RawMessage("1")}}))
-	must.Is(t, r.Client.Await(ctx, thread(6), pub.Producer(), 0, 5), client.ErrRefused, "Await of an answer to no prompt")
-	must.Do(t, r.End(ctx, thread(6), events.End{}))
+	must.Is(t, r.Client.Thread(thread(6)).Await(ctx, pub.Producer(), 0, 5), client.ErrRefused, "Await of an answer to no prompt")
+	must.Do(t, r.Thread(thread(6)).End(ctx, events.End{}))
 	_ = run.stop() // what is committed is published first
 	if n := run.Stats().Dead; n != 1 {
 		t.Errorf("%d dead letters, want the answer to no prompt", n)
@@ -315,14 +316,14 @@ func TestPromptIDOfAnother(t *testing.T) {
 	r.open(ctx, "s1", 1)
 	refused("waits")
 	retry := ask("Deploy?")
-	_ = must.Get(r.Answer(ctx, thread(1), events.Answer{Prompt: "fixed", Answer: json.RawMessage("true")}))(t)
+	_ = must.Get(r.Thread(thread(1)).Answer(ctx, events.Answer{Prompt: "fixed", Answer: json.RawMessage("true")}))(t)
 	for _, done := range []<-chan asked{first, retry, ask("Deploy?")} {
 		if got := <-done; got.err != nil || got.Outcome != events.OutcomeApproved {
 			t.Errorf("Ask = %+v, %v, want what was answered", got, got.err)
 		}
 	}
 	refused("was answered")
-	must.Do(t, r.End(ctx, thread(1), events.End{}))
+	must.Do(t, r.Thread(thread(1)).End(ctx, events.End{}))
 	late := <-r.ask(ctx, thread(1), events.Prompt{ID: "late", Kind: events.PromptText, Text: "Well?"})
 	must.Is(t, late.err, client.ErrEnded, "Ask in a thread that has ended")
 }
@@ -351,13 +352,13 @@ func TestPublishedPromptIDOfAnother(t *testing.T) {
 	if open := r.open(ctx, "s1", 1); open[0].Text != "Deploy?" {
 		t.Errorf("the open prompt asks %q", open[0].Text)
 	}
-	_ = must.Get(r.Answer(ctx, thread(1), events.Answer{Prompt: "fixed", Answer: json.RawMessage("true")}))(t)
+	_ = must.Get(r.Thread(thread(1)).Answer(ctx, events.Answer{Prompt: "fixed", Answer: json.RawMessage("true")}))(t)
 	r.open(ctx, "s1", 0)
 	publish("Drop the database?")
 	r.open(ctx, "s1", 0)
 	var letters []client.DeadLetter
 	for len(letters) < 3 && ctx.Err() == nil { // they follow their commits
-		letters = must.Get(r.DeadLetters(t.Context(), ""))(t)
+		letters = must.Get(r.EverySession().DeadLetters(t.Context()))(t)
 	}
 	for _, l := range letters {
 		if !strings.Contains(l.Reason, apply.ErrAsked.Error()) {
@@ -381,7 +382,7 @@ func TestPromptBesideATranscript(t *testing.T) {
 		`"tool_use_id":"toolu_%[1]d","content":"yes"}]}}`
 	look := func() (all map[string]client.Prompt) {
 		all = map[string]client.Prompt{}
-		for _, p := range must.Get(r.Prompts(ctx, "s1"))(t) {
+		for _, p := range must.Get(r.Session("s1").Prompts(ctx))(t) {
 			all[p.ID] = p
 		}
 		return all
@@ -407,7 +408,7 @@ func TestPromptBesideATranscript(t *testing.T) {
 		}
 	}
 	yes := events.Answer{Prompt: "toolu_1", Answer: json.RawMessage("true")}
-	if _, err := r.Answer(ctx, thread(1), yes); err != nil {
+	if _, err := r.Thread(thread(1)).Answer(ctx, yes); err != nil {
 		t.Error(err)
 	}
 	if got := <-done; got.err != nil || got.Outcome != events.OutcomeApproved {

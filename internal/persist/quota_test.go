@@ -31,7 +31,7 @@ func TestQuotas(t *testing.T) {
 		th := events.Thread{Session: session, Name: name}
 		entry := client.Entry{Thread: th, Dialect: "omp", Body: message(fmt.Sprint(producer, seq), "user", 10), Seq: seq}
 		must.Do(t, r.Publisher(client.PublisherConfig{Producer: producer}).Publish(ctx, entry))
-		return r.Await(ctx, th, producer, 0, seq)
+		return r.Thread(th).Await(ctx, producer, 0, seq)
 	}
 	refused := func(err error, why string) {
 		t.Helper()
@@ -50,8 +50,8 @@ func TestQuotas(t *testing.T) {
 	}
 	main := events.Thread{Session: "full", Name: "main"}
 	refused(send("full", "d", "~one", 1), "3 threads, the most")
-	refused(r.Fork(t.Context(), events.Thread{Session: "full", Name: "e"}, events.Fork{Session: "full", Thread: "main"}), "3 threads")
-	taken(r.Fork(t.Context(), events.Thread{Session: "beside", Name: "main"}, events.Fork{Session: "full", Thread: "main"}))
+	refused(r.Thread(events.Thread{Session: "full", Name: "e"}).Fork(t.Context(), events.Fork{Session: "full", Thread: "main"}), "3 threads")
+	taken(r.Thread(events.Thread{Session: "beside", Name: "main"}).Fork(t.Context(), events.Fork{Session: "full", Thread: "main"}))
 	for i, producer := range []string{"p1", "p2", "p3", "p4"} {
 		taken(send("full", []string{"main", "b"}[i%2], producer, 1))
 	}
@@ -67,15 +67,15 @@ func TestQuotas(t *testing.T) {
 	refused(send("full", "main", "p5", 2), "4 producers")
 	refused(send("full", "d", "~one", 2), "3 threads")
 	taken(send("full", "c", "~one", 2))
-	taken(r.Rename(t.Context(), events.Thread{Session: "full", Name: "c"}, "f"))
-	taken(r.Remove(t.Context(), events.Thread{Session: "full", Name: "b"}))
+	taken(r.Thread(events.Thread{Session: "full", Name: "c"}).Rename(t.Context(), "f"))
+	taken(r.Thread(events.Thread{Session: "full", Name: "b"}).Remove(t.Context()))
 	taken(send("full", "d", "~one", 3))
 	_ = send("full", "d", "~one", 2) // what was refused stays so
 	must.Same(t, r.head(events.Thread{Session: "full", Name: "d"}).Entries, 1, "the new thread has %d entries, want %d")
 	refused(send("full", "g", "~one", 1), "3 threads")
 
 	must.Same(t, r.head(main).Entries, 5, "%s has %d entries, want %d", main)
-	must.Get(r.DeleteSession(t.Context(), "full", client.Deletion{By: "mira"}))(t)
+	must.Get(r.Session("full").Delete(t.Context(), client.Deletion{By: "mira"}))(t)
 	for i, name := range []string{"main", "b", "c"} {
 		taken(send("full", name, fmt.Sprint("p", 6+i), 1))
 	}
@@ -98,7 +98,7 @@ func TestQuotaOfAUser(t *testing.T) {
 			Thread: th, Kind: events.KindEntry, Producer: producer, Seq: of, Dialect: "omp", User: user,
 			Body: message(producer, "user", 10),
 		}}))
-		return func() error { return r.Await(brief(t), th, producer, 0, of) }
+		return func() error { return r.Thread(th).Await(brief(t), producer, 0, of) }
 	}
 	refused := func(err error) {
 		t.Helper()
@@ -136,7 +136,7 @@ func TestQuotaOfAUser(t *testing.T) {
 	taken(publish("mira", has[0], "beside")())
 	taken(publish("mira", "o", "main")()) // it is otto's, whoever writes to it
 	must.Same(t, run.Stats().OverSessions, 2, "%d events were beyond the quota, want %d")
-	if kept := must.Get(r.Info(t.Context(), has[1]))(t); kept.User != "mira" {
+	if kept := must.Get(r.Session(has[1]).Info(t.Context()))(t); kept.User != "mira" {
 		t.Errorf("a session is of %q, want mira", kept.User)
 	}
 
@@ -147,8 +147,8 @@ func TestQuotaOfAUser(t *testing.T) {
 	fork := events.Event{Kind: events.KindControl, Thread: events.Thread{Session: "m5", Name: "main"}, Producer: "forks", Seq: 1,
 		User: "mira", Body: op.Encode()}
 	must.Do(t, r.conn.Events().PublishEvents(t.Context(), []*events.Event{&fork}))
-	refused(r.Await(brief(t), fork.Thread, "forks", 0, 1))
-	must.Get(r.DeleteSession(t.Context(), has[1], client.Deletion{By: "mira"}))(t)
+	refused(r.Thread(fork.Thread).Await(brief(t), "forks", 0, 1))
+	must.Get(r.Session(has[1]).Delete(t.Context(), client.Deletion{By: "mira"}))(t)
 	taken(publish("mira", hasNot[1], "main")())
 	refused(publish("mira", "m6", "main")())
 }
@@ -165,7 +165,7 @@ func TestManyProducers(t *testing.T) {
 	other := events.Thread{Session: thread(0).Session, Name: "other"}
 	bad := client.Entry{Thread: other, Dialect: "omp", Body: []byte(`{"no json`), Seq: 1}
 	must.Do(t, r.Publisher(client.PublisherConfig{Producer: "~bad"}).Publish(t.Context(), bad))
-	if err := r.Await(t.Context(), other, "~bad", 0, 1); !errors.Is(err, client.ErrRefused) || !strings.Contains(err.Error(), "JSON") {
+	if err := r.Thread(other).Await(t.Context(), "~bad", 0, 1); !errors.Is(err, client.ErrRefused) || !strings.Contains(err.Error(), "JSON") {
 		t.Errorf("bad entry of a thread too many = %v, want a refusal for what it is", err)
 	}
 	if list, err := r.Sessions(t.Context(), thread(0).Session); err != nil || len(list) != 1 || len(list[0].Threads) != 1 {
@@ -188,7 +188,7 @@ func TestProducersInTurn(t *testing.T) {
 		}
 		must.Do(t, r.conn.Events().PublishEvents(t.Context(), evs))
 		last := evs[producers-1]
-		if err := r.Await(t.Context(), thread(0), last.Producer, 0, seq); err != nil {
+		if err := r.Thread(thread(0)).Await(t.Context(), last.Producer, 0, seq); err != nil {
 			t.Errorf("entry %d of the last one of %d producers, with %d allowed: %v", seq, producers, most, err)
 		}
 	}

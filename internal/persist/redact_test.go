@@ -51,15 +51,15 @@ func TestSecretsAreNeverStored(t *testing.T) {
 				body := strings.Repeat("x ", size/2) + leaked + "\n"
 				must.Do(t, pub.Publish(t.Context(), client.Entry{Thread: text, Dialect: "raw", Body: []byte(body), Seq: uint64(i + 11)}))
 			}
-			out := must.Get(r.Output(t.Context(), at, client.OutputConfig{Tool: "sh", Keep: true}))(t)
+			out := must.Get(r.Thread(at).Output(t.Context(), client.OutputConfig{Tool: "sh", Keep: true}))(t)
 			must.Get(fmt.Fprintf(out, "key: %s\n", leaked))(t)
 			must.Do(t, out.Close(client.OutputEnd{}))
 			// Behind the output's end, in the same session.
 			must.Do(t, pub.Publish(t.Context(), client.Entry{Thread: at, Dialect: "omp", Body: secretBody("last", 0), Seq: 13}))
 			var stored bytes.Buffer
 			for th, seq := range map[events.Thread]uint64{at: 13, text: 12} {
-				must.Do(t, r.Await(t.Context(), th, "p", 0, seq))
-				must.Get(r.Export(t.Context(), th, &stored))(t)
+				must.Do(t, r.Thread(th).Await(t.Context(), "p", 0, seq))
+				must.Get(r.Thread(th).Export(t.Context(), &stored))(t)
 				items := must.Get(r.Past(t.Context(), th, 1, 100))(t)
 				for _, item := range items {
 					fmt.Fprintf(&stored, "%+v", item)
@@ -130,7 +130,7 @@ func TestHiddenSecretsAreNowhere(t *testing.T) {
 	}
 	cores = append(cores, leaked, leaked[4:12], leaked[12:])
 	const piece = 9 // bytes: what is not durable yet fills the window, so that each write is an event
-	out := must.Get(r.Output(t.Context(), at, client.OutputConfig{Tool: "sh", Keep: true, Window: piece}))(t)
+	out := must.Get(r.Thread(at).Output(t.Context(), client.OutputConfig{Tool: "sh", Keep: true, Window: piece}))(t)
 	text := "key: " + leaked + "\nfine\nagain " + leaked
 	for i := 0; i < len(text); i += piece {
 		for _, w := range []io.Writer{out, out.Stderr()} {
@@ -139,8 +139,8 @@ func TestHiddenSecretsAreNowhere(t *testing.T) {
 	}
 	must.Do(t, out.Close(client.OutputEnd{}))
 	publish("omp", string(secretBody("last", 0)))
-	must.Do(t, r.Await(t.Context(), at, "p", 0, seq))
-	must.Do(t, r.Settled(t.Context(), at)) // a dead letter is told behind the commit
+	must.Do(t, r.Thread(at).Await(t.Context(), "p", 0, seq))
+	must.Do(t, r.Thread(at).Settled(t.Context())) // a dead letter is told behind the commit
 	stored := everything(t, r, at)
 	stored += log.String()
 	for _, core := range cores {
@@ -157,19 +157,19 @@ func TestHiddenSecretsAreNowhere(t *testing.T) {
 func everything(t *testing.T, r *rig, at events.Thread) string {
 	t.Helper()
 	var stored bytes.Buffer
-	must.Get(r.Export(t.Context(), at, &stored))(t)
+	must.Get(r.Thread(at).Export(t.Context(), &stored))(t)
 	items := must.Get(r.Past(t.Context(), at, 1, 1000))(t)
 	for _, item := range items {
 		fmt.Fprintf(&stored, "%+v", item)
 		must.Do(t, json.NewEncoder(&stored).Encode(item))
 	}
 	r.readArtifacts(&stored, at.Session)
-	letters, err := r.DeadLetters(t.Context(), at.Session)
+	letters, err := r.Session(at.Session).DeadLetters(t.Context())
 	if err != nil || len(letters) < 5 {
 		t.Fatalf("%d dead letters, %v, want one of each way at least", len(letters), err)
 	}
 	for _, letter := range letters {
-		body := must.Get(r.OpenDeadLetter(t.Context(), letter))(t)
+		body := must.Get(r.Admin().OpenDeadLetter(t.Context(), letter))(t)
 		must.Get(stored.ReadFrom(body))(t)
 		fmt.Fprintf(&stored, "%+v", letter)
 	}
@@ -179,12 +179,12 @@ func everything(t *testing.T, r *rig, at events.Thread) string {
 // readArtifacts adds the bytes of a session's artifacts, of which there is one at least.
 func (r *rig) readArtifacts(to *bytes.Buffer, session string) {
 	r.t.Helper()
-	list, err := r.Artifacts(r.t.Context(), session)
+	list, err := r.Session(session).Artifacts(r.t.Context())
 	if err != nil || len(list) == 0 {
 		r.t.Fatalf("artifacts = %v, %v, want the output", list, err)
 	}
 	for _, a := range list {
-		rc, _, err := r.OpenArtifact(r.t.Context(), a)
+		rc, _, err := r.Artifacts().Open(r.t.Context(), a)
 		must.Do(r.t, err)
 		must.Get(to.ReadFrom(rc))(r.t)
 		_ = rc.Close()

@@ -66,7 +66,7 @@ func saysSmall(r *rig, in events.Thread) {
 }
 
 func hasEntry(r *rig, in events.Thread) bool {
-	h, err := r.Thread(r.t.Context(), in)
+	h, err := r.Thread(in).Head(r.t.Context())
 	return err == nil && h.Entries == 2
 }
 
@@ -79,7 +79,7 @@ var passings = []passing{{
 		r.await(events.Thread{Session: "source", Name: "main"}, "p", 3)
 	},
 	applied: func(r *rig, in events.Thread) bool {
-		_, err := r.Thread(r.t.Context(), in)
+		_, err := r.Thread(in).Head(r.t.Context())
 		return err == nil
 	},
 }, {

@@ -73,7 +73,7 @@ func TestRepeatsUnderFormerNames(t *testing.T) {
 	if why := r.whyDead(); len(why) != letters {
 		t.Errorf("dead letters %q, want the first %d", why, letters)
 	}
-	if _, err := r.Thread(t.Context(), id); err == nil {
+	if _, err := r.Thread(id).Head(t.Context()); err == nil {
 		t.Errorf("%s began anew with what it had", id)
 	}
 }
@@ -215,7 +215,7 @@ func TestRefusedOperationOfADeletedSession(t *testing.T) {
 	r.control(id, "op", removal())
 	r.give(p, 1, 6)
 	r.through(p, 6)
-	if _, err := r.Thread(t.Context(), id); err == nil {
+	if _, err := r.Thread(id).Head(t.Context()); err == nil {
 		t.Errorf("%s is there, want it removed", id)
 	}
 }
@@ -237,7 +237,7 @@ func TestRefusedOperationsAreForgotten(t *testing.T) {
 	last := r.lastSeq(events.EventsStream)
 	r.give(p, last, last)
 	r.through(p, int64(last))
-	if _, err := r.Thread(t.Context(), id); err == nil {
+	if _, err := r.Thread(id).Head(t.Context()); err == nil {
 		t.Errorf("%s is there, want it removed by the operation that is forgotten", id)
 	}
 }

@@ -115,7 +115,7 @@ func (r *rig) excerpt(t events.Thread, whole string) {
 		"metadata", "node") == nil {
 		r.t.Errorf("the item says that %s is cut, and names the state %s", f, jsonscan.Get(raw, "metadata", "node"))
 	}
-	full := must.Get(r.FullItem(r.t.Context(), t, head, head.N))(r.t)
+	full := must.Get(r.Thread(t).FullItem(r.t.Context(), head, head.N))(r.t)
 	if got, _ := jsonscan.Text(jsonscan.Get(full, "metadata", "tool", "output")); got != whole {
 		r.t.Errorf("the whole item has %d bytes of a result of %d", len(got), len(whole))
 	}
@@ -138,7 +138,7 @@ func TestEqualResultsOfTwoSessions(t *testing.T) {
 		t.Errorf("ids = %v, want three: that of s0, and in s1 that of main and of its two equal threads", ids)
 	}
 	for session, want := range map[string]int{"s0": 1, "s1": 2} {
-		rows, err := r.Artifacts(t.Context(), session)
+		rows, err := r.Session(session).Artifacts(t.Context())
 		if err != nil || len(rows) != want {
 			t.Fatalf("Artifacts(%s) = %d, %v, want %d", session, len(rows), err, want)
 		}
@@ -150,13 +150,13 @@ func TestEqualResultsOfTwoSessions(t *testing.T) {
 		t.Errorf("items name artifacts that their sessions do not have: %v", ids)
 	}
 
-	must.Do(t, r.ForkSession(t.Context(), "s0", "fork", client.SessionFork{}))
+	must.Do(t, r.Session("s0").Fork(t.Context(), "fork", client.SessionFork{}))
 	fork := events.Thread{Session: "fork", Name: "main"}
 	past, err := r.Past(t.Context(), fork, 1, 1)
 	if err != nil || len(past) != 1 {
 		t.Fatalf("Past(%s) = %d items, %v, want 1", fork, len(past), err)
 	}
-	rows, err := r.Artifacts(t.Context(), "fork")
+	rows, err := r.Session("fork").Artifacts(t.Context())
 	if err != nil || len(rows) == 0 {
 		t.Fatalf("Artifacts(fork) = %d, %v, want some", len(rows), err)
 	}
@@ -211,7 +211,7 @@ func TestLargeResultsOverFaults(t *testing.T) {
 				rec := r.artifact(res.Metadata.Artifact.ID, []byte(largeResult(70_000+i)))
 				seqs[string(rec.Seq)] = true
 			}
-			rows, err := r.Artifacts(t.Context(), "s0")
+			rows, err := r.Session("s0").Artifacts(t.Context())
 			if err != nil || len(rows) != entries || len(seqs) != entries {
 				t.Errorf("%d artifacts with %d numbers, %v, want %d", len(rows), len(seqs), err, entries)
 			}
@@ -235,13 +235,13 @@ func TestLargeResultsOfTwoPersisters(t *testing.T) {
 		if res.Metadata.Artifact == nil {
 			t.Fatalf("item %d names no artifact", i+1)
 		}
-		rec := must.Get(r.Artifact(t.Context(), artifacts.ID(res.Metadata.Artifact.ID)))(t)
-		body, _ := must.Two(r.OpenArtifact(t.Context(), rec))(t)
+		rec := must.Get(r.Artifacts().Record(t.Context(), artifacts.ID(res.Metadata.Artifact.ID)))(t)
+		body, _ := must.Two(r.Artifacts().Open(t.Context(), rec))(t)
 		if text, err := io.ReadAll(body); err != nil || string(text) != largeResult(70_000+i) {
 			t.Errorf("artifact %s: %d bytes, %v, want %d", rec.ID, len(text), err, 70_000+i)
 		}
 	}
-	if rows, err := r.Artifacts(t.Context(), "s0"); err != nil || len(rows) != entries {
+	if rows, err := r.Session("s0").Artifacts(t.Context()); err != nil || len(rows) != entries {
 		t.Errorf("%d artifacts, %v, want %d", len(rows), err, entries)
 	}
 }
@@ -309,11 +309,11 @@ func TestResultWithoutTime(t *testing.T) {
 		}
 		fork := events.Thread{Session: fmt.Sprint("f", i), Name: events.MainThread}
 		from := events.Fork{Session: at.Session, Thread: at.Name, Whole: true}
-		must.Do(t, r.Fork(t.Context(), fork, from))
+		must.Do(t, r.Thread(fork).Fork(t.Context(), from))
 		head := r.head(fork)
-		item := must.Get(r.FullItem(t.Context(), fork, head, 1))(t)
+		item := must.Get(r.Thread(fork).FullItem(t.Context(), head, 1))(t)
 		id, _ := jsonscan.Text(jsonscan.Get(item, "metadata", "artifact", "artifact_id"))
-		if rows := must.Get(r.Artifacts(t.Context(), fork.Session))(t); len(rows) != 1 || string(rows[0].ID) != id {
+		if rows := must.Get(r.Session(fork.Session).Artifacts(t.Context()))(t); len(rows) != 1 || string(rows[0].ID) != id {
 			t.Errorf("the fork has the artifacts %v, its item names %s", rows, id)
 		}
 		must.Do(t, threads.Verify(t.Context(), r.Reader(), head))

@@ -98,7 +98,7 @@ func TestReusedAfterMuchWasRead(t *testing.T) {
 	if read := tell(20); read > int64(2*most+4*size) { // under the thread's name and under all, and at the end of each
 		t.Errorf("%d bytes were read for 20 entries in a row of a thread of %d bytes, want not much more than twice %d", read, size, most)
 	}
-	told := len(must.Get(r.DeadLetters(t.Context(), ""))(t))
+	told := len(must.Get(r.EverySession().DeadLetters(t.Context()))(t))
 	if told == 0 || told == 20 {
 		t.Fatalf("%d of 20 sequences were told apart, want some, until the bound is reached", told)
 	}
@@ -109,7 +109,7 @@ func TestReusedAfterMuchWasRead(t *testing.T) {
 	}
 	r.entry(id, 1, 99_999)
 	tell(others + 1)
-	letters := must.Get(r.DeadLetters(t.Context(), ""))(t)
+	letters := must.Get(r.EverySession().DeadLetters(t.Context()))(t)
 	if len(letters) != told+1 || !strings.Contains(letters[len(letters)-1].Reason, apply.ErrReused.Error()) {
 		t.Errorf("%d dead letters, want %d and one of the entry that came when EVENTS had grown", len(letters), told)
 	}

@@ -48,7 +48,7 @@ func (r *rig) looking(change ...func(*persist.Deps, *persist.Config)) (*persist.
 // wantReused holds the dead letters against those of entries with another one's sequence: whose ids these are.
 func (r *rig) wantReused(want ...string) {
 	r.t.Helper()
-	letters := must.Get(r.DeadLetters(r.t.Context(), ""))(r.t)
+	letters := must.Get(r.EverySession().DeadLetters(r.t.Context()))(r.t)
 	var got []string
 	for _, l := range letters {
 		if !strings.Contains(l.Reason, apply.ErrReused.Error()) {
@@ -329,7 +329,7 @@ func TestReusedOperations(t *testing.T) {
 	op(4, events.KindChunk, begins("o3"))
 	r.giveAll(p)
 	var got []string
-	for _, l := range must.Get(r.DeadLetters(t.Context(), ""))(t) {
+	for _, l := range must.Get(r.EverySession().DeadLetters(t.Context()))(t) {
 		if !strings.Contains(l.Reason, apply.ErrReused.Error()) {
 			t.Errorf("dead letter %q, want one that says %q", l.Reason, apply.ErrReused)
 		}
@@ -372,17 +372,17 @@ func TestReplayedReused(t *testing.T) {
 	pub(2)
 	var letters []client.DeadLetter
 	must.Until(r.t, "there are two dead letters", func() bool {
-		letters = must.Get(r.DeadLetters(t.Context(), ""))(t)
+		letters = must.Get(r.EverySession().DeadLetters(t.Context()))(t)
 		return len(letters) == 2
 	})
 	for range 2 {
 		for _, l := range letters {
-			must.Get(r.ReplayDeadLetter(t.Context(), l.At))(t)
+			must.Get(r.Admin().ReplayDeadLetter(t.Context(), l.At))(t)
 		}
 	}
 	must.Until(r.t, "both are in the thread", func() bool { return r.head(id).Entries == 3 })
 	pub(3)
-	must.Until(r.t, "all is applied", func() bool { return len(must.Get(r.DeadLetters(t.Context(), ""))(t)) == 3 })
+	must.Until(r.t, "all is applied", func() bool { return len(must.Get(r.EverySession().DeadLetters(t.Context()))(t)) == 3 })
 	r.wantReused("e00001", "e00002", "e00003")
 	r.wantEntries(id, 3)
 }

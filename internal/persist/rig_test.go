@@ -105,7 +105,7 @@ func (r *rig) await(t events.Thread, producer string, seq uint64) threads.Head {
 	r.t.Helper()
 	ctx, cancel := context.WithTimeout(r.t.Context(), 30*time.Second)
 	defer cancel()
-	if err := r.Await(ctx, t, producer, 0, seq); !errors.Is(err, client.ErrRefused) {
+	if err := r.Thread(t).Await(ctx, producer, 0, seq); !errors.Is(err, client.ErrRefused) {
 		must.Do(r.t, err)
 	}
 	return r.head(t)
@@ -113,7 +113,7 @@ func (r *rig) await(t events.Thread, producer string, seq uint64) threads.Head {
 
 func (r *rig) head(t events.Thread) threads.Head {
 	r.t.Helper()
-	h := must.Get(r.Thread(r.t.Context(), t))(r.t)
+	h := must.Get(r.Thread(t).Head(r.t.Context()))(r.t)
 	return h
 }
 

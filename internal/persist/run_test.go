@@ -18,7 +18,7 @@ import (
 
 func (r *rig) runs(session string) map[string]client.RunInfo {
 	r.t.Helper()
-	list := must.Get(r.Runs(r.t.Context(), session))(r.t)
+	list := must.Get(r.Session(session).Runs(r.t.Context()))(r.t)
 	out := map[string]client.RunInfo{}
 	for _, run := range list {
 		out[run.ID] = run
@@ -61,7 +61,7 @@ func TestRunLife(t *testing.T) {
 	r, ctx := newRig(t), brief(t)
 	p := r.start(nil)
 	th := thread(1)
-	run, err := r.StartRun(ctx, th, client.RunConfig{ID: "r1", Agent: "coder", State: artifacts.RunQueued, Lease: time.Hour,
+	run, err := r.Thread(th).StartRun(ctx, client.RunConfig{ID: "r1", Agent: "coder", State: artifacts.RunQueued, Lease: time.Hour,
 		Summary: "fix it"})
 	must.Do(t, err)
 	must.Do(t, run.Wait(ctx))
@@ -82,7 +82,7 @@ func TestRunLife(t *testing.T) {
 		t.Error("a run that runs was made pending")
 	}
 	r.check(th, 5)
-	must.Do(t, r.Client.End(ctx, th, events.End{}))
+	must.Do(t, r.Client.Thread(th).End(ctx, events.End{}))
 	must.Do(t, run.End(ctx, artifacts.RunCompleted, "fixed"))
 	must.Do(t, run.Wait(ctx))
 	if got := r.runs("s1")["r1"]; got.State != artifacts.RunCompleted || got.Active() || got.Left != 0 || got.Summary != "fixed" {
@@ -95,7 +95,7 @@ func TestRunLife(t *testing.T) {
 	}
 	must.Do(t, run.End(ctx, artifacts.RunCompleted, ""))
 	must.Is(t, run.End(ctx, artifacts.RunFailed, ""), client.ErrRunEnded, "End in another state")
-	must.Is(t, must.Err(r.StartRun(ctx, th, client.RunConfig{ID: "r1"})), client.ErrRunEnded, "StartRun of one that has ended")
+	must.Is(t, must.Err(r.Thread(th).StartRun(ctx, client.RunConfig{ID: "r1"})), client.ErrRunEnded, "StartRun of one that has ended")
 	must.Same(t, p.Stats().Dead, 0, "%d dead letters, want %d")
 }
 
@@ -132,22 +132,22 @@ func TestRunLease(t *testing.T) {
 func TestRunBeats(t *testing.T) {
 	r, ctx := newRig(t), brief(t)
 	p := r.start(nil)
-	run := must.Get(r.StartRun(ctx, thread(3), client.RunConfig{Lease: time.Second}))(t)
+	run := must.Get(r.Thread(thread(3)).StartRun(ctx, client.RunConfig{Lease: time.Second}))(t)
 	must.Do(t, run.Wait(ctx))
 	first := r.runs("s3")[run.ID()].Touched
 	must.Until(t, "it lives on behind its lease", func() bool { return r.runs("s3")[run.ID()].Touched-first >= 1_100 })
 	if got := r.runs("s3")[run.ID()]; got.State != artifacts.RunRunning {
 		t.Errorf("run that beats = %+v", got)
 	}
-	must.Is(t, r.EndRun(ctx, "s3", "nothing", artifacts.RunCancelled, ""), client.ErrNoRun, "EndRun(nothing)")
-	must.Do(t, r.EndRun(ctx, "s3", run.ID(), artifacts.RunCancelled, "not needed"))
+	must.Is(t, r.Session("s3").EndRun(ctx, "nothing", artifacts.RunCancelled, ""), client.ErrNoRun, "EndRun(nothing)")
+	must.Do(t, r.Session("s3").EndRun(ctx, run.ID(), artifacts.RunCancelled, "not needed"))
 	select {
 	case <-run.Ended():
 	case <-ctx.Done():
 		t.Fatal("the run is not told that it was cancelled")
 	}
 	must.Is(t, run.End(ctx, artifacts.RunCompleted, ""), client.ErrRunEnded, "End after that")
-	must.Is(t, r.EndRun(ctx, "s3", run.ID(), artifacts.RunFailed, ""), client.ErrRunEnded, "EndRun again")
+	must.Is(t, r.Session("s3").EndRun(ctx, run.ID(), artifacts.RunFailed, ""), client.ErrRunEnded, "EndRun again")
 	if got := r.runs("s3")[run.ID()]; got.State != artifacts.RunCancelled || got.Summary != "not needed" {
 		t.Errorf("cancelled run = %+v", got)
 	}
@@ -163,9 +163,9 @@ func TestRefusedRunIsSilent(t *testing.T) {
 	pub := r.Publisher(client.PublisherConfig{Producer: "p"})
 	r.publish(pub, thread(5), 0, 1)
 	r.await(thread(5), "p", 1)
-	must.Do(t, r.Client.End(ctx, thread(5), events.End{}))
+	must.Do(t, r.Client.Thread(thread(5)).End(ctx, events.End{}))
 	begun := time.Now()
-	run := must.Get(r.StartRun(ctx, thread(5), client.RunConfig{Lease: time.Second}))(t)
+	run := must.Get(r.Thread(thread(5)).StartRun(ctx, client.RunConfig{Lease: time.Second}))(t)
 	must.Is(t, run.Wait(ctx), client.ErrRefused, "Wait for a run of a thread that has ended")
 	must.Until(t, "three beats would have come", func() bool { return time.Since(begun) > 1_500*time.Millisecond })
 	must.Same(t, p.Stats().Dead, 1, "%d dead letters, want %d")
@@ -187,7 +187,7 @@ func TestRunRefused(t *testing.T) {
 	)
 	other := events.Thread{Session: "s4", Name: "other"}
 	r.signs(pub, other, 100, events.Run{ID: "its", State: "pending"}, events.Run{ID: "live", State: "running"})
-	must.Do(t, r.Client.End(t.Context(), thread(4), events.End{}))
+	must.Do(t, r.Client.Thread(thread(4)).End(t.Context(), events.End{}))
 	r.signs(pub, thread(4), 200, events.Run{ID: "late", State: "queued"})
 	want := []string{
 		"run done has ended, it is completed, and can not be running", "it is completed, and can not be failed",
@@ -372,12 +372,12 @@ func TestRunConfig(t *testing.T) {
 		"A-Z a-z":               {ID: "a b"},
 		"lease of 604800001 ms": {Lease: 7*24*time.Hour + time.Millisecond},
 	} {
-		if _, err := r.StartRun(t.Context(), thread(10), cfg); err == nil || !strings.Contains(err.Error(), says) {
+		if _, err := r.Thread(thread(10)).StartRun(t.Context(), cfg); err == nil || !strings.Contains(err.Error(), says) {
 			t.Errorf("StartRun = %v, want it to say %q", err, says)
 		}
 	}
-	must.Is(t, must.Err(r.Runs(t.Context(), "a.b")), events.ErrToken, "Runs(a.b)")
-	if err := r.EndRun(t.Context(), "s", "r", artifacts.RunQueued, ""); err == nil {
+	must.Is(t, must.Err(r.Session("a.b").Runs(t.Context())), events.ErrToken, "Runs(a.b)")
+	if err := r.Session("s").EndRun(t.Context(), "r", artifacts.RunQueued, ""); err == nil {
 		t.Error("a run was ended as queued")
 	}
 }
@@ -401,7 +401,7 @@ func TestOutputOfARun(t *testing.T) {
 	}
 	r.start(nil)
 	r.results(printing, len(want))
-	for _, a := range must.Get(r.Artifacts(ctx, printing.Session))(t) {
+	for _, a := range must.Get(r.Session(printing.Session).Artifacts(ctx))(t) {
 		must.Same(t, a.Run, want[a.ToolCall], "the artifact of an output %s has the run %q, want %q", a.ToolCall)
 		delete(want, a.ToolCall)
 	}

@@ -317,7 +317,7 @@ func TestItemTooLarge(t *testing.T) {
 		t.Errorf("after the next entry: %d items, %s, %q, want 3, failed and %q", head.N, head.Status, head.Failure, why)
 	}
 	var stub string
-	for it := range must.All(t, r.ItemsFrom(t.Context(), thread(0), head, 1)) {
+	for it := range must.All(t, r.Thread(thread(0)).ItemsFrom(t.Context(), head, 1)) {
 		if it.N == 2 {
 			stub = string(it.Data)
 		}
@@ -330,7 +330,7 @@ func TestItemTooLarge(t *testing.T) {
 			t.Errorf("stub = %.2000s, want %s in it", stub, want)
 		}
 	}
-	if full := must.Get(r.FullItem(t.Context(), thread(0), head, 2))(t); len(full) < 400_000 || !bytes.Contains(full,
+	if full := must.Get(r.Thread(thread(0)).FullItem(t.Context(), head, 2))(t); len(full) < 400_000 || !bytes.Contains(full,
 		[]byte(`"n":2,`)) {
 		t.Errorf("whole item = %d bytes, want all of it under its number", len(full))
 	}
@@ -338,8 +338,8 @@ func TestItemTooLarge(t *testing.T) {
 		!strings.Contains(log.String(), "THREAD_ITEM_TOO_LARGE") {
 		t.Errorf("%d items too large in the figures, log %q; want one, and a warning", n, log.String())
 	}
-	must.Do(t, r.Reopen(t.Context(), thread(0)))
-	if head = must.Get(r.Thread(t.Context(), thread(0)))(t); head.Status != threads.StatusActive || head.Failure != "" {
+	must.Do(t, r.Thread(thread(0)).Reopen(t.Context()))
+	if head = must.Get(r.Thread(thread(0)).Head(t.Context()))(t); head.Status != threads.StatusActive || head.Failure != "" {
 		t.Errorf("reopened: %s, %q, want active and no failure", head.Status, head.Failure)
 	}
 	if head = r.say(thread(0), "item", large); head.Status != threads.StatusFailed || head.Failure == "" || head.N != 4 {

@@ -65,12 +65,12 @@ func (r *rig) say(t events.Thread, dialect string, lines ...string) threads.Head
 	return r.await(t, p.Producer(), uint64(len(lines)))
 }
 
-// export gives the entries under the head as it is. Client.Export would wait until what came last is acknowledged, and a deaf
+// export gives the entries under the head as it is. ThreadHandle.Export would wait until what came last is acknowledged, and a deaf
 // persister acknowledges nothing.
 func (r *rig) export(t events.Thread) string {
 	r.t.Helper()
 	var out bytes.Buffer
-	must.Get(r.Source().Export(r.t.Context(), r.head(t), rehydrate.Full, &out))(r.t)
+	must.Get(r.Internal().Source().Export(r.t.Context(), r.head(t), rehydrate.Full, &out))(r.t)
 	return out.String()
 }
 
@@ -239,7 +239,7 @@ func TestForkPoints(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			to := events.Thread{Session: "s0", Name: "fork-" + name}
 			tt.at.Session, tt.at.Thread = "s0", "main"
-			if err := r.Fork(t.Context(), to, tt.at); err != nil {
+			if err := r.Thread(to).Fork(t.Context(), tt.at); err != nil {
 				t.Fatalf("Fork(%+v) = %v", tt.at, err)
 			}
 			head := r.head(to)
@@ -281,8 +281,8 @@ func (r *rig) unmoved(source threads.Head) {
 func (r *rig) forkOfAFork(states map[int64]casstore.Ref) {
 	r.t.Helper()
 	to := events.Thread{Session: "elsewhere", Name: "main"}
-	must.Do(r.t, r.Fork(r.t.Context(), to, events.Fork{Session: "s0", Thread: "fork-index", Entry: "mine"}))
-	if err := r.Fork(r.t.Context(), events.Thread{Session: "elsewhere", Name: "older"},
+	must.Do(r.t, r.Thread(to).Fork(r.t.Context(), events.Fork{Session: "s0", Thread: "fork-index", Entry: "mine"}))
+	if err := r.Thread(events.Thread{Session: "elsewhere", Name: "older"}).Fork(r.t.Context(),
 		events.Fork{Session: "s0", Thread: "fork-index", Index: 2}); err != nil {
 		r.t.Fatalf("Fork of a fork before it left = %v", err)
 	}
@@ -319,7 +319,7 @@ func TestForkWhileTheSourceRuns(t *testing.T) {
 		if i%2 == 1 {
 			to.Session = fmt.Sprintf("other%d", i)
 		}
-		if err := r.Fork(t.Context(), to, events.Fork{Session: "s0", Thread: "main", Index: int64(2*i + 1)}); err != nil {
+		if err := r.Thread(to).Fork(t.Context(), events.Fork{Session: "s0", Thread: "main", Index: int64(2*i + 1)}); err != nil {
 			t.Errorf("Fork(%s) = %v", to, err)
 			continue
 		}

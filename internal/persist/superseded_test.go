@@ -34,7 +34,7 @@ func TestSupersededEventKeepsItsBody(t *testing.T) {
 	publish(events.Event{Seq: 1, Body: []byte(`{"id":"one","role":"coder","content":"one"}`)})
 	publish(events.Event{Seq: 2, Prev: 1, Ref: &ref})
 	until(3)
-	letters := must.Get(r.DeadLetters(ctx, ""))(t)
+	letters := must.Get(r.EverySession().DeadLetters(ctx))(t)
 	if h := r.head(id); h.Entries != 2 || len(letters) > 0 {
 		t.Errorf("%d entries, want 2; %d dead letters", h.Entries, len(letters))
 		for _, l := range letters {

@@ -49,12 +49,12 @@ func TestCompact(t *testing.T) {
 	head := r.steps(id, p, 1, 6)
 	ctx := t.Context()
 	for _, bad := range []string{"s9", head.Start.Ref.String()} {
-		must.Is(t, r.Compact(ctx, id, "sum", bad), sessions.ErrNotFound, "Compact keeping %s", bad)
+		must.Is(t, r.Thread(id).Compact(ctx, "sum", bad), sessions.ErrNotFound, "Compact keeping %s", bad)
 	}
-	must.Do(t, r.Compact(ctx, id, "sum one", ""))
+	must.Do(t, r.Thread(id).Compact(ctx, "sum one", ""))
 	r.steps(id, p, 6, 8)
 	r.wantContext(id, "sum one", "", "step 6,step 7")
-	must.Do(t, r.Compact(ctx, id, "sum two", "s4"))
+	must.Do(t, r.Thread(id).Compact(ctx, "sum two", "s4"))
 	head = r.steps(id, p, 8, 9)
 	r.wantContext(id, "sum two", "step 4,step 5,step 6,step 7", "step 8")
 
@@ -66,7 +66,7 @@ func TestCompact(t *testing.T) {
 	if err != nil || !slices.Contains(content.Refs, last[1].Compact) || last[1].Role != threads.RoleCompact {
 		t.Errorf("the summary %s is not among the content's refs %v, %v", last[1].Compact, content.Refs, err)
 	}
-	must.Do(t, r.Compact(ctx, id, "sum three", last[3].At.Ref.String()))
+	must.Do(t, r.Thread(id).Compact(ctx, "sum three", last[3].At.Ref.String()))
 	r.wantContext(id, "sum three", "step 6,step 7,step 8", "")
 	must.Same(t, r.items(id, 11), 11, "%d items, want %d")
 	r.verify(id)
@@ -102,8 +102,8 @@ func TestCompactOfOmp(t *testing.T) {
 	r.start(nil)
 	id := thread(0)
 	r.say(id, "omp", node("a", ""), node("b", "a"), node("c", "b"))
-	must.Do(t, r.Compact(t.Context(), id, "so far", "c"))
-	c, err := r.Context(t.Context(), id, sessions.Last, nil)
+	must.Do(t, r.Thread(id).Compact(t.Context(), "so far", "c"))
+	c, err := r.Thread(id).Context(t.Context(), sessions.Last, nil)
 	if err != nil || len(c.Messages) != 2 || !strings.Contains(string(c.Messages[0]), "so far") {
 		t.Errorf("Context = %d messages, %v, want the summary and c", len(c.Messages), err)
 	}
@@ -120,19 +120,19 @@ func TestRename(t *testing.T) {
 	a, b := events.Thread{Session: "s", Name: "a"}, events.Thread{Session: "s", Name: "b"}
 	before := r.steps(a, pub, 1, 4)
 	ctx := t.Context()
-	must.Do(t, r.Rename(ctx, a, "b"))
+	must.Do(t, r.Thread(a).Rename(ctx, "b"))
 	if h := r.head(b); h.Head() != before.Head() || h.N != 3 {
 		t.Errorf("head = %s with %d items, want %s with 3", h.Head(), h.N, before.Head())
 	}
 	var was *client.Renamed
-	if _, err := r.Thread(ctx, a); !errors.As(err, &was) || was.To != b || !errors.Is(err, threads.ErrNoThread) {
+	if _, err := r.Thread(a).Head(ctx); !errors.As(err, &was) || was.To != b || !errors.Is(err, threads.ErrNoThread) {
 		t.Errorf("Thread(%s) = %v, want it renamed to %s", a, err, b)
 	}
-	if err := r.Fork(ctx, events.Thread{Session: "s", Name: "f"}, events.Fork{Session: "s", Thread: "a"}); !errors.As(err, &was) {
+	if err := r.Thread(events.Thread{Session: "s", Name: "f"}).Fork(ctx, events.Fork{Session: "s", Thread: "a"}); !errors.As(err, &was) {
 		t.Errorf("Fork(%s) = %v, want it renamed", a, err)
 	}
-	must.Is(t, r.Fork(ctx, a, events.Fork{Session: "s", Thread: "b"}), client.ErrThreadExists, "Fork to the old name")
-	if list, err := r.Threads(ctx, "s"); err != nil || len(list) != 1 || list[0].Thread != b {
+	must.Is(t, r.Thread(a).Fork(ctx, events.Fork{Session: "s", Thread: "b"}), client.ErrThreadExists, "Fork to the old name")
+	if list, err := r.Session("s").Threads(ctx); err != nil || len(list) != 1 || list[0].Thread != b {
 		t.Errorf("Threads = %v, %v, want %s alone", list, err, b)
 	}
 
@@ -153,15 +153,15 @@ func TestRename(t *testing.T) {
 	taken := events.Thread{Session: "s", Name: "taken"}
 	r.steps(taken, r.Publisher(client.PublisherConfig{Producer: "t"}), 1, 2)
 	for to, want := range map[string]error{"taken": client.ErrThreadExists, "no.token": events.ErrToken} {
-		must.Is(t, r.Rename(ctx, b, to), want, "Rename to %s", to)
+		must.Is(t, r.Thread(b).Rename(ctx, to), want, "Rename to %s", to)
 	}
-	must.Is(t, r.Rename(ctx, taken, "a"), client.ErrThreadExists, "Rename to a name that leads elsewhere")
-	must.Do(t, r.Rename(ctx, b, "a"))
+	must.Is(t, r.Thread(taken).Rename(ctx, "a"), client.ErrThreadExists, "Rename to a name that leads elsewhere")
+	must.Do(t, r.Thread(b).Rename(ctx, "a"))
 	r.steps(a, r.Publisher(client.PublisherConfig{Producer: "z"}), 1, 2)
 	if h := r.head(a); h.Entries != 6 {
 		t.Errorf("%d entries after the way back, want 6", h.Entries)
 	}
-	must.Do(t, r.End(ctx, a, events.End{}))
+	must.Do(t, r.Thread(a).End(ctx, events.End{}))
 	if h := r.head(a); h.Status != threads.StatusCompleted {
 		t.Errorf("status %s, want completed", h.Status)
 	}
@@ -175,24 +175,24 @@ func TestRemove(t *testing.T) {
 	ctx := t.Context()
 	id, fork := thread(0), events.Thread{Session: "s0", Name: "fork"}
 	r.steps(id, r.Publisher(client.PublisherConfig{Producer: "p"}), 1, 5)
-	must.Do(t, r.Fork(ctx, fork, events.Fork{Session: "s0", Thread: "main", Index: 3}))
-	must.Do(t, r.End(ctx, fork, events.End{}))
-	must.Do(t, r.Remove(ctx, id))
-	if _, err := r.Thread(ctx, id); !errors.Is(err, threads.ErrNoThread) || !strings.Contains(err.Error(), "removed") {
+	must.Do(t, r.Thread(fork).Fork(ctx, events.Fork{Session: "s0", Thread: "main", Index: 3}))
+	must.Do(t, r.Thread(fork).End(ctx, events.End{}))
+	must.Do(t, r.Thread(id).Remove(ctx))
+	if _, err := r.Thread(id).Head(ctx); !errors.Is(err, threads.ErrNoThread) || !strings.Contains(err.Error(), "removed") {
 		t.Errorf("Thread = %v, want ErrNoThread: removed", err)
 	}
-	must.Is(t, r.Remove(ctx, id), threads.ErrNoThread, "second Remove")
+	must.Is(t, r.Thread(id).Remove(ctx), threads.ErrNoThread, "second Remove")
 	r.intact(fork)
 	again := r.Publisher(client.PublisherConfig{Producer: "p"}) // the same events as before, published anew
 	if h := r.steps(id, again, 1, 3); h.Entries != 2 || h.N != 2 {
 		t.Errorf("%d entries, %d items under the free name, want 2 of each", h.Entries, h.N)
 	}
 	for _, gone := range []events.Thread{fork, id} {
-		must.Do(t, r.Remove(ctx, gone))
+		must.Do(t, r.Thread(gone).Remove(ctx))
 	}
 	_ = p.stop()
 	r.start(nil)
-	if list, err := r.Threads(ctx, ""); err != nil || len(list) != 0 {
+	if list, err := r.EverySession().Threads(ctx); err != nil || len(list) != 0 {
 		t.Errorf("Threads = %v, %v, want none", list, err)
 	}
 	if st := p.Stats(); st.Dead != 0 {
@@ -247,7 +247,7 @@ func TestLeavingSurvivesDeath(t *testing.T) {
 			}
 			r.intact(b)
 			var was *client.Renamed
-			if _, err := r.Thread(t.Context(), a); !errors.As(err, &was) {
+			if _, err := r.Thread(a).Head(t.Context()); !errors.As(err, &was) {
 				t.Errorf("Thread(%s) = %v, want it renamed", a, err)
 			}
 			_ = run.stop()
@@ -265,11 +265,11 @@ func TestReopen(t *testing.T) {
 	if h := r.say(id, "item", large); h.Status != threads.StatusFailed {
 		t.Fatalf("status %s, want failed", h.Status)
 	}
-	must.Do(t, r.Reopen(t.Context(), id))
+	must.Do(t, r.Thread(id).Reopen(t.Context()))
 	if h := r.head(id); h.Status != threads.StatusActive || h.Failure != "" {
 		t.Errorf("status %s %q, want active", h.Status, h.Failure)
 	}
-	must.Is(t, r.Reopen(t.Context(), id), events.ErrControl, "Reopen of an active thread")
+	must.Is(t, r.Thread(id).Reopen(t.Context()), events.ErrControl, "Reopen of an active thread")
 }
 
 // A failed thread stays failed until it is reopened, also where its producer ends it without looking (SPEC P10): the operation is a
@@ -281,7 +281,7 @@ func TestEndOfAFailedThread(t *testing.T) {
 	large := `{"content":[{"type":"text","text":"head"},{"type":"text","text":"` + strings.Repeat("x", 400_000) + `"}]}`
 	why := r.say(id, "item", large).Failure
 	end := events.Control{Op: events.OpEnd, End: &events.End{Summary: "done"}}
-	must.Is(t, r.End(t.Context(), id, *end.End), events.ErrControl, "End of a failed thread")
+	must.Is(t, r.Thread(id).End(t.Context(), *end.End), events.ErrControl, "End of a failed thread")
 
 	pub := r.Publisher(client.PublisherConfig{Producer: "blind"})
 	must.Do(t, pub.Control(t.Context(), id, 1, end))
@@ -290,8 +290,8 @@ func TestEndOfAFailedThread(t *testing.T) {
 	if head.Status != threads.StatusFailed || head.Failure != why || head.N != 2 {
 		t.Errorf("behind its ends: %s %q with %d items, want failed with %q and 2", head.Status, head.Failure, head.N, why)
 	}
-	must.Do(t, r.Reopen(t.Context(), id))
-	must.Do(t, r.End(t.Context(), id, *end.End))
+	must.Do(t, r.Thread(id).Reopen(t.Context()))
+	must.Do(t, r.Thread(id).End(t.Context(), *end.End))
 	if h := r.head(id); h.Status != threads.StatusCompleted || h.Failure != "" {
 		t.Errorf("reopened and ended: %s %q, want completed", h.Status, h.Failure)
 	}
@@ -344,7 +344,7 @@ func TestHeads(t *testing.T) {
 	pub := r.Publisher(client.PublisherConfig{Producer: "p"})
 	r.steps(thread(0), pub, 1, 2)
 	r.steps(thread(2), r.Publisher(client.PublisherConfig{Producer: "q"}), 1, 2)
-	must.Do(t, r.End(t.Context(), thread(2), events.End{}))
+	must.Do(t, r.Thread(thread(2)).End(t.Context(), events.End{}))
 	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
 	defer cancel()
 	moves := make(chan client.Thread)
@@ -375,7 +375,7 @@ func TestHeads(t *testing.T) {
 	if th := next(); th.Thread != thread(0) || th.Head.Head() != want.Head() {
 		t.Errorf("move = %s at %s, want %s", th.Thread, th.Head.Head(), want.Head())
 	}
-	must.Do(t, r.End(ctx, thread(0), events.End{}))
+	must.Do(t, r.Thread(thread(0)).End(ctx, events.End{}))
 	r.steps(thread(3), r.Publisher(client.PublisherConfig{Producer: "r"}), 1, 2)
 	if th := next(); th.Thread != thread(3) {
 		t.Errorf("after an end: %s, want %s: an end tells nothing", th.Thread, thread(3))
@@ -413,7 +413,7 @@ func TestManyForks(t *testing.T) {
 	}
 	r.steps(source, pub, 21, 22)
 	last := name("wide", wide-1)
-	must.Do(t, r.Await(ctx, last, "forks", 0, uint64(deep+wide)))
+	must.Do(t, r.Thread(last).Await(ctx, "forks", 0, uint64(deep+wide)))
 	took := time.Since(began)
 	deepest := r.head(name("deep", deep))
 	if deepest.Entries != int64(20+deep) || deepest.N != 20 {
@@ -421,7 +421,7 @@ func TestManyForks(t *testing.T) {
 	}
 	r.intact(name("deep", deep))
 	r.intact(last)
-	list, err := r.Threads(ctx, "s")
+	list, err := r.Session("s").Threads(ctx)
 	if err != nil || len(list) != 1+deep+wide {
 		t.Errorf("%d threads, %v, want %d", len(list), err, 1+deep+wide)
 	}

@@ -38,7 +38,7 @@ const sessionHeader = `{"type":"session","version":3,"id":"s0","timestamp":"2026
 // shape is a tree as text: each entry with its parent, the leaf marked.
 func (r *rig) shape(t *testing.T, th events.Thread) string {
 	t.Helper()
-	tree := must.Get(r.Tree(soon(t), th))(t)
+	tree := must.Get(r.Thread(th).Tree(soon(t)))(t)
 	var b strings.Builder
 	for _, e := range tree.Entries() {
 		fmt.Fprintf(&b, "%s<%s ", e.ID, e.Parent)
@@ -58,7 +58,7 @@ func TestBranchOperation(t *testing.T) {
 	lines := []string{sessionHeader, node("a", ""), node("b", "a"), node("c", "b")}
 	before := r.say(th, "omp", lines...)
 
-	must.Do(t, r.Branch(ctx, th, "a"))
+	must.Do(t, r.Thread(th).Branch(ctx, "a"))
 	after := r.head(th)
 	if after.Leaf != "a" || after.Entries != before.Entries || after.N != before.N || after.Updated != before.Updated {
 		t.Errorf("head after branch = %+v, want leaf a and all else as before: %+v", after, before)
@@ -73,7 +73,7 @@ func TestBranchOperation(t *testing.T) {
 	if got, want := r.path(r.head(th), entryID), []string{"s0", "a", "d", "e"}; !slices.Equal(got, want) {
 		t.Errorf("path of the head = %v, want %v", got, want)
 	}
-	must.Do(t, r.Branch(ctx, th, "c")) // a tip
+	must.Do(t, r.Thread(th).Branch(ctx, "c")) // a tip
 	r.say(th, "omp", node("f", "a"), bare("g"))
 	must.Same(t, r.shape(t, th), "a< b<a c<b d<a e<d f<a g<f leaf g", "tree with an explicit parent = %s, want %s")
 	r.verify(th)
@@ -85,17 +85,17 @@ func TestResetOperation(t *testing.T) {
 	p := r.start(nil)
 	ctx, th := soon(t), thread(0)
 	r.say(th, "omp", node("a", ""), node("b", "a"))
-	must.Do(t, r.Reset(ctx, th))
+	must.Do(t, r.Thread(th).Reset(ctx))
 	must.Same(t, r.shape(t, th), "a< b<a leaf root", "tree = %s, want %s")
-	if c, err := r.Context(ctx, th, sessions.Last, nil); err != nil || len(c.Messages) != 0 {
+	if c, err := r.Thread(th).Context(ctx, sessions.Last, nil); err != nil || len(c.Messages) != 0 {
 		t.Errorf("context without a leaf = %d messages, %v, want none (SPEC S7)", len(c.Messages), err)
 	}
 	must.Do(t, p.stop())
 	r.start(nil)
 	r.say(th, "omp", node("c", "b")) // from no leaf back to a branch
-	must.Do(t, r.Reset(ctx, th))
+	must.Do(t, r.Thread(th).Reset(ctx))
 	r.say(th, "omp", bare("d"))
-	must.Do(t, r.Reset(ctx, th))
+	must.Do(t, r.Thread(th).Reset(ctx))
 	r.say(th, "omp", node("e", ""))
 	must.Same(t, r.shape(t, th), "a< b<a c<b d< e< leaf e", "tree = %s, want %s")
 	head := r.head(th)
@@ -111,11 +111,11 @@ func TestLabelAndSummaryOperations(t *testing.T) {
 	lines := []string{sessionHeader, node("a", ""), node("b", "a"), node("c", "b")}
 	r.say(th, "omp", lines...)
 
-	label := must.Get(r.Label(ctx, th, "a", "start <here> & \"now\""))(t)
-	sum := must.Get(r.BranchWithSummary(ctx, th, "b",
+	label := must.Get(r.Thread(th).Label(ctx, "a", "start <here> & \"now\""))(t)
+	sum := must.Get(r.Thread(th).BranchWithSummary(ctx, "b",
 		sessions.Summarized{Summary: "went <wrong>", Details: []byte(`{"n":1.50}`), FromExtension: []byte("true")}))(t)
-	root := must.Get(r.BranchWithSummary(ctx, th, "", sessions.Summarized{Summary: "anew"}))(t)
-	cleared := must.Get(r.Label(ctx, th, "a", ""))(t)
+	root := must.Get(r.Thread(th).BranchWithSummary(ctx, "", sessions.Summarized{Summary: "anew"}))(t)
+	cleared := must.Get(r.Thread(th).Label(ctx, "a", ""))(t)
 	if got, want := r.shape(t, th), fmt.Sprintf("a< b<a c<b %s<c %s<b %s< %s<%s leaf %s", label, sum, root, cleared, root,
 		cleared); got != want {
 		t.Errorf("tree = %s, want %s", got, want)
@@ -135,11 +135,11 @@ func TestLabelAndSummaryOperations(t *testing.T) {
 	if !strings.Contains(out[6], `"fromId":"root"`) {
 		t.Errorf("summary at the root = %s, want fromId root", out[6])
 	}
-	tree, err := r.Tree(ctx, th)
+	tree, err := r.Thread(th).Tree(ctx)
 	if err != nil || tree.Label("a") != "" {
 		t.Errorf("label of a = %q, %v, want none: it was cleared", tree.Label("a"), err)
 	}
-	c, err := r.Context(ctx, th, sessions.At(sum), nil)
+	c, err := r.Thread(th).Context(ctx, sessions.At(sum), nil)
 	if err != nil || len(c.Messages) != 3 || !bytes.Contains(c.Messages[2], []byte("went <wrong>")) {
 		t.Errorf("context at the summary = %s, %v, want a, b and the summary", c.JSON(), err)
 	}
@@ -153,9 +153,9 @@ func TestOperationsRefuse(t *testing.T) {
 	ctx, th := soon(t), thread(0)
 	r.say(th, "omp", sessionHeader, node("a", ""))
 	for name, err := range map[string]error{
-		"branch": r.Branch(ctx, th, "zz"), "header": r.Branch(ctx, th, "s0"), "label": second(r.Label(ctx, th, "zz", "x")),
-		"summary": second(r.BranchWithSummary(ctx, th, "zz", sessions.Summarized{Summary: "x"})),
-		"context": second(r.Context(ctx, th, sessions.At("zz"), nil)),
+		"branch": r.Thread(th).Branch(ctx, "zz"), "header": r.Thread(th).Branch(ctx, "s0"), "label": second(r.Thread(th).Label(ctx, "zz", "x")),
+		"summary": second(r.Thread(th).BranchWithSummary(ctx, "zz", sessions.Summarized{Summary: "x"})),
+		"context": second(r.Thread(th).Context(ctx, sessions.At("zz"), nil)),
 	} {
 		want := "Entry zz not found"
 		if name == "header" {
@@ -165,13 +165,13 @@ func TestOperationsRefuse(t *testing.T) {
 			t.Errorf("%s of an unknown entry = %v, want %q", name, err, want)
 		}
 	}
-	must.Is(t, r.Branch(ctx, thread(9), "a"), threads.ErrNoThread, "branch in no thread")
+	must.Is(t, r.Thread(thread(9)).Branch(ctx, "a"), threads.ErrNoThread, "branch in no thread")
 	r.say(thread(1), "claude", `{"type":"user","uuid":"u1","parentUuid":null,"sessionId":"x","message":{"role":"user","content":"hi"}}`)
-	if _, err := r.Label(ctx, thread(1), "u1", "x"); err == nil || !strings.Contains(err.Error(), "claude") {
+	if _, err := r.Thread(thread(1)).Label(ctx, "u1", "x"); err == nil || !strings.Contains(err.Error(), "claude") {
 		t.Errorf("label in a claude thread = %v, want it refused", err)
 	}
-	must.Do(t, r.Branch(ctx, thread(1), "u1"))
-	must.Do(t, r.Reset(ctx, thread(1)))
+	must.Do(t, r.Thread(thread(1)).Branch(ctx, "u1"))
+	must.Do(t, r.Thread(thread(1)).Reset(ctx))
 
 	// The persister refuses the same, for publishers that do not ask first.
 	pub := r.Publisher(client.PublisherConfig{Producer: "p"})
@@ -233,7 +233,7 @@ func TestTwoWriters(t *testing.T) {
 		results := make(chan result)
 		var writers []*client.SessionWriter // both begin before one of them writes
 		for i := range 2 {
-			w := must.Get(r.SessionWriter(ctx, th, fmt.Sprint(i)))(t)
+			w := must.Get(r.Thread(th).Writer(ctx, fmt.Sprint(i)))(t)
 			if w.Leaf() != parent {
 				t.Fatalf("round %d: writer begins at %s, want %s", round, w.Leaf(), parent)
 			}
@@ -253,7 +253,7 @@ func TestTwoWriters(t *testing.T) {
 		if one.err != nil || !errors.As(two.err, &moved) || moved.Entry != two.id || moved.Taken != one.id {
 			t.Fatalf("round %d: winner %v, loser %v, want one winner and a loser who is told of it", round, one, two)
 		}
-		tree := must.Get(r.Tree(ctx, th))(t)
+		tree := must.Get(r.Thread(th).Tree(ctx))(t)
 		if kids := tree.Children(sessions.At(parent)); len(kids) != 2 || tree.Leaf().ID() != one.id {
 			t.Fatalf("round %d: children of %s = %v, leaf %s, want two and %s", round, parent, kids, tree.Leaf().ID(), one.id)
 		}
@@ -349,15 +349,15 @@ func TestVersion1(t *testing.T) {
 	if got, want := r.shape(t, th), fmt.Sprintf("%s< %s<%s %s<%s leaf %s", ids[0], ids[1], ids[0], ids[2], ids[1], ids[2]); got != want {
 		t.Errorf("tree = %s, want that of the file: %s", got, want)
 	}
-	must.Do(t, r.Branch(ctx, th, ids[0]))
-	c, err := r.Context(ctx, th, sessions.Last, nil)
+	must.Do(t, r.Thread(th).Branch(ctx, ids[0]))
+	c, err := r.Thread(th).Context(ctx, sessions.Last, nil)
 	if err != nil || len(c.Messages) != 1 {
 		t.Errorf("context after the branch = %s, %v, want one message", c.JSON(), err)
 	}
-	label := must.Get(r.Label(ctx, th, ids[1], "x"))(t)
-	must.Do(t, r.ForkSession(ctx, "s0", "s9", client.SessionFork{}))
+	label := must.Get(r.Thread(th).Label(ctx, ids[1], "x"))(t)
+	must.Do(t, r.Session("s0").Fork(ctx, "s9", client.SessionFork{}))
 	var out bytes.Buffer
-	must.Get(r.ExportAs(ctx, events.Thread{Session: "s9", Name: "main"}, rehydrate.Full, &out, nil))(t)
+	must.Get(r.Thread(events.Thread{Session: "s9", Name: "main"}).ExportAs(ctx, rehydrate.Full, &out, nil))(t)
 	g := must.Get(sessions.Load(out.Bytes()))(t)
 	if g.Migrated || len(g.Entries) != 4 || g.Entries[2].Parent != ids[1] || g.Entries[3].Parent != ids[0] || g.Tree().Leaf().ID() != label {
 		t.Errorf("export of the fork = %s, want version 3", out.String())
@@ -386,13 +386,13 @@ func TestOperationsTouchWhatTheyBuildOn(t *testing.T) {
 		}
 	}
 	touched("lost entry", func() {
-		w := must.Get(r.SessionWriter(ctx, th, ""))(t)
+		w := must.Get(r.Thread(th).Writer(ctx, ""))(t)
 		w.GoTo("a")
 		var moved *client.LeafMoved
 		if _, err := w.Append(ctx, sessions.Custom("x", nil)); !errors.As(err, &moved) || moved.Taken != "b" {
 			t.Errorf("Append after a = %v, want to be told of b", err)
 		}
 	})
-	must.Do(t, r.Branch(ctx, th, "a")) // b is a tip
-	touched("forked session", func() { must.Do(t, r.ForkSession(ctx, "s0", "whole", client.SessionFork{})) })
+	must.Do(t, r.Thread(th).Branch(ctx, "a")) // b is a tip
+	touched("forked session", func() { must.Do(t, r.Session("s0").Fork(ctx, "whole", client.SessionFork{})) })
 }

@@ -59,7 +59,7 @@ func fill(t *testing.T, conn *natsio.Conn) *faulttest.Ledger {
 	must.Do(t, faulttest.Settle(t.Context(), conn))
 	_, err := cl.PutBlob(t.Context(), []byte(blobText))
 	must.Do(t, err)
-	_, err = cl.PutArtifact(t.Context(), client.NewArtifact{Record: artifacts.Record{Session: l.Sessions()[0],
+	_, err = cl.Artifacts().Put(t.Context(), client.NewArtifact{Record: artifacts.Record{Session: l.Sessions()[0],
 		Filename: "f.txt"}}, strings.NewReader(fileText))
 	must.Do(t, err)
 	must.Do(t, p.Stop())
@@ -237,7 +237,7 @@ func TestHeads(t *testing.T) {
 		t.Fatalf("a whole store: %+v", rep)
 	}
 	id := events.Thread{Session: l.Sessions()[0], Name: "main"}
-	head := must.Get(client.New(conn).Thread(t.Context(), id))(t)
+	head := must.Get(client.New(conn).Thread(id).Head(t.Context()))(t)
 	key := events.PackKey(head.Head().Pack.String())
 	rs := must.Get(conn.Records().Records(t.Context(), key))(t)
 	must.Get(conn.Records().Write(t.Context(), record.Put{Key: key, Expect: rs[0].Seq}))(t)

@@ -112,7 +112,7 @@ func (e Erasure) Run(ctx context.Context, names ...string) ([]client.Receipt, er
 		r.Kept = append(r.Kept, kept...)
 		r.MayRemain = remains(r)
 		if err == nil && done.Refused == "" && whole[r.Session] { // else whoever erases it again goes on
-			err = cl.Erased(ctx, r.Session)
+			err = cl.Admin().Erased(ctx, r.Session)
 		}
 		errs = append(errs, err, Forget(ctx, e.Histories, r.Session))
 	}
@@ -121,11 +121,11 @@ func (e Erasure) Run(ctx context.Context, names ...string) ([]client.Receipt, er
 
 // delete deletes a session and overwrites what the streams hold of it, and its artifacts.
 func (e Erasure) delete(ctx context.Context, cl *client.Client, name string, ev *evidence, over *overwriting) (client.Receipt, error) {
-	r, err := cl.DeleteSession(ctx, name, e.How)
+	r, err := cl.Session(name).Delete(ctx, e.How)
 	if err != nil {
 		return r, err
 	}
-	streams, err := cl.EraseStreams(ctx, name)
+	streams, err := cl.Admin().EraseStreams(ctx, name)
 	r.Overwritten = slices.DeleteFunc(streams, func(w sessionstore.Overwritten) bool { return w.Messages == 0 })
 	if err != nil {
 		return r, err
@@ -234,7 +234,7 @@ type evidence struct {
 // survey finds it. Beside an error it is what was found until then.
 func survey(ctx context.Context, records natsio.Records, cl *client.Client, session string) (*evidence, error) {
 	ev := &evidence{nodes: map[casstore.PackID]map[casstore.Ref]bool{}, blobs: map[casstore.Ref]int64{}, tokens: map[string]bool{}}
-	rows, err := cl.Artifacts(ctx, session)
+	rows, err := cl.Session(session).Artifacts(ctx)
 	if err != nil {
 		return ev, err
 	}
@@ -248,7 +248,7 @@ func survey(ctx context.Context, records natsio.Records, cl *client.Client, sess
 		}
 		ev.artifacts, ev.tokens[o.NUID] = append(ev.artifacts, o), true
 	}
-	ts, err := cl.Threads(ctx, session)
+	ts, err := cl.Session(session).Threads(ctx)
 	if err != nil {
 		return ev, err
 	}

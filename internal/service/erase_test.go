@@ -72,16 +72,16 @@ func TestErase(t *testing.T) {
 		must.Do(t, pub.Publish(ctx, client.Entry{Thread: events.Thread{Session: session, Name: "main"}, Dialect: "omp", Body: body, Seq: seq}))
 	}
 	say("mine", secret)
-	must.Do(t, cl.Await(ctx, events.Thread{Session: "mine", Name: "main"}, "p", 0, 1))
+	must.Do(t, cl.Thread(events.Thread{Session: "mine", Name: "main"}).Await(ctx, "p", 0, 1))
 	for i := range 19 {
 		say("mine", fmt.Sprintf("%s %d", secret, i))
 		say("yours", fmt.Sprint("harmless ", i))
 	}
-	must.Do(t, cl.Await(ctx, events.Thread{Session: "mine", Name: "main"}, "p", 0, seq-1))
+	must.Do(t, cl.Thread(events.Thread{Session: "mine", Name: "main"}).Await(ctx, "p", 0, seq-1))
 	say("yours", "the last")
-	must.Do(t, cl.Await(ctx, events.Thread{Session: "yours", Name: "main"}, "p", 0, seq))
+	must.Do(t, cl.Thread(events.Thread{Session: "yours", Name: "main"}).Await(ctx, "p", 0, seq))
 	put := client.NewArtifact{Record: artifacts.Record{Session: "mine"}}
-	must.Get(cl.PutArtifact(ctx, put, strings.NewReader("an output with "+secret)))(t)
+	must.Get(cl.Artifacts().Put(ctx, put, strings.NewReader("an output with "+secret)))(t)
 	prompts := filepath.Join(t.TempDir(), "history.db")
 	err := history.With(prompts, func(db *history.DB) error { return history.NewFollower(db, conn, nil).CatchUp(ctx) })
 	must.Do(t, err)
@@ -141,7 +141,7 @@ func TestErase(t *testing.T) {
 	if len(r.MayRemain) == 0 {
 		t.Error("the receipt does not say where something may remain")
 	}
-	head, err := cl.Thread(ctx, events.Thread{Session: "yours", Name: "main"})
+	head, err := cl.Thread(events.Thread{Session: "yours", Name: "main"}).Head(ctx)
 	if err == nil {
 		err = threads.Verify(ctx, client.New(conn).Reader(), head)
 	}
@@ -162,9 +162,9 @@ func TestEraseShared(t *testing.T) {
 		body := fmt.Appendf(nil, `{"type":"message","id":"e%d","message":{"role":"user","content":[{"type":"image","data":%q,"mimeType":"image/png"}]}}`, seq+1, picture)
 		must.Do(t, pub.Publish(ctx, client.Entry{Thread: from, Dialect: "omp", Body: body, Seq: seq + 1}))
 	}
-	must.Do(t, cl.Await(ctx, from, "p", 0, 10))
+	must.Do(t, cl.Thread(from).Await(ctx, "p", 0, 10))
 	to := events.Thread{Session: "child", Name: "main"}
-	must.Do(t, cl.Fork(ctx, to, events.Fork{Session: "mine", Thread: "main", Index: 4}))
+	must.Do(t, cl.Thread(to).Fork(ctx, events.Fork{Session: "mine", Thread: "main", Index: 4}))
 	tools := must.Get(conn.Objects().Upload(ctx, events.ArtifactsBucket, "other/art_1/0.tool.log", [][]byte{[]byte("to be registered")}))(t)
 	receipts, err := service.Erasure{Conn: conn, Log: slog.New(slog.DiscardHandler)}.Run(ctx, "mine", "nobody")
 	if !errors.Is(err, client.ErrSessionNotFound) || len(receipts) != 1 {
@@ -189,7 +189,7 @@ func TestEraseShared(t *testing.T) {
 	if !strings.Contains(strings.Join(receipts[0].MayRemain, "\n"), "16 B in 1 objects that no record names") {
 		t.Errorf("may remain = %q, want the object that no record names", receipts[0].MayRemain)
 	}
-	head, err := cl.Thread(ctx, to)
+	head, err := cl.Thread(to).Head(ctx)
 	if err == nil {
 		err = threads.Verify(ctx, client.New(conn).Reader(), head)
 	}
@@ -213,11 +213,11 @@ func TestEraseResumed(t *testing.T) {
 		t.Helper()
 		body := []byte(`{"role":"coder","content":"x","timestamp":1795176000000}`)
 		must.Do(t, pub.Publish(ctx, client.Entry{Thread: id, Dialect: "step", Body: body, Seq: seq}))
-		must.Do(t, cl.Await(ctx, id, "p", 0, seq))
+		must.Do(t, cl.Thread(id).Await(ctx, "p", 0, seq))
 	}
 	say(1)
 	say(2)
-	must.Get(cl.DeleteSession(ctx, "s", client.Deletion{Erase: true}))(t)
+	must.Get(cl.Session("s").Delete(ctx, client.Deletion{Erase: true}))(t)
 	e := service.Erasure{Conn: conn, Log: slog.New(slog.DiscardHandler)}
 	receipts, err := e.Run(ctx, "s")
 	if !errors.Is(err, gc.ErrBrake) || len(receipts) != 1 || receipts[0].Gone.Entries != 2 || receipts[0].Collected.Refused == "" {
@@ -238,9 +238,9 @@ func TestEraseResumed(t *testing.T) {
 
 	// What begins behind the deletion is not written over by whoever goes on with it.
 	say(3)
-	must.Get(cl.DeleteSession(ctx, "s", client.Deletion{Erase: true}))(t)
+	must.Get(cl.Session("s").Delete(ctx, client.Deletion{Erase: true}))(t)
 	say(4)
-	if streams, err := cl.EraseStreams(ctx, "s"); err != nil || len(streams) == 0 {
+	if streams, err := cl.Admin().EraseStreams(ctx, "s"); err != nil || len(streams) == 0 {
 		t.Fatalf("EraseStreams = %v, %v", streams, err)
 	}
 	n := 0
@@ -249,7 +249,7 @@ func TestEraseResumed(t *testing.T) {
 			break
 		}
 	}
-	if head, err := cl.Thread(ctx, id); err != nil || head.N != 1 {
+	if head, err := cl.Thread(id).Head(ctx); err != nil || head.N != 1 {
 		t.Errorf("the new life has %d items, %v, want 1", head.N, err)
 	}
 }

@@ -248,7 +248,7 @@ func Check(cl *client.Client) func(context.Context, *events.Event, dialect.Entry
 		}
 		ctx, cancel := context.WithTimeout(ctx, checkTime)
 		defer cancel()
-		err := cl.CheckEntry(ctx, e, read)
+		err := cl.Internal().CheckEntry(ctx, e, read)
 		if errors.Is(err, client.ErrMissingRef) || errors.Is(err, client.ErrPromptTaken) {
 			return err
 		}

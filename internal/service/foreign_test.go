@@ -76,7 +76,7 @@ func testForeign(t *testing.T, class record.Class, key, value string) {
 			Thread: id, Dialect: "step", Body: []byte(`{"role":"coder","content":"x"}`), Seq: seq,
 		})
 		if err == nil {
-			err = cl.Await(ctx, id, "p-"+session, 0, seq)
+			err = cl.Thread(id).Await(ctx, "p-"+session, 0, seq)
 		}
 		must.Is(t, err, nil, "entry %d of %s", seq, session)
 	}
@@ -120,13 +120,13 @@ func listed(t *testing.T, cl *client.Client) {
 		t.Errorf("Sessions = %v, %v", names, err)
 	}
 	for what, list := range map[string]func() error{
-		"threads":   func() error { _, err := cl.Threads(ctx, ""); return err },
-		"heads":     func() error { _, err := cl.HeadsSince(ctx, "", 0); return err },
-		"outputs":   func() error { _, err := cl.Outputs(ctx, ""); return err },
-		"prompts":   func() error { _, err := cl.Prompts(ctx, ""); return err },
-		"runs":      func() error { _, err := cl.Runs(ctx, ""); return err },
-		"artifacts": func() error { _, err := cl.Artifacts(ctx, "good"); return err },
-		"dead":      func() error { _, err := cl.DeadLetters(ctx, ""); return err },
+		"threads":   func() error { _, err := cl.EverySession().Threads(ctx); return err },
+		"heads":     func() error { _, err := cl.EverySession().HeadsSince(ctx, 0); return err },
+		"outputs":   func() error { _, err := cl.EverySession().Outputs(ctx); return err },
+		"prompts":   func() error { _, err := cl.EverySession().Prompts(ctx); return err },
+		"runs":      func() error { _, err := cl.EverySession().Runs(ctx); return err },
+		"artifacts": func() error { _, err := cl.Session("good").Artifacts(ctx); return err },
+		"dead":      func() error { _, err := cl.EverySession().DeadLetters(ctx); return err },
 	} {
 		must.Is(t, list(), nil, "listing of %s", what)
 	}

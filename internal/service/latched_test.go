@@ -81,12 +81,12 @@ func (w *latched) say(id events.Thread, seq uint64) {
 	w.publish(id, seq)
 	ctx, cancel := context.WithTimeout(w.Context(), 30*time.Second)
 	defer cancel()
-	must.Do(w, w.cl.Await(ctx, id, "p", 0, seq))
+	must.Do(w, w.cl.Thread(id).Await(ctx, "p", 0, seq))
 }
 
 func (w *latched) letters() []client.DeadLetter {
 	w.Helper()
-	all := must.Get(w.cl.DeadLetters(w.Context(), ""))(w)
+	all := must.Get(w.cl.EverySession().DeadLetters(w.Context()))(w)
 	return all
 }
 
@@ -94,7 +94,7 @@ func (w *latched) letters() []client.DeadLetter {
 func (w *latched) fresh() {
 	w.Helper()
 	w.say(w.id, 100)
-	if h, err := w.cl.Thread(w.Context(), w.id); err != nil || h.Entries != 1 {
+	if h, err := w.cl.Thread(w.id).Head(w.Context()); err != nil || h.Entries != 1 {
 		w.Errorf("the new thread has %d entries, %v, want 1", h.Entries, err)
 	}
 	rep, err := fsck.Check(w.Context(), natsadmin.Of(w.conn), fsck.Config{})
@@ -108,10 +108,10 @@ func TestLatchedThreadIsRemoved(t *testing.T) {
 	for name, spoil := range spoilt {
 		t.Run(name, func(t *testing.T) {
 			w := latch(t, spoil)
-			if err := w.cl.Remove(t.Context(), w.id); err == nil {
+			if err := w.cl.Thread(w.id).Remove(t.Context()); err == nil {
 				t.Error("Remove() = nil, want that it asks to be forced")
 			}
-			must.Do(t, w.cl.ForceRemove(t.Context(), w.id))
+			must.Do(t, w.cl.Thread(w.id).Remove(t.Context(), client.Force(true)))
 			w.fresh()
 		})
 	}
@@ -121,7 +121,7 @@ func TestLatchedSessionIsDeleted(t *testing.T) {
 	for name, spoil := range spoilt {
 		t.Run(name, func(t *testing.T) {
 			w := latch(t, spoil)
-			must.Get(w.cl.DeleteSession(t.Context(), w.id.Session, client.Deletion{Force: true}))(t)
+			must.Get(w.cl.Session(w.id.Session).Delete(t.Context(), client.Deletion{Force: true}))(t)
 			w.fresh()
 		})
 	}
@@ -139,7 +139,7 @@ func TestLatchedThreadIsRepaired(t *testing.T) {
 			}) {
 				t.Fatalf("Fix() = %+v, %v, want a repair of the thread", rep, err)
 			}
-			h, err := w.cl.Thread(t.Context(), w.id)
+			h, err := w.cl.Thread(w.id).Head(t.Context())
 			if err != nil || h.Entries < 5 {
 				t.Fatalf("the thread has %d entries, %v, want 5", h.Entries, err)
 			}

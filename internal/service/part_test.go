@@ -46,7 +46,7 @@ func TestAccountWithoutAStore(t *testing.T) {
 			return err
 		},
 		"a deletion": func() error {
-			_, err := client.New(conn).DeleteSession(ctx, "s1", client.Deletion{By: "test"})
+			_, err := client.New(conn).Session("s1").Delete(ctx, client.Deletion{By: "test"})
 			return err
 		},
 		"fsck --repair": func() error { _, err := service.Fsck(ctx, conn, fsck.Config{}, true); return err },
@@ -145,8 +145,8 @@ func (p *purged) replayed(session string) {
 		if len(p.missing()) == 0 {
 			return true
 		}
-		for _, letter := range must.Get(cl.DeadLetters(p.Context(), session))(p) {
-			must.Get(cl.ReplayDeadLetter(p.Context(), letter.At))(p)
+		for _, letter := range must.Get(cl.Session(session).DeadLetters(p.Context()))(p) {
+			must.Get(cl.Admin().ReplayDeadLetter(p.Context(), letter.At))(p)
 		}
 		must.Do(p, faulttest.Settle(p.Context(), p.conn))
 		return false

@@ -42,7 +42,7 @@ func newPurged(t *testing.T) *purged {
 	picture := `{"type":"message","id":"i","timestamp":"2026-11-20T10:00:00.000Z","message":{"role":"user","content":[{"type":"image","mimeType":"image/png","data":"` +
 		strings.Repeat("ABCD", 512) + `"}]}}`
 	p.publish("s2", "omp", picture)
-	must.Get(client.New(p.conn).PutArtifact(t.Context(), client.NewArtifact{Record: artifacts.Record{Session: "s1",
+	must.Get(client.New(p.conn).Artifacts().Put(t.Context(), client.NewArtifact{Record: artifacts.Record{Session: "s1",
 		Filename: "f.txt"}},
 		strings.NewReader("an artifact")))(p)
 	must.Get(p.conn.JetStream().Publish(t.Context(), events.EventSubject(events.Thread{Session: "s3", Name: "main"},
@@ -95,7 +95,7 @@ func (p *purged) missing() (out []string) {
 	cl := client.New(p.conn)
 	for session, want := range p.acked {
 		var b strings.Builder
-		if _, err := cl.Export(p.Context(), events.Thread{Session: session, Name: "main"}, &b); err != nil {
+		if _, err := cl.Thread(events.Thread{Session: session, Name: "main"}).Export(p.Context(), &b); err != nil {
 			p.Logf("export %s: %v", session, err)
 		}
 		at := 0
@@ -269,7 +269,7 @@ func TestPurgedHeads(t *testing.T) {
 	for _, h := range heads {
 		th, _ := events.ParseHeadKey(h.Key)
 		var b strings.Builder
-		must.Get(cl.Export(t.Context(), th, &b))(t)
+		must.Get(cl.Thread(th).Export(t.Context(), &b))(t)
 		for session, all := range p.acked {
 			if strings.Contains(b.String(), strings.TrimSpace(all[0])) {
 				p.acked[th.Session] = all
@@ -283,7 +283,7 @@ func TestPurgedHeads(t *testing.T) {
 	}
 	must.Get(p.collect())(t)
 	for session := range p.acked {
-		must.Get(cl.DeleteSession(t.Context(), session, client.Deletion{Force: true}))(t)
+		must.Get(cl.Session(session).Delete(t.Context(), client.Deletion{Force: true}))(t)
 		delete(p.acked, session)
 		if len(p.acked) == 1 {
 			break
@@ -333,7 +333,7 @@ func TestPurgedRecordsOfTrimmedEvents(t *testing.T) {
 func TestSmallStoreIsCollected(t *testing.T) {
 	p := newPurged(t)
 	for _, session := range []string{"s1", "s2"} {
-		must.Get(client.New(p.conn).DeleteSession(t.Context(), session, client.Deletion{Force: true}))(p)
+		must.Get(client.New(p.conn).Session(session).Delete(t.Context(), client.Deletion{Force: true}))(p)
 		delete(p.acked, session)
 	}
 	r := must.Get(p.collectAny())(p)

@@ -80,7 +80,7 @@ func (r Retention) Apply(ctx context.Context) (RetentionReport, error) {
 			return rep, errors.Join(append(errs, err)...)
 		}
 		one, cancel := context.WithTimeout(ctx, deleteWait)
-		_, err := cl.DeleteSession(one, d.Session, client.Deletion{By: r.By, Plain: true, UnchangedSince: rep.seen})
+		_, err := cl.Session(d.Session).Delete(one, client.Deletion{By: r.By, Plain: true, UnchangedSince: rep.seen})
 		cancel()
 		switch {
 		case errors.Is(err, client.ErrSessionWritten):
@@ -196,7 +196,7 @@ func (r Retention) clock(ctx context.Context) (time.Time, error) {
 // active is the sessions in which a run or an output is live, or that wait for a person.
 func (r Retention) active(ctx context.Context, cl *client.Client) (map[string]bool, error) {
 	active := map[string]bool{}
-	runs, err := cl.Runs(ctx, "")
+	runs, err := cl.EverySession().Runs(ctx)
 	if err != nil {
 		return nil, err
 	}
@@ -205,14 +205,14 @@ func (r Retention) active(ctx context.Context, cl *client.Client) (map[string]bo
 			active[run.Thread.Session] = true
 		}
 	}
-	outputs, err := cl.Outputs(ctx, "")
+	outputs, err := cl.EverySession().Outputs(ctx)
 	if err != nil {
 		return nil, err
 	}
 	for _, o := range outputs {
 		active[o.Thread.Session] = true
 	}
-	prompts, err := cl.Prompts(ctx, "")
+	prompts, err := cl.EverySession().Prompts(ctx)
 	for _, p := range prompts {
 		if p.Answerable {
 			active[p.Thread.Session] = true

@@ -48,7 +48,7 @@ func (k *keeper) say(session string, at time.Time) {
 	body := fmt.Appendf(nil, `{"role":"coder","content":"x","timestamp":%d}`, at.UnixMilli())
 	err := k.pub.Publish(k.t.Context(), client.Entry{Thread: id, Dialect: "step", Body: body, Seq: k.seq})
 	if err == nil {
-		err = k.cl.Await(k.t.Context(), id, "p", 0, k.seq)
+		err = k.cl.Thread(id).Await(k.t.Context(), "p", 0, k.seq)
 	}
 	must.Do(k.t, err)
 }
@@ -76,9 +76,9 @@ func TestRetention(t *testing.T) {
 	k.say("old", time.Now())
 	k.say("busy", time.Now().Add(-100*time.Hour))
 	live := events.Thread{Session: "busy", Name: events.MainThread}
-	out := must.Get(k.cl.Output(t.Context(), live, client.OutputConfig{}))(t)
+	out := must.Get(k.cl.Thread(live).Output(t.Context(), client.OutputConfig{}))(t)
 	defer func() { _ = out.Close(client.OutputEnd{}) }()
-	r, err := k.cl.StartRun(t.Context(), live, client.RunConfig{Lease: time.Hour})
+	r, err := k.cl.Thread(live).StartRun(t.Context(), client.RunConfig{Lease: time.Hour})
 	if err == nil {
 		err = r.Wait(t.Context())
 	}
@@ -120,7 +120,7 @@ func TestRetentionSparesWhatIsTakenUp(t *testing.T) {
 	if got := k.sessions(); got != "s3 taken" {
 		t.Errorf("sessions: %s, want s3 and taken", got)
 	}
-	h, err := k.cl.Thread(t.Context(), events.Thread{Session: "s3", Name: events.MainThread})
+	h, err := k.cl.Thread(events.Thread{Session: "s3", Name: events.MainThread}).Head(t.Context())
 	if err != nil || h.Entries != 2 || k.dead() != 0 {
 		t.Errorf("s3 has %d entries, %v, and there are %d dead letters; want both entries and none", h.Entries, err, k.dead())
 	}
@@ -192,11 +192,11 @@ func TestSessionThatIsNeeded(t *testing.T) {
 		th := events.Thread{Session: id, Name: events.MainThread}
 		body := fmt.Appendf(nil, `{"timestamp":"2026-11-20T12:00:00.000Z","type":"session_meta","payload":{"id":%q%s}}`, id, base)
 		must.Do(t, k.pub.Publish(t.Context(), client.Entry{Thread: th, Dialect: "codex", Body: body, Seq: k.seq}))
-		must.Do(t, k.cl.Await(t.Context(), th, "p", 0, k.seq))
+		must.Do(t, k.cl.Thread(th).Await(t.Context(), "p", 0, k.seq))
 	}
 	meta("parent", "")
 	meta("fork", `,"history_base":{"thread_id":"parent","end_byte_offset":9}`)
-	_, err := k.cl.DeleteSession(t.Context(), "parent", client.Deletion{})
+	_, err := k.cl.Session("parent").Delete(t.Context(), client.Deletion{})
 	if !errors.Is(err, client.ErrSessionNeeded) || !strings.Contains(err.Error(), "fork") {
 		t.Errorf("DeleteSession = %v, want a refusal that names the fork", err)
 	}
@@ -204,7 +204,7 @@ func TestSessionThatIsNeeded(t *testing.T) {
 	if len(rep.Due) != 1 || rep.Due[0].Session != "fork" {
 		t.Errorf("due: %+v, want the fork alone", rep.Due)
 	}
-	r := must.Get(k.cl.DeleteSession(t.Context(), "parent", client.Deletion{Force: true}))(t)
+	r := must.Get(k.cl.Session("parent").Delete(t.Context(), client.Deletion{Force: true}))(t)
 	if !slices.ContainsFunc(r.Kept, func(kept client.Kept) bool { return strings.Contains(kept.Why, "fork goes on from parent") }) {
 		t.Errorf("the receipt says %+v, and not that the fork lost its beginning", r.Kept)
 	}

@@ -240,19 +240,19 @@ func TestAStartChangesNothing(t *testing.T) {
 		pub := cl.Publisher(client.PublisherConfig{Producer: "p"})
 		body := fmt.Appendf(nil, `{"id":"e%d","role":"user","content":"x"}`, seq)
 		must.Do(s, pub.Publish(t.Context(), client.Entry{Thread: to, Dialect: "step", Body: body, Seq: seq}))
-		must.Do(s, cl.Await(t.Context(), to, "p", 0, seq))
+		must.Do(s, cl.Thread(to).Await(t.Context(), "p", 0, seq))
 	}
 	s.look()
 	for _, to := range []events.Thread{id("a", "main"), id("a", "main"), id("a", "old"), id("a", "removed"), id("a", "ended"),
 		id("gone", "main"), id("back", "main")} {
 		say(to)
 	}
-	must.Do(s, cl.Fork(t.Context(), id("a", "fork"), events.Fork{Session: "a", Thread: "main"}))
-	must.Do(s, cl.Rename(t.Context(), id("a", "old"), "new"))
-	must.Do(s, cl.ForceRemove(t.Context(), id("a", "removed")))
-	must.Do(s, cl.End(t.Context(), id("a", "ended"), events.End{}))
+	must.Do(s, cl.Thread(id("a", "fork")).Fork(t.Context(), events.Fork{Session: "a", Thread: "main"}))
+	must.Do(s, cl.Thread(id("a", "old")).Rename(t.Context(), "new"))
+	must.Do(s, cl.Thread(id("a", "removed")).Remove(t.Context(), client.Force(true)))
+	must.Do(s, cl.Thread(id("a", "ended")).End(t.Context(), events.End{}))
 	for _, session := range []string{"gone", "back"} {
-		must.Get(cl.DeleteSession(t.Context(), session, client.Deletion{Force: true}))(s)
+		must.Get(cl.Session(session).Delete(t.Context(), client.Deletion{Force: true}))(s)
 	}
 	say(id("back", "main"))
 	_, err := s.conn.JetStream().Publish(t.Context(), events.EventSubject(id("a", "main"), events.KindEntry), []byte("poison"))
@@ -263,11 +263,11 @@ func TestAStartChangesNothing(t *testing.T) {
 	picture := func() string {
 		t.Helper()
 		var b strings.Builder
-		all := must.Get(cl.Threads(t.Context(), ""))(s)
+		all := must.Get(cl.EverySession().Threads(t.Context()))(s)
 		for _, one := range all {
 			fmt.Fprintf(&b, "%s %s: %d entries, %d items\n", one.Thread, one.Head.Status, one.Head.Entries, one.Head.N)
 		}
-		letters := must.Get(cl.DeadLetters(t.Context(), ""))(s)
+		letters := must.Get(cl.EverySession().DeadLetters(t.Context()))(s)
 		items := s.state(events.ItemsStream)
 		fmt.Fprintf(&b, "%d dead letters, %d items in %s", len(letters), items.Messages, events.ItemsStream)
 		return b.String()
@@ -283,7 +283,7 @@ func TestAStartChangesNothing(t *testing.T) {
 		if s.p.Stats().Repeated == repeated {
 			t.Error("nothing came again: nothing is tried here")
 		}
-		must.Do(s, cl.ForceRemove(t.Context(), id("other", "main")))
+		must.Do(s, cl.Thread(id("other", "main")).Remove(t.Context(), client.Force(true)))
 		if now := picture(); !strings.HasPrefix(now, before[:strings.LastIndex(before, ", ")]) {
 			t.Errorf("before the server was started again:\n%s\nsince:\n%s", before, now)
 		}
@@ -318,8 +318,8 @@ func TestReusedSequences(t *testing.T) {
 	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
 	defer cancel()
 	// What the server counts as pending is not to be trusted right after it found its consumers to be ahead of their stream.
-	must.Do(s, cl.Await(ctx, id, fmt.Sprintf("p%d", crowd), 0, 1))
-	head := must.Get(cl.Thread(ctx, id))(s)
+	must.Do(s, cl.Thread(id).Await(ctx, fmt.Sprintf("p%d", crowd), 0, 1))
+	head := must.Get(cl.Thread(id).Head(ctx))(s)
 	if st := s.state(events.EventsStream); st.Last >= head.Applied && st.Last > crowd {
 		t.Fatalf("EVENTS is at %d: it did not go back", st.Last)
 	}

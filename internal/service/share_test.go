@@ -82,8 +82,8 @@ func TestPersistersShare(t *testing.T) {
 	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
 	defer cancel()
 	for i, n := range wrote {
-		must.Do(t, cl.Await(ctx, sharer(i), "p", 0, n))
-		head := must.Get(cl.Thread(ctx, sharer(i)))(t)
+		must.Do(t, cl.Thread(sharer(i)).Await(ctx, "p", 0, n))
+		head := must.Get(cl.Thread(sharer(i)).Head(ctx))(t)
 		must.Same(t, uint64(head.Entries), n, "%s has %d entries, want %d", sharer(i))
 	}
 	stopSecond()
@@ -93,7 +93,7 @@ func TestPersistersShare(t *testing.T) {
 			t.Errorf("persister %d was given %d events that were applied before, %d dead letters; want none", i+1, st.Repeated, st.Dead)
 		}
 	}
-	acc, err := fsck.Account(t.Context(), natsadmin.Of(conn), cl.Source())
+	acc, err := fsck.Account(t.Context(), natsadmin.Of(conn), cl.Internal().Source())
 	if err != nil || len(acc.Findings) > 0 || acc.Repeated > 0 {
 		t.Errorf("fsck finds %v, %v, and %d repeats; want nothing", acc.Findings, err, acc.Repeated)
 	}

@@ -63,7 +63,7 @@ var ways = []struct {
 `, session, ms)
 		fsys := fstest.MapFS{session + ".jsonl": {Data: []byte(file)}}
 		sources := must.Get(transcript.Find(fsys, "."))(k.t)
-		res := transcript.New(k.cl, k.Conn.Events(), transcript.Config{}).Import(k.t.Context(), sources)
+		res := transcript.New(k.cl.Internal(), k.Conn.Events(), transcript.Config{}).Import(k.t.Context(), sources)
 		if len(res.Files) != 1 || res.Files[0].Err != nil {
 			k.t.Fatalf("import of %s = %+v", session, res)
 		}
@@ -81,7 +81,7 @@ func (k *keeper) entry(e client.Entry) {
 	e.Seq = k.seq
 	err := k.pub.Publish(k.t.Context(), e)
 	if err == nil {
-		err = k.cl.Await(k.t.Context(), e.Thread, "p", 0, k.seq)
+		err = k.cl.Thread(e.Thread).Await(k.t.Context(), "p", 0, k.seq)
 	}
 	must.Do(k.t, err)
 }
@@ -203,11 +203,11 @@ func (k *keeper) checkThread(t *testing.T, url, session string, begin time.Time)
 	k.read(path, &any)
 	k.read(path+"/threads/main", &any)
 	k.read(path+"/threads/main/items", &any)
-	if err := k.cl.End(t.Context(), mainOf(session), events.End{}); err != nil {
+	if err := k.cl.Thread(mainOf(session)).End(t.Context(), events.End{}); err != nil {
 		t.Errorf("%s: %v", session, err)
 		return
 	}
-	list, err := k.cl.Threads(t.Context(), session)
+	list, err := k.cl.Session(session).Threads(t.Context())
 	if err != nil || len(list) != 1 {
 		t.Fatalf("threads of %s = %v, %v", session, list, err)
 	}
@@ -240,7 +240,7 @@ func TestUntimedEntries(t *testing.T) {
 		"partly.jsonl": {Data: []byte(line("partly", "") + line("partly", dated) + `{"type":"last-prompt","sessionId":"partly"}` +
 			"\n" + line("partly", "") + `{"torn`)},
 	}
-	res := transcript.New(k.cl, k.Conn.Events(), transcript.Config{}).Import(t.Context(), must.Get(transcript.Find(files, "."))(t))
+	res := transcript.New(k.cl.Internal(), k.Conn.Events(), transcript.Config{}).Import(t.Context(), must.Get(transcript.Find(files, "."))(t))
 	must.Same(t, res.Failed, 0, "%d files failed, want %d")
 	listed := k.listed(t, srv.URL, 6)
 
@@ -311,7 +311,7 @@ func TestTimesThatNobodySet(t *testing.T) {
 			`{"type":"message","id":"00000001","parentId":null` + member("timestamp") +
 			`,"message":{"role":"assistant","content":[{"type":"text","text":"x"}]}}` + "\n"
 		sources := must.Get(transcript.Find(fstest.MapFS{name + ".jsonl": {Data: []byte(file)}}, "."))(t)
-		res := transcript.New(k.cl, k.Conn.Events(), transcript.Config{}).Import(t.Context(), sources)
+		res := transcript.New(k.cl.Internal(), k.Conn.Events(), transcript.Config{}).Import(t.Context(), sources)
 		must.Same(t, res.Failed, 0, "%d files failed, want %d")
 		for _, way := range []string{"nats-", "lines-", "own-", "sdk-", "file-"} {
 			want[way+name] = s.said

@@ -54,16 +54,16 @@ func (p *purged) listed() {
 	if err != nil || !slices.ContainsFunc(sessions, func(s client.Session) bool { return s.ID == "s2" }) {
 		p.Errorf("Sessions() = %d sessions, %v", len(sessions), err)
 	}
-	all, err := cl.Threads(ctx, "")
+	all, err := cl.EverySession().Threads(ctx)
 	if err != nil || !slices.ContainsFunc(all, func(t client.Thread) bool { return t.Thread.Session == "s2" }) {
 		p.Errorf("Threads() = %d threads, %v", len(all), err)
 	}
 	for what, f := range map[string]func() error{
-		"outputs":   func() error { _, err := cl.Outputs(ctx, ""); return err },
-		"prompts":   func() error { _, err := cl.Prompts(ctx, ""); return err },
-		"runs":      func() error { _, err := cl.Runs(ctx, ""); return err },
-		"artifacts": func() error { _, err := cl.Artifacts(ctx, "s2"); return err },
-		"letters":   func() error { _, err := cl.DeadLetters(ctx, ""); return err },
+		"outputs":   func() error { _, err := cl.EverySession().Outputs(ctx); return err },
+		"prompts":   func() error { _, err := cl.EverySession().Prompts(ctx); return err },
+		"runs":      func() error { _, err := cl.EverySession().Runs(ctx); return err },
+		"artifacts": func() error { _, err := cl.Session("s2").Artifacts(ctx); return err },
+		"letters":   func() error { _, err := cl.EverySession().DeadLetters(ctx); return err },
 	} {
 		if err := f(); err != nil {
 			p.Errorf("list %s: %v", what, err)
@@ -103,7 +103,7 @@ func TestUnreadableRecords(t *testing.T) {
 					t.Errorf("missing: %v", missing)
 				}
 				p.unreadable(class, key, value)
-				if _, err := client.New(p.conn).DeleteSession(t.Context(), "s1", client.Deletion{Force: true,
+				if _, err := client.New(p.conn).Session("s1").Delete(t.Context(), client.Deletion{Force: true,
 					By: "test"}); err != nil {
 					t.Errorf("remove its session: %v", err)
 				}
@@ -165,18 +165,18 @@ func (p *purged) steppedOver(key string) {
 		p.Errorf("gc = %v, %q; want it to go on and to name %s", err, rep.Anomalies, key)
 	}
 	cl := client.New(p.conn)
-	other, err := cl.PutArtifact(p.Context(), client.NewArtifact{Record: artifacts.Record{Session: "s1"}}, strings.NewReader("other"))
+	other, err := cl.Artifacts().Put(p.Context(), client.NewArtifact{Record: artifacts.Record{Session: "s1"}}, strings.NewReader("other"))
 	p.must(err)
-	all, err := cl.Artifacts(p.Context(), "")
+	all, err := cl.EverySession().Artifacts(p.Context())
 	if !slices.ContainsFunc(all, func(r artifacts.Record) bool { return r.ID == other.ID }) || !strings.Contains(fmt.Sprint(err), key) {
 		p.Errorf("Artifacts() = %d, %v; want %s, and %s named", len(all), err, other.ID, key)
 	}
-	cleaned, err := cl.CleanupArtifacts(p.Context(), artifacts.Cleanup{EverySession: true, IncludeAll: true})
+	cleaned, err := cl.Artifacts().Cleanup(p.Context(), artifacts.Cleanup{EverySession: true, IncludeAll: true})
 	if err != nil || len(cleaned.Candidates) != len(all) || len(cleaned.Failures) != 1 ||
 		!strings.Contains(fmt.Sprint(cleaned.Failures[0].Err), key) {
 		p.Errorf("CleanupArtifacts() = %+v, %v; want %d candidates, and %s named", cleaned, err, len(all), key)
 	}
-	body, err := cl.Resolve(p.Context(), "s1", "artifact://"+string(other.Seq), artifacts.Lines{})
+	body, err := cl.Session("s1").Resolve(p.Context(), "artifact://"+string(other.Seq), artifacts.Lines{})
 	if err != nil {
 		p.Errorf("read an artifact beside %s: %v", key, err)
 		return

@@ -114,34 +114,34 @@ func (a *agent) do(ctx context.Context, c *call) error {
 	case Poison, PoisonOp:
 		return c.poison(ctx)
 	case Fork:
-		return cl.Fork(ctx, threadOf(o.ToSess, o.To), events.Fork{Session: t.Session, Thread: t.Name, Whole: true})
+		return cl.Thread(threadOf(o.ToSess, o.To)).Fork(ctx, events.Fork{Session: t.Session, Thread: t.Name, Whole: true})
 	case Rename, Remove:
 		if o.Again {
 			return c.operateTwice(ctx, t)
 		}
 		if o.Do == Rename {
-			return cl.Rename(ctx, t, threadNames[o.To%len(threadNames)])
+			return cl.Thread(t).Rename(ctx, threadNames[o.To%len(threadNames)])
 		}
 		switch o.Kind {
 		case 1:
-			return cl.ForceRemove(ctx, t)
+			return cl.Thread(t).Remove(ctx, client.Force(true))
 		case 2:
-			head, err := cl.AwaitThread(ctx, t)
+			head, err := cl.Thread(t).AwaitHead(ctx)
 			if err == nil {
-				_, err = cl.Retire(ctx, t, head)
+				_, err = cl.Internal().Retire(ctx, t, head)
 			}
 			return err
 		}
-		return cl.Remove(ctx, t)
+		return cl.Thread(t).Remove(ctx)
 	case End:
-		return cl.End(ctx, t, events.End{Summary: "done"})
+		return cl.Thread(t).End(ctx, events.End{Summary: "done"})
 	case Delete:
-		_, err := cl.DeleteSession(ctx, t.Session, client.Deletion{Force: true, Plain: true})
+		_, err := cl.Session(t.Session).Delete(ctx, client.Deletion{Force: true, Plain: true})
 		return err
 	case Output:
 		return c.output(ctx, cl, t)
 	case Ask:
-		_, err := cl.Ask(ctx, t, events.Prompt{ID: fmt.Sprintf("q%d", o.N), Kind: events.PromptText, Text: "go on?"})
+		_, err := cl.Thread(t).Ask(ctx, events.Prompt{ID: fmt.Sprintf("q%d", o.N), Kind: events.PromptText, Text: "go on?"})
 		return err
 	case Answer:
 		return c.answer(ctx, cl, t)
@@ -326,7 +326,7 @@ func (c *call) poison(ctx context.Context) error {
 // output streams what a tool prints.
 func (c *call) output(ctx context.Context, cl *client.Client, t events.Thread) error {
 	w := c.write(t, "output", true)
-	out, err := cl.Output(ctx, t, client.OutputConfig{ID: fmt.Sprintf("o%d-%d", c.index, c.lives), Tool: "sh",
+	out, err := cl.Thread(t).Output(ctx, client.OutputConfig{ID: fmt.Sprintf("o%d-%d", c.index, c.lives), Tool: "sh",
 		Window: 64 << 10})
 	if err != nil {
 		return err
@@ -347,7 +347,7 @@ func (c *call) output(ctx context.Context, cl *client.Client, t events.Thread) e
 
 // refer publishes a step that names a node by its hash, as it was some time before.
 func (c *call) refer(ctx context.Context, cl *client.Client, t events.Thread) error {
-	head, err := cl.Thread(ctx, t)
+	head, err := cl.Thread(t).Head(ctx)
 	if err != nil || len(head.Recent) == 0 {
 		return err
 	}
@@ -364,16 +364,16 @@ func (c *call) refer(ctx context.Context, cl *client.Client, t events.Thread) er
 
 func (c *call) answer(ctx context.Context, cl *client.Client, t events.Thread) error {
 	if c.op.Kind == 1 { // as it was seen some time ago
-		_, err := cl.Answer(ctx, t, events.Answer{Prompt: fmt.Sprintf("q%d", c.op.N), Answer: []byte(`"no"`), By: "somebody"})
+		_, err := cl.Thread(t).Answer(ctx, events.Answer{Prompt: fmt.Sprintf("q%d", c.op.N), Answer: []byte(`"no"`), By: "somebody"})
 		return err
 	}
-	open, err := cl.Prompts(ctx, t.Session)
+	open, err := cl.Session(t.Session).Prompts(ctx)
 	if err != nil || len(open) == 0 {
 		return err
 	}
 	p := open[0]
 	by := fmt.Sprintf("%s by op %d", c.proc.name, c.index)
-	_, err = cl.Answer(ctx, p.Thread, events.Answer{Prompt: p.ID, Answer: []byte(`"yes"`), By: by})
+	_, err = cl.Thread(p.Thread).Answer(ctx, events.Answer{Prompt: p.ID, Answer: []byte(`"yes"`), By: by})
 	if err == nil && !c.proc.dead.Load() {
 		c.w.ledger.answered(fmt.Sprintf("%s %s asked at %d", p.Thread, p.ID, p.Asked), by)
 	}
@@ -386,7 +386,7 @@ func (c *call) artifact(ctx context.Context, cl *client.Client, session string) 
 	if c.op.Kind == 1 {
 		id = ""
 	}
-	r, err := cl.PutArtifact(ctx, client.NewArtifact{Record: artifacts.Record{ID: id, Session: session,
+	r, err := cl.Artifacts().Put(ctx, client.NewArtifact{Record: artifacts.Record{ID: id, Session: session,
 		Filename: "f"}}, strings.NewReader(text))
 	c.w.ledger.mu.Lock()
 	defer c.w.ledger.mu.Unlock()
@@ -408,19 +408,19 @@ func (c *call) artifact(ctx context.Context, cl *client.Client, session string) 
 
 // read reads a thread to its beginning, with whatever the process has in memory of it.
 func (c *call) read(ctx context.Context, cl *client.Client, t events.Thread) error {
-	head, err := cl.Thread(ctx, t)
+	head, err := cl.Thread(t).Head(ctx)
 	if err != nil {
 		return err
 	}
 	var lines int
-	for _, err = range cl.RawEntries(ctx, head) {
+	for _, err = range cl.Internal().RawEntries(ctx, head) {
 		if err != nil {
 			break
 		}
 		lines++
 	}
 	if (errors.Is(err, client.ErrNotFound) || record.IsGone(err)) && !c.proc.dead.Load() {
-		if now, again := cl.Thread(ctx, t); again == nil && bytes.Equal(now.Encode(), head.Encode()) {
+		if now, again := cl.Thread(t).Head(ctx); again == nil && bytes.Equal(now.Encode(), head.Encode()) {
 			c.w.ledger.fault("a reader of %s, whose head did not change, did not find what is stored: %v", t, err)
 		}
 	}

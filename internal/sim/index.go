@@ -70,7 +70,7 @@ func (j *judgement) indexed(ctx context.Context, cl *client.Client, conn *natsio
 	if err != nil {
 		return fmt.Errorf("history: %w", err)
 	}
-	stored, err := cl.Threads(ctx, "")
+	stored, err := cl.EverySession().Threads(ctx)
 	if err != nil {
 		return err
 	}
@@ -78,7 +78,7 @@ func (j *judgement) indexed(ctx context.Context, cl *client.Client, conn *natsio
 		if l := j.model.threads[t.Thread]; l == nil || l.forked || l.moved { // under this name ITEMS never had its first ones
 			continue
 		}
-		for posted, err := range cl.ItemsFrom(ctx, t.Thread, t.Head, 1) {
+		for posted, err := range cl.Thread(t.Thread).ItemsFrom(ctx, t.Head, 1) {
 			if err != nil {
 				return err
 			}

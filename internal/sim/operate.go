@@ -222,7 +222,7 @@ type keepsake struct {
 
 func (d *driver) keep(ctx context.Context, conn *natsio.Conn, o Op) error {
 	t := threadOf(o.Session, o.Thread)
-	head, err := client.New(conn).Thread(ctx, t)
+	head, err := client.New(conn).Thread(t).Head(ctx)
 	if err == nil {
 		d.keepsakes = append(d.keepsakes, keepsake{head, t})
 	}
@@ -233,7 +233,7 @@ func (d *driver) keep(ctx context.Context, conn *natsio.Conn, o Op) error {
 func (d *driver) undeleted(ctx context.Context, conn *natsio.Conn) error {
 	for _, k := range d.keepsakes {
 		n := int64(0)
-		for _, err := range client.New(conn).RawEntries(ctx, k.head) {
+		for _, err := range client.New(conn).Internal().RawEntries(ctx, k.head) {
 			if record.Temporary(err) {
 				return err
 			}

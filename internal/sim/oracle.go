@@ -160,7 +160,7 @@ func (j *judgement) orders() {
 
 // threads compares every thread that there is with its life in the model.
 func (j *judgement) threads(ctx context.Context, cl *client.Client) error {
-	stored, err := cl.Threads(ctx, "")
+	stored, err := cl.EverySession().Threads(ctx)
 	if err != nil {
 		return err
 	}
@@ -202,7 +202,7 @@ func marks(hs []held) string {
 // thread compares the entries and the items of one.
 func (j *judgement) thread(ctx context.Context, cl *client.Client, life *life, s client.Thread) error {
 	var got []string
-	for line, err := range cl.RawEntries(ctx, s.Head) {
+	for line, err := range cl.Internal().RawEntries(ctx, s.Head) {
 		if err != nil {
 			return err
 		}
@@ -259,7 +259,7 @@ func (j *judgement) items(ctx context.Context, cl *client.Client, life *life, s 
 		}
 	}
 	want, settled := int64(1), map[string]events.Resolution{}
-	for posted, err := range cl.ItemsFrom(ctx, s.Thread, s.Head, 1) {
+	for posted, err := range cl.Thread(s.Thread).ItemsFrom(ctx, s.Head, 1) {
 		if err != nil {
 			return fmt.Errorf("items: %w", err)
 		}
@@ -316,7 +316,7 @@ func settles(item []byte) (id string, how events.Resolution, is bool) {
 func (j *judgement) settlements(ctx context.Context, cl *client.Client, t events.Thread,
 	settled map[string]events.Resolution) {
 	for _, id := range slices.Sorted(maps.Keys(settled)) {
-		r, err := cl.Answer(ctx, t, events.Answer{Prompt: id, Answer: []byte(`"late"`), By: "judge"})
+		r, err := cl.Thread(t).Answer(ctx, events.Answer{Prompt: id, Answer: []byte(`"late"`), By: "judge"})
 		if how := settled[id]; !errors.Is(err, client.ErrAnswered) || r.By != how.By || r.At != how.At {
 			j.fail("%s: the prompt %s was settled by %q at %d, and is said to be by %q at %d (%v)", t, id, how.By, how.At,
 				r.By, r.At, err)
@@ -348,12 +348,12 @@ func (j *judgement) artifacts(ctx context.Context, cl *client.Client) error {
 		if j.deletedSession(a.session) {
 			continue
 		}
-		r, err := cl.Artifact(ctx, id)
+		r, err := cl.Artifacts().Record(ctx, id)
 		if err != nil {
 			j.fail("artifact %s was stored, and is not there: %v", id, err)
 			continue
 		}
-		body, _, err := cl.OpenArtifact(ctx, r)
+		body, _, err := cl.Artifacts().Open(ctx, r)
 		if err != nil {
 			j.fail("artifact %s cannot be opened: %v", id, err)
 			continue
@@ -363,7 +363,7 @@ func (j *judgement) artifacts(ctx context.Context, cl *client.Client) error {
 			j.fail("artifact %s holds %q (%v), and was stored as %q", id, b, err, a.text)
 		}
 	}
-	all, err := cl.Artifacts(ctx, "")
+	all, err := cl.EverySession().Artifacts(ctx)
 	if err != nil {
 		return err
 	}
@@ -384,7 +384,7 @@ func (j *judgement) artifacts(ctx context.Context, cl *client.Client) error {
 }
 
 func opens(ctx context.Context, cl *client.Client, r artifacts.Record) error {
-	body, _, err := cl.OpenArtifact(ctx, r)
+	body, _, err := cl.Artifacts().Open(ctx, r)
 	if err != nil {
 		return err
 	}

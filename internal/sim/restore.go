@@ -169,13 +169,13 @@ func (j *judgement) compareRestored(ctx context.Context, d *driver, goesOn map[e
 		if !j.comparable(life) {
 			continue
 		}
-		head, err := cl.Thread(ctx, t)
+		head, err := cl.Thread(t).Head(ctx)
 		if err != nil {
 			j.fail("%s is not in the restored store: %v", t, err)
 			continue
 		}
 		var got []string
-		for line, err := range cl.RawEntries(ctx, head) {
+		for line, err := range cl.Internal().RawEntries(ctx, head) {
 			if err != nil {
 				return fmt.Errorf("%s: %w", t, err)
 			}

@@ -158,7 +158,7 @@ func (s *Service) fill(ctx context.Context, sub *subscription) (changed bool, er
 	}
 	var moves []client.Move
 	if sub.Config.Pattern != "" {
-		if moves, err = s.Client.HeadsSince(ctx, "", 0); err != nil {
+		if moves, err = s.Client.EverySession().HeadsSince(ctx, 0); err != nil {
 			return false, err
 		}
 	}

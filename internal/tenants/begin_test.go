@@ -28,7 +28,7 @@ func TestNewSessionAsIngest(t *testing.T) {
 	const callers = 8
 	c, told, began := client.New(conn), make(chan error, callers), 0
 	for i := range callers {
-		go func() { told <- c.NewSession(ctx, "fresh", fmt.Sprintf("/w%d", i), "") }()
+		go func() { told <- c.Session("fresh").New(ctx, fmt.Sprintf("/w%d", i), "") }()
 	}
 	for range callers {
 		if err := <-told; err == nil {
@@ -38,7 +38,7 @@ func TestNewSessionAsIngest(t *testing.T) {
 		}
 	}
 	var out strings.Builder
-	must.Get(s.acme.Export(ctx, events.Thread{Session: "fresh", Name: events.MainThread}, &out))(t)
+	must.Get(s.acme.Thread(events.Thread{Session: "fresh", Name: events.MainThread}).Export(ctx, &out))(t)
 	if n := strings.Count(out.String(), `"type":"session"`); began != 1 || n != 1 {
 		t.Errorf("%d of %d began it, and it has %d headers, want 1 and 1", began, callers, n)
 	}

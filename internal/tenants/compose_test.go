@@ -142,7 +142,7 @@ func TestComposed(t *testing.T) {
 	agent, reader := dial(url, "agents", "SPOOL_AGENT_PASSWORD"), client.New(dial(url, "readers", "SPOOL_READER_PASSWORD"))
 	must.Do(t, agent.Events().PublishEvents(limited, []*events.Event{event("new", "hello", 1)}))
 	for _, session := range []string{"old", "new"} {
-		must.Is(t, reader.Await(limited, events.Thread{Session: session, Name: "main"}, "p-"+session, 0, 1), nil, "session %s", session)
+		must.Is(t, reader.Thread(events.Thread{Session: session, Name: "main"}).Await(limited, "p-"+session, 0, 1), nil, "session %s", session)
 	}
 	for item, err := range reader.Subscribe(limited, client.Filter{Session: "new"}, client.Position{All: true}) {
 		must.Is(t, err, nil, "item %v", item)

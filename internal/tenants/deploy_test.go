@@ -132,8 +132,9 @@ func TestShippedConfiguration(t *testing.T) {
 	}
 	gone := event("gone", strings.Repeat("gone ", 1000), 1)
 	must.Do(t, s.dial(tenants.Ingest, &complaints).Events().PublishEvents(wanted, []*events.Event{gone}))
-	must.Do(t, errors.Join(cl.Await(wanted, event("mine", "", 1).Thread, "p-mine", 0, 20), cl.Await(wanted, gone.Thread, "p-gone", 0, 1)))
-	must.Get(cl.DeleteSession(wanted, "gone", client.Deletion{}))(t)
+	must.Do(t, errors.Join(cl.Thread(event("mine", "", 1).Thread).Await(wanted, "p-mine", 0, 20), cl.Thread(gone.Thread).Await(wanted,
+		"p-gone", 0, 1)))
+	must.Get(cl.Session("gone").Delete(wanted, client.Deletion{}))(t)
 	must.Do(t, faulttest.Settle(wanted, admin))
 
 	collector := s.dial(tenants.Collector, &complaints)

@@ -56,7 +56,7 @@ func TestDigestsAreNotTold(t *testing.T) {
 	s := newScoped(t)
 	blob := must.Get(s.acme.PutBlob(t.Context(), []byte(secret)))(t)
 	own := client.NewArtifact{Record: artifacts.Record{Session: "other"}}
-	must.Get(s.acme.PutArtifact(t.Context(), own, strings.NewReader(secret)))(t)
+	must.Get(s.acme.Artifacts().Put(t.Context(), own, strings.NewReader(secret)))(t)
 	known := s.digests(t)
 	if len(known) < 10 || !known[blob.Hex()] || !known[s.node.Hex()] {
 		t.Fatalf("digests that are stored: %v", known)

@@ -169,7 +169,7 @@ func (s *site) publish(tenant string, role tenants.Role, session, text string, s
 	if err := conn.Events().PublishEvents(ctx, []*events.Event{e}); err != nil {
 		s.t.Fatalf("publish as %s/%s: %v", tenant, role, err)
 	}
-	if err := client.New(s.conns[tenant+"/admin"]).Await(ctx, e.Thread, e.Producer, 0, seq); err != nil {
+	if err := client.New(s.conns[tenant+"/admin"]).Thread(e.Thread).Await(ctx, e.Producer, 0, seq); err != nil {
 		s.t.Fatalf("entry of %s/%s: %v", tenant, role, err)
 	}
 }
@@ -199,19 +199,19 @@ func tenantsApart(t *testing.T, s *site) {
 	s.publish("acme", tenants.Agent, "mine", marker, 1)
 	thread := events.Thread{Session: "mine", Name: events.MainThread}
 	blob := must.Get(s.acme.PutBlob(t.Context(), []byte(marker)))(t)
-	art, err := s.acme.PutArtifact(t.Context(), client.NewArtifact{Record: artifacts.Record{Session: "mine"}}, strings.NewReader(marker))
+	art, err := s.acme.Artifacts().Put(t.Context(), client.NewArtifact{Record: artifacts.Record{Session: "mine"}}, strings.NewReader(marker))
 	must.Do(t, err)
-	head := must.Get(s.acme.Thread(t.Context(), thread))(t)
+	head := must.Get(s.acme.Thread(thread).Head(t.Context()))(t)
 	var out bytes.Buffer
-	if _, err := s.acme.Export(t.Context(), thread, &out); err != nil || !strings.Contains(out.String(), marker) {
+	if _, err := s.acme.Thread(thread).Export(t.Context(), &out); err != nil || !strings.Contains(out.String(), marker) {
 		t.Fatalf("acme's own export = %q, %v, want its entry", out.String(), err)
 	}
 
 	// What acme's bytes and names lead to in brook: all the same as what was never anywhere.
 	for what, try := range map[string]func() error{
 		"blob":     func() error { _, err := s.brook.Blob(t.Context(), blob); return err },
-		"artifact": func() error { _, err := s.brook.Artifact(t.Context(), art.ID); return err },
-		"thread":   func() error { _, err := s.brook.Thread(t.Context(), thread); return err },
+		"artifact": func() error { _, err := s.brook.Artifacts().Record(t.Context(), art.ID); return err },
+		"thread":   func() error { _, err := s.brook.Thread(thread).Head(t.Context()); return err },
 		"node":     func() error { _, err := s.conns["brook/admin"].Store(0).Find(t.Context(), head.Head().Ref); return err },
 		"pack": func() error {
 			_, err := s.conns["brook/admin"].Store(0).Pack(t.Context(), head.Head().Pack)
@@ -224,10 +224,10 @@ func tenantsApart(t *testing.T, s *site) {
 	}
 	for what, list := range map[string]func() (int, error){
 		"sessions":  func() (int, error) { l, err := s.brook.Sessions(t.Context(), ""); return len(l), err },
-		"threads":   func() (int, error) { l, err := s.brook.Threads(t.Context(), ""); return len(l), err },
-		"artifacts": func() (int, error) { l, err := s.brook.Artifacts(t.Context(), "mine"); return len(l), err },
-		"dead":      func() (int, error) { l, err := s.brook.DeadLetters(t.Context(), ""); return len(l), err },
-		"outputs":   func() (int, error) { l, err := s.brook.Outputs(t.Context(), ""); return len(l), err },
+		"threads":   func() (int, error) { l, err := s.brook.EverySession().Threads(t.Context()); return len(l), err },
+		"artifacts": func() (int, error) { l, err := s.brook.Session("mine").Artifacts(t.Context()); return len(l), err },
+		"dead":      func() (int, error) { l, err := s.brook.EverySession().DeadLetters(t.Context()); return len(l), err },
+		"outputs":   func() (int, error) { l, err := s.brook.EverySession().Outputs(t.Context()); return len(l), err },
 	} {
 		if n, err := list(); err != nil || n != 0 {
 			t.Errorf("brook lists %d %s, %v, want none", n, what, err)
@@ -359,11 +359,12 @@ func rolesSuffice(t *testing.T, s *site) {
 		}
 		break
 	}
-	if l, err := reader.Threads(ctx, ""); err != nil || len(l) != 2 {
+	if l, err := reader.EverySession().Threads(ctx); err != nil || len(l) != 2 {
 		t.Errorf("threads as reader = %v, %v, want two", l, err)
 	}
 	var out bytes.Buffer
-	if _, err := reader.Export(ctx, events.Thread{Session: "mine", Name: events.MainThread}, &out); err != nil || !strings.Contains(out.String(), marker) {
+	if _, err := reader.Thread(events.Thread{Session: "mine", Name: events.MainThread}).Export(ctx, &out); err != nil ||
+		!strings.Contains(out.String(), marker) {
 		t.Errorf("export as reader = %q, %v", out.String(), err)
 	}
 	api := httptest.NewServer(httpapi.For(s.dial("acme", tenants.Ingest, &complaints), httpapi.Config{}))
@@ -457,10 +458,10 @@ func confusedDeputy(t *testing.T, s *site) {
 	}
 	s.publish("acme", tenants.Ingest, "other", "second", 2)
 	var out bytes.Buffer
-	if n, err := s.acme.Export(t.Context(), victim, &out); err != nil || n != 2 {
+	if n, err := s.acme.Thread(victim).Export(t.Context(), &out); err != nil || n != 2 {
 		t.Errorf("the victim's thread has %d entries, %v, want its own two: %s", n, err, out.String())
 	}
-	if dead, err := s.acme.DeadLetters(t.Context(), "other"); err != nil || len(dead) != 0 {
+	if dead, err := s.acme.Session("other").DeadLetters(t.Context()); err != nil || len(dead) != 0 {
 		t.Errorf("dead letters of the victim = %v, %v, want none", dead, err)
 	}
 }

@@ -64,9 +64,9 @@ func TestTenantsOverHTTP(t *testing.T) {
 	s := newSite(t)
 	s.publish("acme", tenants.Agent, "mine", marker, 1)
 	ctx, thread := t.Context(), events.Thread{Session: "mine", Name: events.MainThread}
-	art := must.Get(s.acme.PutArtifact(ctx, client.NewArtifact{Record: artifacts.Record{Session: "mine"}}, strings.NewReader(marker)))(t)
+	art := must.Get(s.acme.Artifacts().Put(ctx, client.NewArtifact{Record: artifacts.Record{Session: "mine"}}, strings.NewReader(marker)))(t)
 	blob := must.Get(s.acme.PutBlob(ctx, []byte(marker)))(t)
-	head := must.Get(s.acme.Thread(ctx, thread))(t)
+	head := must.Get(s.acme.Thread(thread).Head(ctx))(t)
 	other, nobodys := strings.Repeat("0", 64), "art_20200101_000000_0123456789ABCDEF"
 	brook, brooks := s.over("brook")
 	_, acmes := s.over("acme")

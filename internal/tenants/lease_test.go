@@ -22,7 +22,7 @@ func TestThePersisterClosesSilentOutputs(t *testing.T) {
 		Body: events.Chunk{Op: events.ChunkStart, Output: "o1", Start: events.OutputStart{Tool: "x"}}.Encode(),
 	}}))
 	open := func() int {
-		outputs := must.Get(s.acme.Outputs(t.Context(), "mine"))(t)
+		outputs := must.Get(s.acme.Session("mine").Outputs(t.Context()))(t)
 		return len(outputs)
 	}
 	must.Until(t, "one output is open", func() bool { return open() == 1 })

@@ -68,9 +68,9 @@ func (s *target) prepare() (durable string) {
 		for i := range uint64(4) {
 			must.Do(s, ingest.Events().PublishEvents(ctx, []*events.Event{event(session, strings.Repeat("kept ", 1000), i+1)}))
 		}
-		must.Do(s, cl.Await(ctx, events.Thread{Session: session, Name: "main"}, "p-"+session, 0, 4))
+		must.Do(s, cl.Thread(events.Thread{Session: session, Name: "main"}).Await(ctx, "p-"+session, 0, 4))
 	}
-	must.Get(cl.DeleteSession(ctx, "gone", client.Deletion{}))(s)
+	must.Get(cl.Session("gone").Delete(ctx, client.Deletion{}))(s)
 	must.Do(s, s.spool("agent", 0).Events().PublishEvents(ctx, []*events.Event{event("mine", "hello", 1)}))
 	for item, err := range s.spool(auditor, 1).Items().FollowDurable(ctx, billing,
 		[]string{events.ItemFilter("other", "", "")}, natsio.Position{All: true}, nil) {

@@ -84,7 +84,7 @@ func newScoped(t *testing.T) *scoped {
 		t.Fatal(err)
 	}
 	s.settle()
-	head := must.Get(s.acme.Thread(ctx, at("other", "main")))(t)
+	head := must.Get(s.acme.Thread(at("other", "main")).Head(ctx))(t)
 	s.node = head.Head().Ref
 	return s
 }
@@ -111,7 +111,7 @@ func (s *scoped) records(session string) map[string]uint64 {
 
 func (s *scoped) letters(session string) (reasons []string) {
 	s.t.Helper()
-	all := must.Get(s.acme.DeadLetters(s.t.Context(), session))(s.t)
+	all := must.Get(s.acme.Session(session).DeadLetters(s.t.Context()))(s.t)
 	for _, d := range all {
 		reasons = append(reasons, d.Reason)
 	}
@@ -240,7 +240,7 @@ func (s *scoped) endsWithoutRun(t *testing.T, id string) {
 		must.Get(s.agent.Request(events.EventSubject(e.Thread, e.Kind), e.Encode(), wait))(t)
 	}
 	s.settle()
-	all := must.Get(s.acme.Artifacts(t.Context(), "mine"))(t)
+	all := must.Get(s.acme.Session("mine").Artifacts(t.Context()))(t)
 	if len(all) != 1 || all[0].Run != "" {
 		t.Errorf("artifacts = %+v, dead letters %q, want one, of no run", all, s.letters("mine"))
 	}
@@ -267,7 +267,7 @@ func (s *scoped) ask(t *testing.T, method, path, token, body string, header ...[
 func (s *scoped) readsNothing(t *testing.T) {
 	t.Helper()
 	for _, session := range []string{"mine", "mine-too"} {
-		all := must.Get(s.acme.Threads(t.Context(), session))(t)
+		all := must.Get(s.acme.Session(session).Threads(t.Context()))(t)
 		for _, th := range all {
 			path := "/v1/sessions/" + session + "/threads/" + th.Thread.Name + "/items"
 			status, text := s.ask(t, http.MethodGet, path, scopedToken, "")
@@ -291,7 +291,7 @@ func TestWithinTheScope(t *testing.T) {
 	}
 	ctx, cancel := context.WithTimeout(t.Context(), wait)
 	defer cancel()
-	must.Is(t, s.acme.Await(ctx, at, e.Producer, 0, 1), nil, "an agent forks its own session")
+	must.Is(t, s.acme.Thread(at).Await(ctx, e.Producer, 0, 1), nil, "an agent forks its own session")
 	fork := func(from, token, to string) {
 		path, body := "/v1/sessions/"+from+"/threads/main/fork", `{"to":"`+to+`/x","whole":true}`
 		if status, text := s.ask(t, http.MethodPost, path, token, body); status != 201 {
@@ -310,7 +310,7 @@ func TestWithinTheScope(t *testing.T) {
 	}
 	ctx, cancel = context.WithTimeout(t.Context(), wait)
 	defer cancel()
-	must.Is(t, must.Err(s.acme.DeleteSession(ctx, "mine-too", client.Deletion{})), nil, "an admin deletes")
+	must.Is(t, must.Err(s.acme.Session("mine-too").Delete(ctx, client.Deletion{})), nil, "an admin deletes")
 }
 
 // TestAgentIsWhoItIs: what an agent's events say of its user is not believed, and it settles no prompt: not by an
@@ -335,23 +335,23 @@ func TestAgentIsWhoItIs(t *testing.T) {
 	answer := events.Answer{Prompt: "q1", Answer: []byte(`true`), By: "boss"}
 	tell(events.KindControl, events.Control{Op: events.OpAnswer, Answer: &answer}.Encode())
 	s.settle()
-	letters := must.Get(s.acme.DeadLetters(t.Context(), "mine"))(t)
+	letters := must.Get(s.acme.Session("mine").DeadLetters(t.Context()))(t)
 	if len(letters) != 3 {
 		t.Fatalf("dead letters = %q, want 3", s.letters("mine"))
 	}
-	must.Get(s.acme.ReplayDeadLetter(t.Context(), letters[2].At))(t)
+	must.Get(s.acme.Admin().ReplayDeadLetter(t.Context(), letters[2].At))(t)
 	s.settle()
 	for _, reason := range s.letters("mine") {
 		if !strings.Contains(reason, "settles no prompt") {
 			t.Errorf("dead letter %q, want that it settles no prompt", reason)
 		}
 	}
-	if p, err := s.acme.Prompt(t.Context(), at, "q1"); err != nil || p.Resolution.Outcome != "" {
+	if p, err := s.acme.Thread(at).Prompt(t.Context(), "q1"); err != nil || p.Resolution.Outcome != "" {
 		t.Errorf("the prompt is %+v, %v, want one that waits", p, err)
 	}
-	head := must.Get(s.acme.Thread(t.Context(), at))(t)
+	head := must.Get(s.acme.Thread(at).Head(t.Context()))(t)
 	n := 0
-	for item, err := range s.acme.ItemsFrom(t.Context(), at, head, 1) {
+	for item, err := range s.acme.Thread(at).ItemsFrom(t.Context(), head, 1) {
 		if n++; err != nil || !bytes.Contains(item.Data, []byte(`"user_id":"agent","claimed_user":"boss"`)) {
 			t.Errorf("item %s, %v, want the user agent, who claims to be boss", item.Data, err)
 		}
@@ -377,11 +377,11 @@ func (s *scoped) replayed(t *testing.T) {
 	e := s.event(names{op: whole("other")})
 	must.Get(s.agent.Request(events.EventSubject(e.Thread, e.Kind), e.Encode(), wait))(t)
 	s.settle()
-	all, err := s.acme.DeadLetters(t.Context(), "mine")
+	all, err := s.acme.Session("mine").DeadLetters(t.Context())
 	if err != nil || len(all) != 1 {
 		t.Fatalf("dead letters = %v, %v", all, err)
 	}
-	must.Get(s.acme.ReplayDeadLetter(t.Context(), all[0].At))(t)
+	must.Get(s.acme.Admin().ReplayDeadLetter(t.Context(), all[0].At))(t)
 	s.settle()
 	reasons := s.letters("mine")
 	if len(reasons) != 2 || !strings.Contains(reasons[1], "beyond the publisher's sessions") {

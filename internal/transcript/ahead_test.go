@@ -18,7 +18,7 @@ import (
 
 // attempt imports a file as an import does that waits for nobody.
 func attempt(t *testing.T, conn *natsio.Conn, path string) transcript.FileResult {
-	return transcript.New(client.New(conn), conn.Events(), transcript.Config{}).
+	return transcript.New(client.New(conn).Internal(), conn.Events(), transcript.Config{}).
 		Import(t.Context(), must.Get(transcript.Find(disk{}, path))(t)).Files[0]
 }
 
@@ -51,14 +51,14 @@ func TestRewrittenBeforeItIsApplied(t *testing.T) {
 		t.Log(f.Err)
 	}
 	exported(t, conn, importAll(t, conn, path).Files[0])
-	all := must.Get(cl.Threads(t.Context(), "s"))(t)
+	all := must.Get(cl.Session("s").Threads(t.Context()))(t)
 	must.Same(t, len(all), 2, "there are %d threads, want %d")
 	for _, x := range all {
 		if x.Name != "main" {
 			var was bytes.Buffer
-			must.Get(cl.Export(t.Context(), x.Thread, &was))(t)
+			must.Get(cl.Thread(x.Thread).Export(t.Context(), &was))(t)
 			must.Same(t, was.String(), first, "the former one is %.300q, want %.300q")
 		}
 	}
-	must.Same(t, len(must.Get(cl.DeadLetters(t.Context(), ""))(t)), 0, "there are %d dead letters, want %d")
+	must.Same(t, len(must.Get(cl.EverySession().DeadLetters(t.Context()))(t)), 0, "there are %d dead letters, want %d")
 }

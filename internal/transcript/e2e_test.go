@@ -36,7 +36,7 @@ func importAll(t testing.TB, conn *natsio.Conn, paths ...string) transcript.Resu
 	defer cancel()
 	sources := must.Get(transcript.Find(disk{}, paths...))(t)
 	cl := client.New(conn)
-	res := transcript.New(cl, conn.Events(), transcript.Config{}).Import(ctx, sources)
+	res := transcript.New(cl.Internal(), conn.Events(), transcript.Config{}).Import(ctx, sources)
 	for _, f := range res.Files {
 		if f.Err != nil {
 			t.Fatalf("%s: %v", f.File, f.Err)
@@ -45,7 +45,7 @@ func importAll(t testing.TB, conn *natsio.Conn, paths ...string) transcript.Resu
 			if p.Seq == 0 {
 				continue
 			}
-			must.Do(t, cl.Await(ctx, f.ID(), p.Producer, p.Epoch, p.Seq))
+			must.Do(t, cl.Thread(f.ID()).Await(ctx, p.Producer, p.Epoch, p.Seq))
 		}
 	}
 	return res
@@ -54,7 +54,7 @@ func importAll(t testing.TB, conn *natsio.Conn, paths ...string) transcript.Resu
 // items and entries of everything that is stored.
 func counts(t testing.TB, conn *natsio.Conn) (items, entries int64) {
 	t.Helper()
-	ts := must.Get(client.New(conn).Threads(t.Context(), ""))(t)
+	ts := must.Get(client.New(conn).EverySession().Threads(t.Context()))(t)
 	for _, th := range ts {
 		items, entries = items+th.Head.N, entries+th.Head.Entries
 	}
@@ -65,7 +65,7 @@ func exported(t testing.TB, conn *natsio.Conn, f transcript.FileResult) {
 	t.Helper()
 	want := must.Get(os.ReadFile(f.File))(t)
 	var got bytes.Buffer
-	if _, err := client.New(conn).Export(t.Context(), f.ID(), &got); err != nil {
+	if _, err := client.New(conn).Thread(f.ID()).Export(t.Context(), &got); err != nil {
 		t.Errorf("%s: export: %v", f.File, err)
 		return
 	}
@@ -147,7 +147,7 @@ func TestRewrittenFileImportedAtOnce(t *testing.T) {
 		var all sync.WaitGroup
 		for range 3 {
 			all.Go(func() {
-				for _, f := range transcript.New(client.New(conn), conn.Events(), transcript.Config{}).
+				for _, f := range transcript.New(client.New(conn).Internal(), conn.Events(), transcript.Config{}).
 					Import(t.Context(), must.Get(transcript.Find(disk{}, path))(t)).Files {
 					must.Is(t, f.Err, nil, "round %d", round)
 				}
@@ -155,7 +155,7 @@ func TestRewrittenFileImportedAtOnce(t *testing.T) {
 		}
 		all.Wait()
 		exported(t, conn, importAll(t, conn, path).Files[0])
-		must.Same(t, len(must.Get(cl.Threads(t.Context(), "s"))(t)), 1+round, "there are %d threads, want %d")
+		must.Same(t, len(must.Get(cl.Session("s").Threads(t.Context()))(t)), 1+round, "there are %d threads, want %d")
 	}
-	must.Same(t, len(must.Get(cl.DeadLetters(t.Context(), ""))(t)), 0, "there are %d dead letters, want %d")
+	must.Same(t, len(must.Get(cl.EverySession().DeadLetters(t.Context()))(t)), 0, "there are %d dead letters, want %d")
 }

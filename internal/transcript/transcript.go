@@ -24,7 +24,7 @@ type Publisher interface {
 	PublishEvents(ctx context.Context, evs []*events.Event) error
 }
 
-// Threads reads what is stored. Safe for concurrent use. client.Client is one.
+// Threads reads what is stored. Safe for concurrent use. client.Internal is one.
 type Threads interface {
 	// Thread reads where a thread is. threads.ErrNoThread: there is none of that name.
 	Thread(ctx context.Context, t events.Thread) (threads.Head, error)

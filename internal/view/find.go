@@ -17,7 +17,7 @@ import (
 // *client.Renamed.
 func FindSession(ctx context.Context, cl *client.Client, name string, sees func(session string) bool) (string, error) {
 	if sees(name) {
-		switch err := cl.AwaitSession(ctx, name); {
+		switch err := cl.Session(name).Await(ctx); {
 		case errors.Is(err, record.ErrDenied):
 			return name, nil
 		case !IsAbsent(err):

@@ -62,7 +62,7 @@ func (s *spool) add(session, thread string, items ...j) {
 	}
 	pub := s.client.Publisher(client.PublisherConfig{Host: fmt.Sprintf("ci-%c", session[len(session)-1])})
 	must.Do(s.t, pub.Publish(s.t.Context(), entries...))
-	must.Do(s.t, s.client.Await(s.t.Context(), at, pub.Producer(), 0, uint64(len(items))))
+	must.Do(s.t, s.client.Thread(at).Await(s.t.Context(), pub.Producer(), 0, uint64(len(items))))
 }
 
 // again has the page search once more where nothing was found yet: the index follows what is stored.
@@ -86,7 +86,7 @@ func TestSpool(t *testing.T) {
 	answered := make(chan string, 1)
 	main := events.Thread{Session: "orchard", Name: "main"}
 	go func() {
-		r, err := s.client.Ask(t.Context(), main, events.Prompt{ID: "ship", Kind: events.PromptApproval, Text: "Ship the apples?"})
+		r, err := s.client.Thread(main).Ask(t.Context(), events.Prompt{ID: "ship", Kind: events.PromptApproval, Text: "Ship the apples?"})
 		answered <- fmt.Sprintf("%s by %s, %v", r.Outcome, r.By, err)
 	}()
 	p.has("Ship the apples?")
@@ -108,7 +108,7 @@ func TestSpool(t *testing.T) {
 	// Live: an item, and an output while it is printed.
 	s.add("orchard", "main", agent("Fresh from the tree"))
 	p.has("Fresh from the tree")
-	out, err := s.client.Output(t.Context(), main, client.OutputConfig{ID: "o1", Tool: "make", Input: []byte(`{"command":"make jam"}`)})
+	out, err := s.client.Thread(main).Output(t.Context(), client.OutputConfig{ID: "o1", Tool: "make", Input: []byte(`{"command":"make jam"}`)})
 	must.Do(t, err)
 	fmt.Fprintln(out, "the pot boils")
 	p.has("the pot boils")
@@ -124,7 +124,7 @@ func TestSpool(t *testing.T) {
 	// The link of an item, and in a fork the same one.
 	p.click(`[data-n="4"] a.n`)
 	link := eval[string](p, `location.pathname`)
-	must.Do(t, s.client.Fork(t.Context(), events.Thread{Session: "orchard", Name: "again"},
+	must.Do(t, s.client.Thread(events.Thread{Session: "orchard", Name: "again"}).Fork(t.Context(),
 		events.Fork{Session: "orchard", Thread: "main", Index: 5}))
 	for _, thread := range []string{"main", "again"} {
 		p := open(t, s.url+link+"?s=orchard&t="+thread, wide, tall)
@@ -200,7 +200,7 @@ func (s *spool) busy() {
 		result("c6", "ok", false),
 	)
 	fork := func(name string, index int) {
-		must.Do(s.t, s.client.Fork(s.t.Context(), events.Thread{Session: "label-printer", Name: name},
+		must.Do(s.t, s.client.Thread(events.Thread{Session: "label-printer", Name: name}).Fork(s.t.Context(),
 			events.Fork{Session: "label-printer", Thread: "main", Index: int64(index)}))
 	}
 	fork("other-library", 12)
@@ -222,7 +222,8 @@ func (s *spool) busy() {
 			must.Do(s.t, pub.Publish(s.t.Context(), client.Entry{Thread: at, Dialect: dialect, Body: []byte(strings.TrimSpace(line))}))
 		}
 	}
-	run, err := s.client.StartRun(s.t.Context(), events.Thread{Session: "job-1042", Name: "main"}, client.RunConfig{Agent: "forecaster"})
+	run, err := s.client.Thread(events.Thread{Session: "job-1042", Name: "main"}).StartRun(s.t.Context(),
+		client.RunConfig{Agent: "forecaster"})
 	if err == nil {
 		err = run.End(s.t.Context(), artifacts.RunFailed, "the station does not answer")
 	}

@@ -79,7 +79,7 @@ func (s *spool) poisoned(session, pattern string) {
 	}
 	pub := s.client.Publisher(client.PublisherConfig{Host: evil, User: evil})
 	must.Do(s.t, pub.Publish(s.t.Context(), entries...))
-	must.Do(s.t, s.client.Await(s.t.Context(), entries[0].Thread, pub.Producer(), 0, uint64(len(entries))))
+	must.Do(s.t, s.client.Thread(entries[0].Thread).Await(s.t.Context(), pub.Producer(), 0, uint64(len(entries))))
 }
 
 func (s *spool) request(method, path, kind, body string) string {
@@ -114,12 +114,12 @@ func (s *spool) hostile() (pages, api []string) {
 			"questions": []j{{"question": evil, "header": evil, "options": []j{{"label": evil, "description": evil}}}},
 		}}},
 	)
-	out := must.Get(s.client.Output(ctx, main, client.OutputConfig{
+	out := must.Get(s.client.Thread(main).Output(ctx, client.OutputConfig{
 		ID: "o", Tool: evil, Input: []byte(quoted(evil)), Cwd: evil, Agent: evil, Host: evil,
 	}))(t)
 	fmt.Fprintln(out, evil)
 	t.Cleanup(func() { _ = out.Close(client.OutputEnd{}) })
-	run, err := s.client.StartRun(ctx, main, client.RunConfig{Agent: curt, Summary: curt, User: curt, Host: curt})
+	run, err := s.client.Thread(main).StartRun(ctx, client.RunConfig{Agent: curt, Summary: curt, User: curt, Host: curt})
 	if err == nil {
 		err = run.End(ctx, artifacts.RunFailed, curt)
 	}

@@ -19,17 +19,17 @@ import (
 // AgentCalls are the calls that the subagents of a session work for, by the names of their threads, as far as their harness said it: in
 // files beside the session's, or in the entries of its main thread. Of one that is a session of its own, session/thread stands for the
 // name; and the main thread of such a session has the call of the other one.
-func (c *Client) AgentCalls(ctx context.Context, session string) (map[string]string, error) {
-	calls, sessions, err := c.ownCalls(ctx, session)
+func (s SessionHandle) AgentCalls(ctx context.Context) (map[string]string, error) {
+	calls, sessions, err := s.c.ownCalls(ctx, s.ID)
 	if err != nil || !sessions {
 		return calls, err
 	}
-	info, err := c.Info(ctx, session)
+	info, err := s.Info(ctx)
 	if err != nil || info.Parent == "" || events.CheckToken("session", info.Parent) != nil {
 		return calls, err
 	}
-	others, _, err := c.ownCalls(ctx, info.Parent)
-	if call := others[session+"/"+events.MainThread]; call != "" {
+	others, _, err := s.c.ownCalls(ctx, info.Parent)
+	if call := others[s.ID+"/"+events.MainThread]; call != "" {
 		calls[events.MainThread] = call
 	}
 	return calls, err
@@ -149,7 +149,7 @@ type saysCalls interface {
 // readEntries reads the entries of the main thread that came since, where its harness says it there. Where some cannot be read it is known
 // of those before, and the others are read the next time.
 func (s *sessionCalls) readEntries(ctx context.Context, c *Client, session string) error {
-	head, err := c.Thread(ctx, events.Thread{Session: session, Name: events.MainThread})
+	head, err := c.Thread(events.Thread{Session: session, Name: events.MainThread}).Head(ctx)
 	if apply.Passing(err) {
 		return err
 	}

@@ -22,16 +22,17 @@ func TestAgentCallsAskedAgain(t *testing.T) {
 		body := fmt.Sprintf(`{"id":"m-%s","type":"gemini","content":"","toolCalls":[{"id":%q,"name":"scout","args":{},"agentId":%q}]}`,
 			call, call, agent)
 		must.Do(t, r.Publisher(client.PublisherConfig{}).Publish(ctx, client.Entry{Thread: main, Dialect: "gemini", Body: []byte(body)}))
-		must.Do(t, r.Settled(ctx, main))
+		must.Do(t, r.Thread(main).Settled(ctx))
 	}
 	file := func(agent, call string) artifacts.ID {
-		return must.Get(r.PutArtifact(ctx, client.NewArtifact{Record: artifacts.Record{Session: "s", Filename: "agent.meta.json", ToolCall: call,
-			Place: "claude:subagents/agent-" + agent + ".meta.json"}}, strings.NewReader("{}")))(t).ID
+		return must.Get(r.Artifacts().Put(ctx, client.NewArtifact{Record: artifacts.Record{Session: "s", Filename: "agent.meta.json",
+			ToolCall: call,
+			Place:    "claude:subagents/agent-" + agent + ".meta.json"}}, strings.NewReader("{}")))(t).ID
 	}
 	asked := func(want map[string]string) {
 		t.Helper()
 		for name, cl := range map[string]*client.Client{"a client that was asked before": r.Client, "a new client": client.New(r.conn)} {
-			if got := must.Get(cl.AgentCalls(ctx, "s"))(t); !maps.Equal(got, want) {
+			if got := must.Get(cl.Session("s").AgentCalls(ctx))(t); !maps.Equal(got, want) {
 				t.Errorf("%s: AgentCalls = %v, want %v", name, got, want)
 			}
 		}
@@ -47,12 +48,12 @@ func TestAgentCallsAskedAgain(t *testing.T) {
 	}
 	file("d", "call-4")
 	asked(map[string]string{"agent-a": "call-1", "agent-b": "call-2", "agent-c": "call-3", "agent-d": "call-4"})
-	must.Do(t, r.DeleteArtifact(ctx, one))
+	must.Do(t, r.Artifacts().Delete(ctx, one))
 	file("b", "call-5")
 	asked(map[string]string{"agent-a": "call-1", "agent-b": "call-5", "agent-c": "call-3", "agent-d": "call-4"})
 
-	head := must.Get(r.AwaitThread(ctx, main))(t) // its source was rewritten
-	must.Get(r.Retire(ctx, main, head))(t)
+	head := must.Get(r.Thread(main).AwaitHead(ctx))(t) // its source was rewritten
+	must.Get(r.Internal().Retire(ctx, main, head))(t)
 	said("e", "call-6")
 	asked(map[string]string{"agent-b": "call-5", "agent-d": "call-4", "agent-e": "call-6"})
 }

@@ -23,16 +23,16 @@ import (
 type NewArtifact = artifactstore.NewArtifact
 
 // Serving is the client for a program that acts for others: registered files of this machine are not read for them.
-func (c *Client) Serving() *Client {
-	other := *c
+func (i Internal) Serving() *Client {
+	other := *i.c
 	other.serving = true
 	return &other
 }
 
 // Warning is the client that tells warn of each image that a log or a whole item should have in line and whose blob is
 // missing or corrupt; its ref stands there (SPEC P9). warn is called by whatever goroutine reads.
-func (c *Client) Warning(warn func(rehydrate.Missing)) *Client {
-	other := *c
+func (i Internal) Warning(warn func(rehydrate.Missing)) *Client {
+	other := *i.c
 	other.warn = warn
 	return &other
 }
@@ -47,7 +47,7 @@ func (c *Client) artifactStore() *artifactstore.Artifacts {
 // look for it is taken at their word, and so is who published to it what no persister comes to within five seconds. A run
 // is one of the session, too, or ErrNoRun; of one that is on its way, with ErrBehind.
 func (c *Client) standing(ctx context.Context, session, run string) error {
-	err := c.AwaitSession(ctx, session)
+	err := c.Session(session).Await(ctx)
 	switch {
 	case errors.Is(err, record.ErrDenied), errors.Is(err, ErrBehind):
 		err = nil
@@ -63,102 +63,102 @@ func (c *Client) standing(ctx context.Context, session, run string) error {
 	return err
 }
 
-// PutArtifact stores the bytes of body as an artifact (SPEC A3). It reads body once, to its end, in bounded memory. The
-// artifact exists when it returns, or not at all. ErrSessionNotFound: there is no such session, and body was not read; NewSession,
-// StartThread and whatever is published begin one. ErrNoRun: the session has no run of the id that a says.
-func (c *Client) PutArtifact(ctx context.Context, a NewArtifact, body io.Reader) (artifacts.Record, error) {
-	return c.artifactStore().Put(ctx, a, body)
+// Put stores the bytes of body as an artifact (SPEC A3). It reads body once, to its end, in bounded memory. The
+// artifact exists when it returns, or not at all. ErrSessionNotFound: there is no such session, and body was not read; SessionHandle.New,
+// ThreadHandle.Start and whatever is published begin one. ErrNoRun: the session has no run of the id that a says.
+func (s ArtifactStore) Put(ctx context.Context, a NewArtifact, body io.Reader) (artifacts.Record, error) {
+	return s.c.artifactStore().Put(ctx, a, body)
 }
 
 // RegisterObject makes an artifact of an object that its tool put into the bucket spool_artifacts itself (SPEC A3).
-// ErrSessionNotFound, ErrNoRun: as PutArtifact.
-func (c *Client) RegisterObject(ctx context.Context, a NewArtifact, object string) (artifacts.Record, error) {
-	return c.artifactStore().RegisterObject(ctx, a, object)
+// ErrSessionNotFound, ErrNoRun: as Put.
+func (s ArtifactStore) RegisterObject(ctx context.Context, a NewArtifact, object string) (artifacts.Record, error) {
+	return s.c.artifactStore().RegisterObject(ctx, a, object)
 }
 
 // RegisterFile makes an artifact of a file of this machine, which stays where it is (SPEC A3).
-// ErrSessionNotFound, ErrNoRun: as PutArtifact.
-func (c *Client) RegisterFile(ctx context.Context, a NewArtifact, path string) (artifacts.Record, error) {
-	return c.artifactStore().RegisterFile(ctx, a, path)
+// ErrSessionNotFound, ErrNoRun: as Put.
+func (s ArtifactStore) RegisterFile(ctx context.Context, a NewArtifact, path string) (artifacts.Record, error) {
+	return s.c.artifactStore().RegisterFile(ctx, a, path)
 }
 
-// ArtifactNumber takes the session's next artifact number ahead of the artifact, which is put with it as Number; one
+// TakeNumber takes the session's next artifact number ahead of the artifact, which is put with it as Number; one
 // that is not put stays a gap (SPEC A1). name is what the artifact's file is called then, if it gets no other name.
 // ErrSessionNotFound: there is no such session.
-func (c *Client) ArtifactNumber(ctx context.Context, session, tool string) (n artifacts.Seq, name string, err error) {
-	if n, err = c.artifactStore().TakeNumber(ctx, session); err != nil {
+func (s SessionHandle) TakeNumber(ctx context.Context, tool string) (n artifacts.Seq, name string, err error) {
+	if n, err = s.c.artifactStore().TakeNumber(ctx, s.ID); err != nil {
 		return "", "", err
 	}
 	return n, artifacts.ToolFile(n, tool), nil
 }
 
-// AgentID takes the id of the next agent that parent ("" = the root) starts in a session. The agent's output is put with
+// TakeAgentID takes the id of the next agent that parent ("" = the root) starts in a session. The agent's output is put with
 // Writer artifacts.FromAgent and this id as Agent, and is found as agent://<id> (SPEC A9).
 // ErrSessionNotFound: there is no such session. ErrNoAgent: the parent's id was given to no agent of it.
-func (c *Client) AgentID(ctx context.Context, session, parent, requested string) (id string, err error) {
+func (s SessionHandle) TakeAgentID(ctx context.Context, parent, requested string) (id string, err error) {
 	take := func() error {
-		id, err = c.artifactStore().TakeAgent(ctx, session, parent, requested)
+		id, err = s.c.artifactStore().TakeAgent(ctx, s.ID, parent, requested)
 		return err
 	}
 	if err := take(); !errors.Is(err, ErrNoAgent) {
 		return id, err
 	}
-	every := events.Thread{Session: session, Name: events.EveryThread} // it may have begun to work just now
-	err = c.awaiting(ctx, every, take, func(_ natsio.Newest, err error) bool { return !errors.Is(err, ErrNoAgent) })
+	every := events.Thread{Session: s.ID, Name: events.EveryThread} // it may have begun to work just now
+	err = s.c.awaiting(ctx, every, take, func(_ natsio.Newest, err error) bool { return !errors.Is(err, ErrNoAgent) })
 	return id, err
 }
 
-// Artifacts lists the artifacts of a session, or of all when session is "". Where the records of some cannot be read, it lists the
+// Artifacts lists the artifacts. Where the records of some cannot be read, it lists the
 // others beside an error that names these, and is an artifacts.ErrRecord.
-func (c *Client) Artifacts(ctx context.Context, session string) ([]artifacts.Record, error) {
-	return c.artifactStore().Records(ctx, session, "")
+func (s SessionHandle) Artifacts(ctx context.Context) ([]artifacts.Record, error) {
+	return s.c.artifactStore().Records(ctx, s.ID, "")
 }
 
-// Artifact is an artifact's record; of one that was removed that of a fork, if it has one. artifacts.ErrNotFound: there is
+// Record is an artifact's record; of one that was removed that of a fork, if it has one. artifacts.ErrNotFound: there is
 // none of that id.
-func (c *Client) Artifact(ctx context.Context, id artifacts.ID) (artifacts.Record, error) {
+func (s ArtifactStore) Record(ctx context.Context, id artifacts.ID) (artifacts.Record, error) {
 	if err := events.CheckToken("artifact_id", string(id)); err != nil {
 		return artifacts.Record{}, err
 	}
-	return c.artifactStore().Find(ctx, id)
+	return s.c.artifactStore().Find(ctx, id)
 }
 
-// OpenArtifact reads an artifact's bytes, in bounded memory, and says how many there are. The reader is an io.Seeker too. Its
+// Open reads an artifact's bytes, in bounded memory, and says how many there are. The reader is an io.Seeker too. Its
 // end is natsio.ErrDigest when the bytes are not those that were stored.
-func (c *Client) OpenArtifact(ctx context.Context, r artifacts.Record) (io.ReadCloser, int64, error) {
-	return c.artifactStore().Open(ctx, r)
+func (s ArtifactStore) Open(ctx context.Context, r artifacts.Record) (io.ReadCloser, int64, error) {
+	return s.c.artifactStore().Open(ctx, r)
 }
 
-// DeleteArtifact removes an artifact (SPEC A5): its record, and its bytes unless a fork of its session has them too.
+// Delete removes an artifact (SPEC A5): its record, and its bytes unless a fork of its session has them too.
 // artifacts.ErrNotFound: there is none of that id.
-func (c *Client) DeleteArtifact(ctx context.Context, id artifacts.ID) error {
+func (s ArtifactStore) Delete(ctx context.Context, id artifacts.ID) error {
 	if id != "" {
 		if err := events.CheckToken("artifact_id", string(id)); err != nil {
 			return err
 		}
 	}
-	return artifacts.Delete(ctx, c.artifactStore(), id)
+	return artifacts.Delete(ctx, s.c.artifactStore(), id)
 }
 
-// CleanupArtifacts removes the artifacts that how selects, or only says which they are: the zero value does that (SPEC A5).
+// Cleanup removes the artifacts that how selects, or only says which they are: the zero value does that (SPEC A5).
 // ErrSessionNotFound: there is no session of the name that how says.
-func (c *Client) CleanupArtifacts(ctx context.Context, how artifacts.Cleanup) (artifacts.Report, error) {
+func (s ArtifactStore) Cleanup(ctx context.Context, how artifacts.Cleanup) (artifacts.Report, error) {
 	if how.Session != "" && !how.EverySession {
-		if err := c.standing(ctx, how.Session, ""); err != nil {
+		if err := s.c.standing(ctx, how.Session, ""); err != nil {
 			return artifacts.Report{}, err
 		}
 	}
-	return artifacts.Clean(ctx, c.artifactStore(), how)
+	return artifacts.Clean(ctx, s.c.artifactStore(), how)
 }
 
-// Resolve finds what an address leads to, and selects lines of it: artifact://<number> and agent://<id> in a session ("" =
-// none), blob:sha256:<hex>, or the local_log of a truncated item, <session>/threads/<thread>/logs/thread.log (SPEC A8, A9,
+// Resolve finds what an address leads to, and selects lines of it: artifact://<number> and agent://<id> in the session (of the
+// empty id: none), blob:sha256:<hex>, or the local_log of a truncated item, <session>/threads/<thread>/logs/thread.log (SPEC A8, A9,
 // I5). The caller closes Body.
-func (c *Client) Resolve(ctx context.Context, session, address string, lines artifacts.Lines) (artifacts.Resource, error) {
+func (s SessionHandle) Resolve(ctx context.Context, address string, lines artifacts.Lines) (artifacts.Resource, error) {
 	if t, ok := project.ParseLocalLog(strings.TrimPrefix(address, "/")); ok {
-		return c.resolveLog(ctx, t, lines)
+		return s.c.resolveLog(ctx, t, lines)
 	}
-	sources, err := c.artifactStore().Sources(ctx, session)
+	sources, err := s.c.artifactStore().Sources(ctx, s.ID)
 	if err != nil {
 		return artifacts.Resource{}, err
 	}
@@ -169,7 +169,7 @@ func (c *Client) Resolve(ctx context.Context, session, address string, lines art
 const LogType = "application/x-ndjson"
 
 func (c *Client) resolveLog(ctx context.Context, t events.Thread, lines artifacts.Lines) (artifacts.Resource, error) {
-	log, err := c.OpenLog(ctx, t)
+	log, err := c.Thread(t).Log(ctx)
 	if err != nil {
 		return artifacts.Resource{}, err
 	}
@@ -186,19 +186,19 @@ func (c *Client) resolveLog(ctx context.Context, t events.Thread, lines artifact
 
 // images puts images in line. One that is missing is told to whom Warning named, and its ref stays (SPEC P9).
 func (c *Client) images() rehydrate.Source {
-	src := c.Source()
+	src := c.Internal().Source()
 	if src.Warn = c.warn; src.Warn == nil {
 		src.Warn = func(rehydrate.Missing) {}
 	}
 	return src
 }
 
-// OpenLog reads a thread's log: every item of the thread as it was before any cut, images in line, a line of JSON each, in
+// Log reads a thread's log: every item of the thread as it was before any cut, images in line, a line of JSON each, in
 // their order, made again from the nodes (SPEC I5). One that has no number, because it was too large before such items had
 // stubs, is in it with the number 0. Memory is bounded, whatever the size of an entry. threads.ErrNoThread: there is no such
 // thread.
-func (c *Client) OpenLog(ctx context.Context, t events.Thread) (io.ReadCloser, error) {
-	head, err := c.caughtUp(ctx, t)
+func (t ThreadHandle) Log(ctx context.Context) (io.ReadCloser, error) {
+	head, err := t.c.caughtUp(ctx, t.Thread)
 	if err != nil {
 		return nil, err
 	}
@@ -209,9 +209,9 @@ func (c *Client) OpenLog(ctx context.Context, t events.Thread) (io.ReadCloser, e
 		defer close(done)
 		out := bufio.NewWriterSize(w, 64<<10)
 		var err error
-		for step, e := range c.reader.Entries(ctx, head) {
+		for step, e := range t.c.reader.Entries(ctx, head) {
 			if err = e; err == nil {
-				err = c.writeItems(ctx, t, step, out)
+				err = t.c.writeItems(ctx, t.Thread, step, out)
 			}
 			if err != nil {
 				break

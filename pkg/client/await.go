@@ -29,13 +29,13 @@ type waited struct {
 // intervals: up to a quarter of a second, or a twentieth of the time that it has waited; of a server that does not answer, too, until ctx
 // ends. *Renamed: the thread has another name now, and takes nothing under this one. ErrRefused: the event is a dead letter, or another
 // one that was published under its sequence is; who may not read dead letters, or asks once it is removed, is not told.
-func (c *Client) Await(ctx context.Context, t events.Thread, producer string, epoch, seq uint64) error {
-	return c.taken(ctx, waited{t, producer, epoch, seq, false})
+func (t ThreadHandle) Await(ctx context.Context, producer string, epoch, seq uint64) error {
+	return t.c.taken(ctx, waited{t.Thread, producer, epoch, seq, false})
 }
 
 // AwaitStored is Await for an event that SPOOL_EVENTS has, for certain. ErrRemoved: its thread or session was removed behind it.
-func (c *Client) AwaitStored(ctx context.Context, t events.Thread, producer string, epoch, seq uint64) error {
-	return c.taken(ctx, waited{t, producer, epoch, seq, c.offline == nil})
+func (t ThreadHandle) AwaitStored(ctx context.Context, producer string, epoch, seq uint64) error {
+	return t.c.taken(ctx, waited{t.Thread, producer, epoch, seq, t.c.offline == nil})
 }
 
 // taken is await for an event that may be refused.
@@ -58,13 +58,13 @@ var ErrBehind = errors.New("what was published to it is not all applied yet; is 
 // mostAwaited is how long AwaitThread, and whoever reads a thread whole, waits for a persister.
 const mostAwaited = 5 * time.Second
 
-// AwaitThread is Thread for whoever needs one: where there is none of that name, but something was published to it that no
+// AwaitHead is Thread for whoever needs one: where there is none of that name, but something was published to it that no
 // persister has come to, it waits for that, five seconds at most. So who has published may ask at once for what came of it.
-func (c *Client) AwaitThread(ctx context.Context, t events.Thread) (threads.Head, error) {
-	if head, err := c.Thread(ctx, t); !isNone(err) {
+func (t ThreadHandle) AwaitHead(ctx context.Context) (threads.Head, error) {
+	if head, err := t.Head(ctx); !isNone(err) {
 		return head, err
 	}
-	return c.reaching(ctx, t, func(_ natsio.Newest, _ threads.Head, err error) bool { return !isNone(err) })
+	return t.c.reaching(ctx, t.Thread, func(_ natsio.Newest, _ threads.Head, err error) bool { return !isNone(err) })
 }
 
 // caughtUp is Thread with all that was published to it before, once a persister has come to that. ErrBehind, beside the head: none has
@@ -79,8 +79,8 @@ func (c *Client) caughtUp(ctx context.Context, t events.Thread) (threads.Head, e
 
 // Settled returns when persisters are done with what was published to a thread before: it is in the thread, or a dead letter.
 // ErrBehind: they are not within five seconds.
-func (c *Client) Settled(ctx context.Context, t events.Thread) error {
-	err := c.awaiting(ctx, t, func() error { return nil }, func(natsio.Newest, error) bool { return false })
+func (t ThreadHandle) Settled(ctx context.Context) error {
+	err := t.c.awaiting(ctx, t.Thread, func() error { return nil }, func(natsio.Newest, error) bool { return false })
 	if errors.Is(err, ErrBehind) || ctx.Err() != nil {
 		return err
 	}
@@ -89,9 +89,9 @@ func (c *Client) Settled(ctx context.Context, t events.Thread) error {
 
 // Unapplied is what a producer has published to a thread and no persister may have come to yet, in the order in which it
 // is stored: all that head, which was read before, lacks, and perhaps some that it has. Who may not ask what was published is told nothing.
-func (c *Client) Unapplied(ctx context.Context, t events.Thread, head threads.Head, producer string,
+func (i Internal) Unapplied(ctx context.Context, t events.Thread, head threads.Head, producer string,
 	epoch uint64) ([]events.Linked, error) {
-	newest, err := c.events.NewestEvent(ctx, t)
+	newest, err := i.c.events.NewestEvent(ctx, t)
 	from := head.Applied // a commit may take only the first ones of its message
 	switch {
 	case errors.Is(err, record.ErrDenied), err == nil && (newest.Seq == 0 || newest.Seq < from):
@@ -99,18 +99,18 @@ func (c *Client) Unapplied(ctx context.Context, t events.Thread, head threads.He
 	case err != nil:
 		return nil, err
 	}
-	switch done, err := c.events.Done(ctx, newest); {
+	switch done, err := i.c.events.Done(ctx, newest); {
 	case done, errors.Is(err, record.ErrDenied):
 		return nil, nil
 	case err != nil && !errors.Is(err, record.ErrNotFound): // no persister was ever there
 		return nil, err
 	}
-	if left, err := apply.ReadLeft(ctx, c.records, t); err != nil {
+	if left, err := apply.ReadLeft(ctx, i.c.records, t); err != nil {
 		return nil, err
 	} else if left != nil { // what an earlier thread of the name had
 		from = max(from, left.Head.Applied+1)
 	}
-	past, err := c.events.Past(ctx, t, producer, epoch, from, newest.Seq+1, 0)
+	past, err := i.c.events.Past(ctx, t, producer, epoch, from, newest.Seq+1, 0)
 	if errors.Is(err, record.ErrDenied) {
 		return nil, nil
 	}
@@ -122,24 +122,24 @@ func isNone(err error) bool {
 	return errors.Is(err, threads.ErrNoThread) && !errors.As(err, new(*Renamed))
 }
 
-// AwaitSession returns when there is something of a session: a thread, an artifact, a run or an output. Where there is nothing, but
+// Await returns when there is something of a session: a thread, an artifact, a run or an output. Where there is nothing, but
 // something was published to it that no persister has come to, it waits for that, five seconds at most. ErrSessionNotFound: there is none
 // of that name.
-func (c *Client) AwaitSession(ctx context.Context, session string) error {
-	if err := events.CheckToken("session", session); err != nil {
+func (s SessionHandle) Await(ctx context.Context) error {
+	if err := events.CheckToken("session", s.ID); err != nil {
 		return err
 	}
 	look := func() error {
-		if rs, err := c.records.Records(ctx, events.SessionKey(session)); err == nil && rs[0].Exists() { // as nearly all have
+		if rs, err := s.c.records.Records(ctx, events.SessionKey(s.ID)); err == nil && rs[0].Exists() { // as nearly all have
 			return nil
 		}
-		_, _, err := c.carrier(ctx, session)
+		_, _, err := s.c.carrier(ctx, s.ID)
 		return err
 	}
 	if err := look(); !errors.Is(err, ErrSessionNotFound) {
 		return err
 	}
-	return c.awaiting(ctx, events.Thread{Session: session, Name: events.EveryThread}, look, func(_ natsio.Newest, err error) bool {
+	return s.c.awaiting(ctx, events.Thread{Session: s.ID, Name: events.EveryThread}, look, func(_ natsio.Newest, err error) bool {
 		return !errors.Is(err, ErrSessionNotFound)
 	})
 }
@@ -150,7 +150,7 @@ func (c *Client) reaching(
 	ctx context.Context, t events.Thread, enough func(natsio.Newest, threads.Head, error) bool,
 ) (head threads.Head, err error) {
 	look := func() (err error) {
-		head, err = c.Thread(ctx, t)
+		head, err = c.Thread(t).Head(ctx)
 		return err
 	}
 	err = c.awaiting(ctx, t, look, func(newest natsio.Newest, err error) bool { return enough(newest, head, err) })
@@ -230,7 +230,7 @@ func (c *Client) await(ctx context.Context, w waited) error {
 
 // applied reports whether the thread has taken an event.
 func (c *Client) applied(ctx context.Context, w waited) (bool, error) {
-	head, err := c.Thread(ctx, w.thread)
+	head, err := c.Thread(w.thread).Head(ctx)
 	if was := (*Renamed)(nil); err != nil && !errors.Is(err, threads.ErrNoThread) || errors.As(err, &was) {
 		return false, err
 	}

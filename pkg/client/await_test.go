@@ -32,7 +32,7 @@ func TestWaitForWhatIsRemoved(t *testing.T) {
 			ctx, cancel := context.WithTimeout(t.Context(), 30*time.Second)
 			defer cancel()
 			th := events.Thread{Session: "s", Name: "main"}
-			o := must.Get(c.Output(ctx, th, client.OutputConfig{ID: "o1", Tool: "make"}))(t)
+			o := must.Get(c.Thread(th).Output(ctx, client.OutputConfig{ID: "o1", Tool: "make"}))(t)
 			must.Get(o.Write([]byte("gcc\n")))(t)
 			must.Do(t, o.Close(events.OutputEnd{}))
 			remove := events.Control{Op: events.OpDelete, Delete: &events.Delete{Force: true}}
@@ -58,32 +58,32 @@ func TestAskedAtOnce(t *testing.T) {
 	c, ctx := client.New(conn), t.Context()
 	main := func(session string) events.Thread { return events.Thread{Session: session, Name: events.MainThread} }
 	calls := map[string]func(events.Thread) error{
-		"end": func(t events.Thread) error { return c.End(ctx, t, events.End{}) },
+		"end": func(t events.Thread) error { return c.Thread(t).End(ctx, events.End{}) },
 		"fork": func(t events.Thread) error {
-			return c.Fork(ctx, main("of-"+t.Session), events.Fork{Session: t.Session, Thread: t.Name, Whole: true})
+			return c.Thread(main("of-"+t.Session)).Fork(ctx, events.Fork{Session: t.Session, Thread: t.Name, Whole: true})
 		},
 		"session": func(t events.Thread) error {
-			return c.ForkSession(ctx, t.Session, "of-"+t.Session, client.SessionFork{})
+			return c.Session(t.Session).Fork(ctx, "of-"+t.Session, client.SessionFork{})
 		},
-		"name":    func(t events.Thread) error { return c.NameSession(ctx, t.Session, "Name", false) },
-		"rename":  func(t events.Thread) error { return c.Rename(ctx, t, "other") },
-		"remove":  func(t events.Thread) error { return c.Remove(ctx, t) },
-		"compact": func(t events.Thread) error { return c.Compact(ctx, t, "Summary", "") },
-		"tree":    func(t events.Thread) error { _, err := c.Tree(ctx, t); return err },
-		"context": func(t events.Thread) error { _, err := c.Context(ctx, t, sessions.Last, nil); return err },
+		"name":    func(t events.Thread) error { return c.Session(t.Session).Name(ctx, "Name", false) },
+		"rename":  func(t events.Thread) error { return c.Thread(t).Rename(ctx, "other") },
+		"remove":  func(t events.Thread) error { return c.Thread(t).Remove(ctx) },
+		"compact": func(t events.Thread) error { return c.Thread(t).Compact(ctx, "Summary", "") },
+		"tree":    func(t events.Thread) error { _, err := c.Thread(t).Tree(ctx); return err },
+		"context": func(t events.Thread) error { _, err := c.Thread(t).Context(ctx, sessions.Last, nil); return err },
 		"log": func(t events.Thread) error {
-			log, err := c.OpenLog(ctx, t)
+			log, err := c.Thread(t).Log(ctx)
 			return errors.Join(err, log.Close())
 		},
 		"export": func(t events.Thread) error {
-			n, err := c.Export(ctx, t, io.Discard)
+			n, err := c.Thread(t).Export(ctx, io.Discard)
 			if err == nil && n != 1 {
 				err = errors.New("it is empty")
 			}
 			return err
 		},
 		"new": func(t events.Thread) error {
-			if err := c.NewSession(ctx, t.Session, "/w", ""); !errors.Is(err, client.ErrThreadExists) {
+			if err := c.Session(t.Session).New(ctx, "/w", ""); !errors.Is(err, client.ErrThreadExists) {
 				return errors.Join(errors.New("it was begun again"), err)
 			}
 			return nil
@@ -117,11 +117,11 @@ func TestAskedAtOnce(t *testing.T) {
 			t.Errorf("%s: %v", a.name, a.err)
 		}
 	}
-	if letters := must.Get(c.DeadLetters(ctx, ""))(t); len(letters) > 0 {
+	if letters := must.Get(c.EverySession().DeadLetters(ctx))(t); len(letters) > 0 {
 		t.Errorf("dead letters %+v, want none", letters)
 	}
 	begun := time.Now()
-	if _, err := c.AwaitThread(ctx, main("nobody")); !errors.Is(err, threads.ErrNoThread) || time.Since(begun) > 2*time.Second {
+	if _, err := c.Thread(main("nobody")).AwaitHead(ctx); !errors.Is(err, threads.ErrNoThread) || time.Since(begun) > 2*time.Second {
 		t.Errorf("of a thread that nobody published to: %v, after %v", err, time.Since(begun))
 	}
 }
@@ -130,21 +130,21 @@ func TestAskedAtOnce(t *testing.T) {
 func TestAwaitSession(t *testing.T) {
 	conn := natstest.Conn(t)
 	c, ctx := client.New(conn), t.Context()
-	must.Is(t, c.AwaitSession(ctx, "nothing"), client.ErrSessionNotFound, "AwaitSession of what was never there")
-	must.Is(t, c.AwaitSession(ctx, "a.b"), events.ErrToken, "AwaitSession of what is no name")
+	must.Is(t, c.Session("nothing").Await(ctx), client.ErrSessionNotFound, "AwaitSession of what was never there")
+	must.Is(t, c.Session("a.b").Await(ctx), events.ErrToken, "AwaitSession of what is no name")
 	alone := client.NewArtifact{Record: artifacts.Record{Session: "files", Filename: "a"}}
 	must.Get(artifactstore.Of(conn, 0).Put(ctx, alone, strings.NewReader("a")))(t) // as an import does
-	must.Do(t, c.AwaitSession(ctx, "files"))
+	must.Do(t, c.Session("files").Await(ctx))
 	side := events.Event{Producer: "p", Seq: 1, Kind: events.KindEntry, Dialect: "raw",
 		Thread: events.Thread{Session: "side", Name: "other"}, Body: []byte("x")}
 	must.Do(t, conn.Events().PublishEvents(ctx, []*events.Event{&side}))
 	stop := must.Get(persister(conn))(t)
 	defer stop()
-	must.Do(t, c.AwaitSession(ctx, "side"))
-	must.Is(t, c.NewSession(ctx, "child", "/w", "nothing"), client.ErrSessionNotFound, "NewSession with a parent that is not there")
-	must.Do(t, c.NewSession(ctx, "child", "/w", "side"))
-	must.Get(c.DeleteSession(ctx, "side", client.Deletion{}))(t)
-	must.Is(t, c.AwaitSession(ctx, "side"), client.ErrSessionNotFound, "AwaitSession behind a deletion")
+	must.Do(t, c.Session("side").Await(ctx))
+	must.Is(t, c.Session("child").New(ctx, "/w", "nothing"), client.ErrSessionNotFound, "NewSession with a parent that is not there")
+	must.Do(t, c.Session("child").New(ctx, "/w", "side"))
+	must.Get(c.Session("side").Delete(ctx, client.Deletion{}))(t)
+	must.Is(t, c.Session("side").Await(ctx), client.ErrSessionNotFound, "AwaitSession behind a deletion")
 }
 
 // TestExportHasWhatWasPublished: what reads a thread whole has what was acknowledged before, or says that it has not.
@@ -168,15 +168,15 @@ func TestExportHasWhatWasPublished(t *testing.T) {
 	}
 	for range 50 {
 		say(100)
-		must.Same(t, must.Get(r.Export(ctx, main, io.Discard))(t), said, "an export has %d of %d entries")
+		must.Same(t, must.Get(r.Thread(main).Export(ctx, io.Discard))(t), said, "an export has %d of %d entries")
 		say(1)
-		if c := must.Get(r.Context(ctx, main, sessions.Last, nil))(t); len(c.Messages) != said {
+		if c := must.Get(r.Thread(main).Context(ctx, sessions.Last, nil))(t); len(c.Messages) != said {
 			t.Errorf("a context has %d of %d messages", len(c.Messages), said)
 		}
 	}
 	r.stop()
 	say(1)
-	if got, err := r.Export(ctx, main, io.Discard); got != said-1 || !errors.Is(err, client.ErrBehind) {
+	if got, err := r.Thread(main).Export(ctx, io.Discard); got != said-1 || !errors.Is(err, client.ErrBehind) {
 		t.Errorf("an export without a persister has %d entries, %v; want %d, and %v", got, err, said-1, client.ErrBehind)
 	}
 }
@@ -201,7 +201,7 @@ func TestExportBehindARepeat(t *testing.T) {
 	publish(say("q", 1, main))
 	publish(say("p", 1, main))
 	time.AfterFunc(500*time.Millisecond, mu.Unlock)
-	if got, err := c.Export(ctx, main, io.Discard); got != 2 {
+	if got, err := c.Thread(main).Export(ctx, io.Discard); got != 2 {
 		t.Errorf("an export has %d of 2 entries, %v", got, err)
 	}
 }
@@ -214,7 +214,7 @@ func TestExportWhereNobodyKnows(t *testing.T) {
 	must.Do(t, conn.Events().PublishEvents(ctx, []*events.Event{say("p", 1, thread("s"))}))
 	newest := must.Get(conn.Events().NewestEvent(ctx, thread("s")))(t)
 	must.Do(t, conn.JetStream().DeleteConsumer(ctx, events.EventsStream, events.PartitionConsumer(newest.Partition)))
-	if n, err := c.Export(ctx, thread("s"), io.Discard); n != 1 || !errors.Is(err, client.ErrBehind) {
+	if n, err := c.Thread(thread("s")).Export(ctx, io.Discard); n != 1 || !errors.Is(err, client.ErrBehind) {
 		t.Errorf("Export = %d entries, %v, want 1 and ErrBehind", n, err)
 	}
 }
@@ -234,8 +234,8 @@ func TestExportOfWhatWaitsOffline(t *testing.T) {
 	await(t, c, thread("s"), "p", 1)
 	must.Do(t, other.Publish(limited(t), post(thread("t"), "1")))
 	for what, ask := range map[string]func() error{
-		"Export":      func() error { _, err := c.Export(limited(t), thread("s"), io.Discard); return err },
-		"AwaitThread": func() error { _, err := c.AwaitThread(limited(t), thread("t")); return err },
+		"Export":      func() error { _, err := c.Thread(thread("s")).Export(limited(t), io.Discard); return err },
+		"AwaitThread": func() error { _, err := c.Thread(thread("t")).AwaitHead(limited(t)); return err },
 	} {
 		must.Is(t, ask(), client.ErrBehind, "%s beside what waits on the disk", what)
 	}

@@ -163,7 +163,7 @@ func (c *Client) Sessions(ctx context.Context, session string) ([]Session, error
 	var ts []Thread
 	var infos map[string]sessions.Info
 	both, ctx := errgroup.WithContext(ctx)
-	both.Go(func() (err error) { ts, err = c.Threads(ctx, session); return err })
+	both.Go(func() (err error) { ts, err = c.Session(session).Threads(ctx); return err })
 	both.Go(func() (err error) { infos, err = c.infos(ctx, session); return err })
 	if err := both.Wait(); err != nil {
 		return nil, err
@@ -187,16 +187,16 @@ func sessionsWith(ts []Thread, infos map[string]sessions.Info) []Session {
 	return out
 }
 
-// infos reads the records of a session, or of all, by id.
-// Info is the record of a session: what it has by what was applied so far. It is the zero Info where there is none.
-func (c *Client) Info(ctx context.Context, session string) (sessions.Info, error) {
-	rs, err := c.records.Records(ctx, events.SessionKey(session))
+// Info is the record of the session: what it has by what was applied so far. It is the zero Info where there is none.
+func (s SessionHandle) Info(ctx context.Context) (sessions.Info, error) {
+	rs, err := s.c.records.Records(ctx, events.SessionKey(s.ID))
 	if err != nil || !rs[0].Exists() {
 		return sessions.Info{}, err
 	}
 	return sessions.DecodeInfo(rs[0].Value)
 }
 
+// infos reads the records of a session, or of all, by id.
 func (c *Client) infos(ctx context.Context, session string) (map[string]sessions.Info, error) {
 	filter := events.SessionKeys
 	if session != "" {
@@ -215,11 +215,11 @@ func (c *Client) infos(ctx context.Context, session string) (map[string]sessions
 	return infos, nil
 }
 
-// Threads lists the threads of a session, or of all when session is "", the active and the completed, ordered by session
+// Threads lists the threads, the active and the completed, ordered by session
 // and name. How fresh it is: as Sessions.
-func (c *Client) Threads(ctx context.Context, session string) (out []Thread, err error) {
-	err = c.records.BetweenDeletions(ctx, func() (err error) {
-		out, err = c.threads(ctx, events.HeadKeys(session), events.HistoryKeys(session))
+func (s SessionHandle) Threads(ctx context.Context) (out []Thread, err error) {
+	err = s.c.records.BetweenDeletions(ctx, func() (err error) {
+		out, err = s.c.threads(ctx, events.HeadKeys(s.ID), events.HistoryKeys(s.ID))
 		return err
 	})
 	return out, err
@@ -266,25 +266,25 @@ func threadsOf(found []record.Record) []Thread {
 // Store is which store it is: a restore makes another one, and what was read of the one before may be otherwise in it. "": nobody knows.
 func (c *Client) Store(ctx context.Context) (string, error) { return c.events.Store(ctx) }
 
-// Thread reads where a thread is, active or completed. threads.ErrNoThread: there is none of that name; a *Renamed says
+// Head reads where the thread is, active or completed. threads.ErrNoThread: there is none of that name; a *Renamed says
 // which one it has now. How fresh it is: as Sessions.
-func (c *Client) Thread(ctx context.Context, t events.Thread) (threads.Head, error) {
-	rs, err := c.records.Records(ctx, events.HeadKey(t), events.DeletingKey(t.Session))
+func (t ThreadHandle) Head(ctx context.Context) (threads.Head, error) {
+	rs, err := t.c.records.Records(ctx, events.HeadKey(t.Thread), events.DeletingKey(t.Session))
 	if err != nil {
 		return threads.Head{}, err
 	}
 	if rs[1].Exists() && !rs[1].IsForeign() {
-		return threads.Head{}, fmt.Errorf("%w: %s: its session is being deleted", threads.ErrNoThread, t)
+		return threads.Head{}, fmt.Errorf("%w: %s: its session is being deleted", threads.ErrNoThread, t.Thread)
 	}
 	if rs[0].Removed() {
-		if rs, err = c.records.Records(ctx, events.HistoryOf(t)); err != nil {
+		if rs, err = t.c.records.Records(ctx, events.HistoryOf(t.Thread)); err != nil {
 			return threads.Head{}, err
 		}
 	}
 	if !rs[0].Exists() {
-		return threads.Head{}, c.gone(ctx, t)
+		return threads.Head{}, t.c.gone(ctx, t.Thread)
 	}
-	return c.head(ctx, rs[0].Value)
+	return t.c.head(ctx, rs[0].Value)
 }
 
 // head reads a head with all its producers.
@@ -318,39 +318,39 @@ func (c *Client) OpenBlob(ctx context.Context, ref casstore.Ref) (io.Reader, err
 }
 
 // Source gives back raw entries.
-func (c *Client) Source() rehydrate.Source {
-	return rehydrate.Source{Reader: c.reader, Blobs: c.store, Open: c.store.OpenBlob}
+func (i Internal) Source() rehydrate.Source {
+	return rehydrate.Source{Reader: i.c.reader, Blobs: i.c.store, Open: i.c.store.OpenBlob}
 }
 
 // Export writes the raw entries of a thread, a line each; an imported transcript byte for byte (SPEC X1), but for the
-// header of a session that NameSession or MoveSession changed. It has what was published before; where no persister comes
+// header of a session that SessionHandle.Name or Move changed. It has what was published before; where no persister comes
 // to that within five seconds it has what there is, and the error is ErrBehind.
-func (c *Client) Export(ctx context.Context, t events.Thread, w io.Writer) (entries int, err error) {
-	return c.ExportAs(ctx, t, rehydrate.Full, w, nil)
+func (t ThreadHandle) Export(ctx context.Context, w io.Writer) (entries int, err error) {
+	return t.ExportAs(ctx, rehydrate.Full, w, nil)
 }
 
 // ExportAs is Export in a form. A blob that is missing or corrupt is told to warn and its ref stays in place (SPEC T10).
-func (c *Client) ExportAs(
-	ctx context.Context, t events.Thread, form rehydrate.Form, w io.Writer, warn func(rehydrate.Missing),
+func (t ThreadHandle) ExportAs(
+	ctx context.Context, form rehydrate.Form, w io.Writer, warn func(rehydrate.Missing),
 ) (entries int, err error) {
-	head, behind := c.caughtUp(ctx, t)
+	head, behind := t.c.caughtUp(ctx, t.Thread)
 	if behind != nil && (head.Entries == 0 || !errors.Is(behind, ErrBehind)) {
 		return 0, behind
 	}
-	entries, err = c.exportHead(ctx, t, head, form, w, warn)
+	entries, err = t.c.exportHead(ctx, t.Thread, head, form, w, warn)
 	return entries, errors.Join(err, behind)
 }
 
 // ExportState is ExportAs of what leads to a state, whether a thread has it or not: a thread was removed that had it. An error that
 // wraps casstore.ErrNotFound: no pack holds it; threads.ErrShape: it is no state.
-func (c *Client) ExportState(
+func (a Admin) ExportState(
 	ctx context.Context, ref casstore.Ref, form rehydrate.Form, w io.Writer, warn func(rehydrate.Missing),
 ) (entries int, err error) {
-	at, err := c.reader.Nodes.Locate(ctx, ref)
+	at, err := a.c.reader.Nodes.Locate(ctx, ref)
 	if err != nil {
 		return 0, err
 	}
-	src := c.Source()
+	src := a.c.Internal().Source()
 	src.Warn = warn
 	name, err := src.Dialect(ctx, at)
 	if err != nil {
@@ -362,14 +362,14 @@ func (c *Client) ExportState(
 func (c *Client) exportHead(
 	ctx context.Context, t events.Thread, head threads.Head, form rehydrate.Form, w io.Writer, warn func(rehydrate.Missing),
 ) (entries int, err error) {
-	info, err := c.info(ctx, t.Session)
+	info, err := c.Session(t.Session).Info(ctx)
 	if err != nil {
 		return 0, err
 	}
 	if entries, forked, err := c.exportFork(ctx, t, head, form, w, warn, info); forked || err != nil {
 		return entries, err
 	}
-	src := c.Source()
+	src := c.Internal().Source()
 	src.Warn = warn
 	out := &sessions.HeaderWriter{W: w}
 	if t.Name == events.MainThread {

@@ -22,20 +22,20 @@ func hadOf(it Item) Had { return Had{it.N, it.Life, it.Node} }
 // CameBack reports whether an item under a name is of the thread that the item before it is of, which a reader of the name
 // had in an earlier life of it: it was renamed, and had its name again. What came between is stored under its other names;
 // it is what follows the earlier item in the nodes of head. Without a start, head is of another thread. An error: nobody can tell.
-func (c *Client) CameBack(ctx context.Context, t events.Thread, at, had Had) (head threads.Head, err error) {
+func (i Internal) CameBack(ctx context.Context, t events.Thread, at, had Had) (head threads.Head, err error) {
 	if had.N <= 0 || had.N >= at.N || had.Life >= at.Life {
 		return head, nil
 	}
 	if had.Node == "" {
-		had.Node, err = c.nodeOf(ctx, t, had)
+		had.Node, err = i.c.nodeOf(ctx, t, had)
 	}
 	if err == nil {
-		head, err = c.holder(ctx, t, at)
+		head, err = i.c.holder(ctx, t, at)
 	}
 	if err != nil {
 		return threads.Head{}, err
 	}
-	if same, err := c.has(ctx, head, had); err != nil || !same {
+	if same, err := i.c.has(ctx, head, had); err != nil || !same {
 		return threads.Head{}, err
 	}
 	return head, nil
@@ -44,7 +44,7 @@ func (c *Client) CameBack(ctx context.Context, t events.Thread, at, had Had) (he
 // Continues reports whether what a reader had, in an earlier life of some name, is of the thread that has a name now, with
 // that head: it was renamed since. That is certain under the name that it began with, where that was used before, and is
 // found out by the item where it has had the name before; what cannot be told is false.
-func (c *Client) Continues(ctx context.Context, t events.Thread, head threads.Head, had Had) (bool, error) {
+func (i Internal) Continues(ctx context.Context, t events.Thread, head threads.Head, had Had) (bool, error) {
 	switch {
 	case had.N > head.N, had.Life >= head.Life, head.Life == head.Began: // the last: it was never renamed
 		return false, nil
@@ -53,7 +53,7 @@ func (c *Client) Continues(ctx context.Context, t events.Thread, head threads.He
 	case had.N <= 0, had.Life != 0 && had.Life < head.Began:
 		return false, nil
 	}
-	node, err := c.nodeOf(ctx, t, had)
+	node, err := i.c.nodeOf(ctx, t, had)
 	if errors.Is(err, threads.ErrNoPoint) {
 		return false, nil
 	}
@@ -61,7 +61,7 @@ func (c *Client) Continues(ctx context.Context, t events.Thread, head threads.He
 		return false, err
 	}
 	had.Node = node
-	return c.has(ctx, head, had)
+	return i.c.has(ctx, head, had)
 }
 
 // nodeOf finds where an item is in its thread, as SPOOL_ITEMS has it.
@@ -80,14 +80,14 @@ func (c *Client) nodeOf(ctx context.Context, t events.Thread, h Had) (string, er
 
 // holder finds the thread that an item was stored of under a name, whatever it is called now. threads.ErrNoThread: no thread has the item.
 func (c *Client) holder(ctx context.Context, t events.Thread, at Had) (threads.Head, error) {
-	head, err := c.Thread(ctx, t)
+	head, err := c.Thread(t).Head(ctx)
 	if err == nil && head.Life == at.Life {
 		return head, nil
 	}
 	if err != nil && !errors.Is(err, threads.ErrNoThread) {
 		return head, err
 	}
-	all, err := c.Threads(ctx, t.Session)
+	all, err := c.Session(t.Session).Threads(ctx)
 	if err != nil {
 		return head, err
 	}

@@ -23,7 +23,7 @@ func TestItemsOfAThreadThatComesBackFromNow(t *testing.T) {
 	write := func(th events.Thread, text string) {
 		t.Helper()
 		must.Do(t, r.Publisher(client.PublisherConfig{}).Publish(ctx, post(th, text)))
-		must.Do(t, r.Settled(ctx, th))
+		must.Do(t, r.Thread(th).Settled(ctx))
 	}
 	write(main, "1")
 	write(main, "2")
@@ -33,9 +33,9 @@ func TestItemsOfAThreadThatComesBackFromNow(t *testing.T) {
 	}
 	var got []int64
 	ready := func() {
-		must.Do(t, r.Rename(ctx, main, other.Name))
+		must.Do(t, r.Thread(main).Rename(ctx, other.Name))
 		write(other, "3")
-		must.Do(t, r.Rename(ctx, other, main.Name))
+		must.Do(t, r.Thread(other).Rename(ctx, main.Name))
 		write(main, "4")
 	}
 	for it, err := range r.SubscribeReady(ctx, client.Filter{Session: "s", Thread: main.Name}, client.Position{}, ready) {
@@ -60,7 +60,7 @@ func TestItemsOfAThreadThatComesBack(t *testing.T) {
 			write := func(th events.Thread, n int) {
 				t.Helper()
 				must.Do(t, r.Publisher(client.PublisherConfig{}).Publish(ctx, post(th, strconv.Itoa(n))))
-				must.Do(t, r.Settled(ctx, th))
+				must.Do(t, r.Thread(th).Settled(ctx))
 			}
 			got := make(chan int64, 20)
 			ready, done := make(chan struct{}), make(chan struct{})
@@ -76,10 +76,10 @@ func TestItemsOfAThreadThatComesBack(t *testing.T) {
 			write(main, 1)
 			write(main, 2)
 			<-ready
-			must.Do(t, r.Rename(ctx, main, other.Name))
+			must.Do(t, r.Thread(main).Rename(ctx, other.Name))
 			write(other, 3)
 			write(other, 4)
-			must.Do(t, r.Rename(ctx, other, main.Name))
+			must.Do(t, r.Thread(other).Rename(ctx, main.Name))
 			write(main, 5)
 			var ns []int64
 			for len(ns) < 5 {
@@ -159,11 +159,11 @@ func TestItemsOfANameThatWasLeftTwice(t *testing.T) {
 					}
 					th := events.Thread{Session: "s", Name: step[:1]}
 					if step[1] == '>' {
-						must.Do(t, r.Rename(ctx, th, step[2:]))
+						must.Do(t, r.Thread(th).Rename(ctx, step[2:]))
 						continue
 					}
 					must.Do(t, r.Publisher(client.PublisherConfig{}).Publish(ctx, post(th, step[1:])))
-					must.Do(t, r.Settled(ctx, th))
+					must.Do(t, r.Thread(th).Settled(ctx))
 				}
 				read(len(strings.Fields(want)))
 				must.Same(t, strings.Join(got, " "), want, "items %s, want %s")

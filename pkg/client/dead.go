@@ -13,20 +13,20 @@ import (
 // DeadLetter is an event that could not be applied (SPEC B1).
 type DeadLetter = natsio.DeadLetter
 
-// DeadLetters lists them, oldest first; those of a session, or all.
-func (c *Client) DeadLetters(ctx context.Context, session string) (out []DeadLetter, err error) {
-	err = c.dead.EachLetter(ctx, events.Thread{Session: session}, func(d DeadLetter) error { out = append(out, d); return nil })
+// DeadLetters lists the dead letters, oldest first.
+func (s SessionHandle) DeadLetters(ctx context.Context) (out []DeadLetter, err error) {
+	err = s.c.dead.EachLetter(ctx, events.Thread{Session: s.ID}, func(d DeadLetter) error { out = append(out, d); return nil })
 	return out, err
 }
 
 // DeadLetter reads one by its sequence in SPOOL_DEAD.
-func (c *Client) DeadLetter(ctx context.Context, at uint64) (DeadLetter, error) {
-	return c.dead.Letter(ctx, at)
+func (a Admin) DeadLetter(ctx context.Context, at uint64) (DeadLetter, error) {
+	return a.c.dead.Letter(ctx, at)
 }
 
 // OpenDeadLetter reads the bytes of one as they came.
-func (c *Client) OpenDeadLetter(ctx context.Context, d DeadLetter) (io.Reader, error) {
-	return c.dead.OpenLetter(ctx, d)
+func (a Admin) OpenDeadLetter(ctx context.Context, d DeadLetter) (io.Reader, error) {
+	return a.c.dead.OpenLetter(ctx, d)
 }
 
 // letterBytes reads them all: an envelope, whose body is beside it when it is large.
@@ -43,8 +43,8 @@ func (c *Client) letterBytes(ctx context.Context, d DeadLetter) ([]byte, error) 
 }
 
 // RemoveDeadLetters removes dead letters for good. record.ErrNotFound: there is none at one of the numbers.
-func (c *Client) RemoveDeadLetters(ctx context.Context, at ...uint64) error {
-	return c.dead.DropLetters(ctx, at...)
+func (a Admin) RemoveDeadLetters(ctx context.Context, at ...uint64) error {
+	return a.c.dead.DropLetters(ctx, at...)
 }
 
 // ReplayDeadLetter publishes the event of a dead letter again, to the thread that it was for, behind whatever came since. Where
@@ -52,12 +52,12 @@ func (c *Client) RemoveDeadLetters(ctx context.Context, at ...uint64) error {
 // event's: its thread may have gone on to later events of its producer, and replaying it twice adds it once, from another letter
 // of the same event too, and from that of what came back. had: its thread had it from an earlier replay, and nothing is
 // published. An error when the bytes are no event, which no version of this program has published.
-func (c *Client) ReplayDeadLetter(ctx context.Context, at uint64) (had bool, err error) {
-	d, err := c.dead.Letter(ctx, at)
+func (a Admin) ReplayDeadLetter(ctx context.Context, at uint64) (had bool, err error) {
+	d, err := a.c.dead.Letter(ctx, at)
 	if err != nil {
 		return false, err
 	}
-	raw, err := c.letterBytes(ctx, d)
+	raw, err := a.c.letterBytes(ctx, d)
 	if err != nil {
 		return false, err
 	}
@@ -70,8 +70,8 @@ func (c *Client) ReplayDeadLetter(ctx context.Context, at uint64) (had bool, err
 		e.Producer, e.Epoch = threads.ReplayerOf(e.Producer, e.Epoch, e.Seq, is[:]), 0
 	}
 	e.Prev = 0
-	if h, err := c.Thread(ctx, e.Thread); err == nil && h.Duplicate(e.Producer, e.Epoch, e.Seq) {
+	if h, err := a.c.Thread(e.Thread).Head(ctx); err == nil && h.Duplicate(e.Producer, e.Epoch, e.Seq) {
 		return true, nil
 	}
-	return false, c.events.PublishEvents(ctx, []*events.Event{&e})
+	return false, a.c.events.PublishEvents(ctx, []*events.Event{&e})
 }

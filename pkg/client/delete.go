@@ -108,33 +108,33 @@ func needed(session string, infos map[string]sessions.Info) error {
 		ErrSessionNeeded, strings.Join(by, ", "), session)
 }
 
-// DeleteSession removes a session with its threads, of subagents too, their items and events, runs, prompts, outputs and
+// Delete removes a session with its threads, of subagents too, their items and events, runs, prompts, outputs and
 // artifacts (SPEC A6), and returns when that is done. What its forks have stays with them; packs and blobs that nobody has
 // any more are the collector's. What is published to the session later begins it anew.
 //
 // artifacts.ErrSessionActive, with an *artifacts.ActiveError: a run or an output is live. ErrSessionNotFound: there is none of
 // that name, and no deletion of it that is still under way. ErrSessionNeeded: another one goes on from it.
-func (c *Client) DeleteSession(ctx context.Context, session string, how Deletion) (Receipt, error) {
-	r := Receipt{Session: session}
-	if err := events.CheckToken("session", session); err != nil {
+func (s SessionHandle) Delete(ctx context.Context, how Deletion) (Receipt, error) {
+	r := Receipt{Session: s.ID}
+	if err := events.CheckToken("session", s.ID); err != nil {
 		return r, err
 	}
-	carrier, heads, err := c.carrier(ctx, session)
+	carrier, heads, err := s.c.carrier(ctx, s.ID)
 	if errors.Is(err, ErrSessionNotFound) {
-		return c.finished(ctx, session, how)
+		return s.c.finished(ctx, s.ID, how)
 	}
 	if err != nil {
 		return r, err
 	}
 	if !how.Force {
-		if err := c.Deletable(ctx, session); err != nil {
+		if err := s.Deletable(ctx); err != nil {
 			return r, err
 		}
 	}
 	var kept []Kept
 	if !how.Plain {
-		infos, err := c.infos(ctx, "")
-		if need := needed(session, infos); err == nil && need != nil {
+		infos, err := s.c.infos(ctx, "")
+		if need := needed(s.ID, infos); err == nil && need != nil {
 			if err = need; how.Force {
 				err, kept = nil, append(kept, Kept{What: "sessions without their beginning", Why: need.Error()})
 			}
@@ -142,13 +142,13 @@ func (c *Client) DeleteSession(ctx context.Context, session string, how Deletion
 		if err != nil {
 			return r, err
 		}
-		more, err := c.shared(ctx, session, infos)
+		more, err := s.c.shared(ctx, s.ID, infos)
 		if err != nil {
 			return r, err
 		}
 		kept = append(kept, more...)
 	}
-	p := c.Publisher(PublisherConfig{User: how.By})
+	p := s.c.Publisher(PublisherConfig{User: how.By})
 	op := events.Control{Op: events.OpDelete, Delete: &events.Delete{
 		Force: how.Force, Erase: how.Erase, By: how.By, UnchangedSince: how.UnchangedSince,
 	}}
@@ -159,11 +159,11 @@ func (c *Client) DeleteSession(ctx context.Context, session string, how Deletion
 	if how.UnchangedSince > 0 {
 		refusal = ErrSessionWritten
 	}
-	d, err := c.awaitDeletion(ctx, carrier, p.Producer(), refusal)
+	d, err := s.c.awaitDeletion(ctx, carrier, p.Producer(), refusal)
 	if err != nil {
 		return r, err
 	}
-	r = receipt(session, d)
+	r = receipt(s.ID, d)
 	r.Kept = append(r.Kept, kept...)
 	if !how.Erase {
 		r.Heads = heads
@@ -173,8 +173,8 @@ func (c *Client) DeleteSession(ctx context.Context, session string, how Deletion
 }
 
 // Deletable is the *artifacts.ActiveError with which a session would not be deleted now.
-func (c *Client) Deletable(ctx context.Context, session string) error {
-	live, err := c.sessions.SessionLive(ctx, session)
+func (s SessionHandle) Deletable(ctx context.Context) error {
+	live, err := s.c.sessions.SessionLive(ctx, s.ID)
 	if err != nil {
 		return err
 	}
@@ -188,7 +188,7 @@ const defaultOutputLease = 10 * time.Minute
 // carrier finds a thread of a session for the operation: main, or any; when there is none the session may have artifacts.
 // heads are where its threads are.
 func (c *Client) carrier(ctx context.Context, session string) (at events.Thread, heads []RemovedHead, err error) {
-	ts, err := c.Threads(ctx, session)
+	ts, err := c.Session(session).Threads(ctx)
 	if err != nil {
 		return at, nil, err
 	}
@@ -282,7 +282,7 @@ func (c *Client) awaitDeletion(
 			refused = c.refusal(ctx, waited{thread: t, producer: producer, seq: 1}) != nil
 		}
 		if err == nil && refused {
-			err = cmp.Or(c.Deletable(ctx, t.Session), fmt.Errorf("delete session %s: %w", t.Session, refusal))
+			err = cmp.Or(c.Session(t.Session).Deletable(ctx), fmt.Errorf("delete session %s: %w", t.Session, refusal))
 		}
 		return done && d != nil && d.State == record.Done, err
 	})
@@ -294,7 +294,7 @@ func (c *Client) awaitDeletion(
 
 // noted reports whether a thread, or what is known under its name if there is none, has the first event of a producer.
 func (c *Client) noted(ctx context.Context, t events.Thread, producer string) (bool, error) {
-	head, err := c.Thread(ctx, t)
+	head, err := c.Thread(t).Head(ctx)
 	if isUnreadable(err) { // it says nothing
 		return false, nil
 	}
@@ -318,20 +318,20 @@ func notDeletedYet(session string, err error) error {
 
 // EraseStreams writes over what the streams hold of a session that was deleted with Erase, and tells what it was. It may be
 // repeated until it succeeds.
-func (c *Client) EraseStreams(ctx context.Context, session string) ([]sessionstore.Overwritten, error) {
-	d, err := c.deleted(ctx, session)
+func (a Admin) EraseStreams(ctx context.Context, session string) ([]sessionstore.Overwritten, error) {
+	d, err := a.c.deleted(ctx, session)
 	if err != nil || d == nil || !d.Erase || d.Erased || d.State != record.Done {
 		return nil, err
 	}
-	published, err := c.sessions.Overwrite(ctx, events.EventsStream, events.StoredOfSession(session), d.Seq)
+	published, err := a.c.sessions.Overwrite(ctx, events.EventsStream, events.StoredOfSession(session), d.Seq)
 	if err != nil {
 		return nil, err
 	}
-	items, err := c.sessions.Overwrite(ctx, events.ItemsStream, events.ItemsOfSession(session), d.Items)
+	items, err := a.c.sessions.Overwrite(ctx, events.ItemsStream, events.ItemsOfSession(session), d.Items)
 	if err != nil {
 		return nil, err
 	}
-	dead, err := c.sessions.OverwriteDead(ctx, session, d.Dead)
+	dead, err := a.c.sessions.OverwriteDead(ctx, session, d.Dead)
 	if err != nil {
 		return nil, err
 	}
@@ -340,8 +340,8 @@ func (c *Client) EraseStreams(ctx context.Context, session string) ([]sessionsto
 
 // Erased notes that nothing of a deleted session is left to be written over. A crash before leaves it to whoever deletes the
 // session with Erase again.
-func (c *Client) Erased(ctx context.Context, session string) error {
-	rs, err := c.records.Records(ctx, events.DeletedKey(session))
+func (a Admin) Erased(ctx context.Context, session string) error {
+	rs, err := a.c.records.Records(ctx, events.DeletedKey(session))
 	if err != nil || !rs[0].Exists() {
 		return err
 	}
@@ -350,6 +350,6 @@ func (c *Client) Erased(ctx context.Context, session string) error {
 		return fmt.Errorf("%s: %w", rs[0].Key, err)
 	}
 	d.Erased = true
-	_, err = c.records.Write(ctx, record.Put{Key: rs[0].Key, Value: d.Encode(), Expect: rs[0].Seq})
+	_, err = a.c.records.Write(ctx, record.Put{Key: rs[0].Key, Value: d.Encode(), Expect: rs[0].Seq})
 	return err
 }

@@ -30,7 +30,7 @@ func TestDeletedByAnother(t *testing.T) {
 			const callers = 3
 			for range callers { // all decide before anything is deleted
 				go func() {
-					r, err := c.DeleteSession(ctx, "s", client.Deletion{})
+					r, err := c.Session("s").Delete(ctx, client.Deletion{})
 					if err == nil && !r.Deleted {
 						err = errors.New("the receipt does not say that it is deleted")
 					}
@@ -49,7 +49,7 @@ func TestDeletedByAnother(t *testing.T) {
 			for range callers {
 				must.Is(t, <-told, nil, "DeleteSession")
 			}
-			if _, err := c.Thread(ctx, events.Thread{Session: "s", Name: events.MainThread}); anew && err != nil {
+			if _, err := c.Thread(events.Thread{Session: "s", Name: events.MainThread}).Head(ctx); anew && err != nil {
 				t.Errorf("the session that began anew: %v", err)
 			}
 		})

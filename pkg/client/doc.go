@@ -5,13 +5,17 @@
 //
 //	publish     Publisher waits for each ack; Async does not, within a window of bytes; Config.Offline keeps what no server
 //	            takes on this machine's disk, and publishes it in order when one does
-//	tools       Output streams what a tool prints; Follow reads it live
-//	people      Ask waits for a person's answer; Prompts and Answer are the other side
-//	agents      StartRun gives signs of life
 //	follow      Subscribe from a Position; SubscribeDurable from one that the server keeps; Heads
-//	read        Threads, Thread, Past, Tree, Context, RawEntries, Export, OpenLog
-//	artifacts   PutArtifact, Artifacts, OpenArtifact, Resolve
-//	change      Fork, ForkSession, Branch, Label, Compact, Rename, End, Remove, DeleteSession
+//	a thread    Thread(t) is its handle: Head, ItemsFrom, Tree, Context, Export, Log read it; Start, Fork, Branch, Label, Compact,
+//	            Rename, End, Remove change it
+//	tools       Thread(t).Output streams what a tool prints; Follow reads it live
+//	people      Thread(t).Ask waits for a person's answer; Session(id).Prompts and Thread(t).Answer are the other side
+//	agents      Thread(t).StartRun gives signs of life
+//	a session   Session(id) is its handle: Info, Threads, Artifacts, Runs, Prompts read it; New, Name, Move, Fork, Delete change it
+//	artifacts   Artifacts().Put, Open; Session(id).Artifacts and Resolve find them
+//	operators   Admin: dead letters, erasing
+//
+// A handle is a small value. It costs nothing, says nothing of whether there is what it names, and each of its methods asks anew.
 //
 // # Errors
 //
@@ -52,7 +56,7 @@
 //	ErrSessionNotFound no such session
 //	ErrSessionWritten  something happened in the session since its deletion was decided
 //	ErrSessionNeeded  another session goes on from it, without having it                 remove that first, or use force
-//	ErrTooLong        an item too large for memory                                        read its local_log: OpenLog
+//	ErrTooLong        an item too large for memory                                        read its local_log: ThreadHandle.Log
 //	*LeafMoved        another entry was the leaf; both are kept
 //	context's         the caller's context ended
 //

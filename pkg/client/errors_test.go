@@ -54,17 +54,17 @@ func TestErrors(t *testing.T) {
 	r.publish(t, posts(th, 1, 3)...)
 	to := events.Thread{Session: "s", Name: "fork"}
 	fork := events.Fork{Session: "s", Thread: "main", Index: 1}
-	must.Do(t, r.Fork(ctx, to, fork))
-	must.Do(t, r.End(ctx, to, events.End{}))
-	_, noThread := r.Thread(ctx, thread("nowhere"))
+	must.Do(t, r.Thread(to).Fork(ctx, fork))
+	must.Do(t, r.Thread(to).End(ctx, events.End{}))
+	_, noThread := r.Thread(thread("nowhere")).Head(ctx)
 	for _, c := range []struct {
 		what      string
 		got, want error
 	}{
 		{"Thread of none", noThread, client.ErrNoThread},
-		{"Fork onto a thread", r.Fork(ctx, th, fork), client.ErrThreadExists},
-		{"End twice", r.End(ctx, to, events.End{}), client.ErrEnded},
-		{"Reset of an ended thread", r.Reset(ctx, to), client.ErrEnded},
+		{"Fork onto a thread", r.Thread(th).Fork(ctx, fork), client.ErrThreadExists},
+		{"End twice", r.Thread(to).End(ctx, events.End{}), client.ErrEnded},
+		{"Reset of an ended thread", r.Thread(to).Reset(ctx), client.ErrEnded},
 		{"Publish to a bad name", r.Publisher(client.PublisherConfig{}).Publish(ctx, post(thread("a b"), "x")), client.ErrName},
 		{"Async to a bad name", r.Async(client.AsyncConfig{}).Publish(ctx, post(thread("a.b"), "x")), client.ErrName},
 	} {
@@ -78,7 +78,7 @@ func TestAwaitOfARefusedFork(t *testing.T) {
 	r.publish(t, posts(thread("s"), 1, 3)...)
 	p, to := r.Publisher(client.PublisherConfig{}), events.Thread{Session: "s", Name: "fork"}
 	must.Do(t, p.Control(ctx, to, 1, events.Control{Op: events.OpFork, Fork: &events.Fork{Session: "s", Thread: "gone"}}))
-	if err := r.Await(ctx, to, p.Producer(), 0, 1); !errors.Is(err, client.ErrRefused) || !strings.Contains(err.Error(), "gone") {
+	if err := r.Thread(to).Await(ctx, p.Producer(), 0, 1); !errors.Is(err, client.ErrRefused) || !strings.Contains(err.Error(), "gone") {
 		t.Errorf("Await = %v, want ErrRefused, and why", err)
 	}
 }
@@ -98,7 +98,7 @@ func TestAwaitOfARefusedEntry(t *testing.T) {
 	}
 	must.Do(t, r.conn.Events().PublishEvents(ctx, evs))
 	for seq := range uint64(len(evs)) {
-		err := r.Await(ctx, th, "p", 0, seq+1)
+		err := r.Thread(th).Await(ctx, "p", 0, seq+1)
 		if refused := seq%2 == 1; errors.Is(err, client.ErrRefused) != refused || !refused && err != nil {
 			t.Errorf("Await(%d) = %v, refused: %v", seq+1, err, refused)
 		}

@@ -61,7 +61,7 @@ func message(t events.Thread, id, role, s string) client.Entry {
 func stored(ctx context.Context, c *client.Client, entries ...client.Entry) {
 	p := c.Publisher(client.PublisherConfig{})
 	check(p.Publish(ctx, entries...))
-	check(c.Await(ctx, entries[0].Thread, p.Producer(), 0, uint64(len(entries))))
+	check(c.Thread(entries[0].Thread).Await(ctx, p.Producer(), 0, uint64(len(entries))))
 }
 
 var build = events.Thread{Session: "build-42", Name: events.MainThread}
@@ -78,8 +78,8 @@ func ExamplePublisher() {
 	again.Seq = 1
 	check(c.Publisher(client.PublisherConfig{Producer: "ci-3"}).Publish(ctx, again))
 
-	check(c.Await(ctx, build, "ci-3", 0, 2))
-	head, err := c.Thread(ctx, build)
+	check(c.Thread(build).Await(ctx, "ci-3", 0, 2))
+	head, err := c.Thread(build).Head(ctx)
 	check(err)
 	fmt.Println(head.Entries, "entries")
 	// Output: 2 entries
@@ -122,18 +122,18 @@ func ExampleConfig_offline() {
 	// Output: context deadline exceeded
 }
 
-func ExampleClient_Output() {
+func ExampleThreadHandle_Output() {
 	c, done := connect()
 	defer done()
 	ctx := context.Background()
 
-	out, err := c.Output(ctx, build, client.OutputConfig{ID: "o1", Tool: "make", Input: []byte(`{"command":"make test"}`)})
+	out, err := c.Thread(build).Output(ctx, client.OutputConfig{ID: "o1", Tool: "make", Input: []byte(`{"command":"make test"}`)})
 	check(err)
 	fmt.Fprintln(out, "gcc -c main.c")
 	fmt.Fprintln(out.Stderr(), "warning: unused variable")
 	check(out.Close(client.OutputEnd{ExitCode: 0})) // every byte is durable
 
-	for frame, err := range c.Follow(ctx, build, "o1") {
+	for frame, err := range c.Thread(build).Follow(ctx, "o1") {
 		check(err)
 		fmt.Print(string(frame.Text))
 	}
@@ -142,7 +142,7 @@ func ExampleClient_Output() {
 	// warning: unused variable
 }
 
-func ExampleClient_Ask() {
+func ExampleThreadHandle_Ask() {
 	c, done := connect()
 	defer done()
 	ctx := context.Background()
@@ -153,12 +153,12 @@ func ExampleClient_Ask() {
 		for item, err := range c.Subscribe(ctx, client.Filter{Type: events.TypePendingPrompt}, client.Position{All: true}) {
 			check(err)
 			fmt.Println("asked:", item.Text())
-			_, err = c.Answer(ctx, build, events.Answer{Prompt: "ship", Answer: json.RawMessage("true"), By: "mira"})
+			_, err = c.Thread(build).Answer(ctx, events.Answer{Prompt: "ship", Answer: json.RawMessage("true"), By: "mira"})
 			check(err)
 			return
 		}
 	}()
-	answer, err := c.Ask(ctx, build, events.Prompt{ID: "ship", Kind: events.PromptApproval, Text: "Deploy to production?"})
+	answer, err := c.Thread(build).Ask(ctx, events.Prompt{ID: "ship", Kind: events.PromptApproval, Text: "Deploy to production?"})
 	check(err)
 	<-person
 	fmt.Println(answer.Outcome, "by", answer.By)
@@ -213,14 +213,14 @@ func ExampleClient_SubscribeDurable() {
 	// three
 }
 
-func ExampleClient_Threads() {
+func ExampleSessionHandle_Threads() {
 	c, done := connect()
 	defer done()
 	ctx := context.Background()
 	stored(ctx, c, text(build, "one"), text(build, "two"))
 	stored(ctx, c, text(events.Thread{Session: "build-42", Name: "reviewer"}, "looks good"))
 
-	threads, err := c.Threads(ctx, "build-42")
+	threads, err := c.Session("build-42").Threads(ctx)
 	check(err)
 	for _, t := range threads {
 		fmt.Println(t.Thread, t.Head.Entries, t.Head.Status)
@@ -237,7 +237,7 @@ func ExampleClient_Reader() {
 	ctx := context.Background()
 	stored(ctx, c, text(build, "one"), text(build, "two"), text(build, "three"), text(build, "four"))
 
-	head, err := c.Thread(ctx, build)
+	head, err := c.Thread(build).Head(ctx)
 	check(err)
 	page, err := c.Reader().Last(ctx, head.Head(), 2)
 	check(err)
@@ -252,57 +252,57 @@ func ExampleClient_Reader() {
 }
 
 // Items that SPOOL_ITEMS may have forgotten, from the thread's nodes.
-func ExampleClient_ItemsFrom() {
+func ExampleThreadHandle_ItemsFrom() {
 	c, done := connect()
 	defer done()
 	ctx := context.Background()
 	stored(ctx, c, text(build, "one"), text(build, "two"), text(build, "three"))
 
-	head, err := c.Thread(ctx, build)
+	head, err := c.Thread(build).Head(ctx)
 	check(err)
-	for item, err := range c.ItemsFrom(ctx, build, head, 2) {
+	for item, err := range c.Thread(build).ItemsFrom(ctx, head, 2) {
 		check(err)
 		fmt.Println(item.N, string(item.Data))
 	}
 }
 
-func ExampleClient_Context() {
+func ExampleThreadHandle_Context() {
 	c, done := connect()
 	defer done()
 	ctx := context.Background()
 	stored(ctx, c, message(build, "a1", "user", "hello"), message(build, "a2", "assistant", "hi"), message(build, "a3", "user", "bye"))
 
-	sent, err := c.Context(ctx, build, sessions.At("a2"), nil) // what the model was sent there
+	sent, err := c.Thread(build).Context(ctx, sessions.At("a2"), nil) // what the model was sent there
 	check(err)
 	fmt.Println(len(sent.Messages), "messages")
 	// Output: 2 messages
 }
 
-func ExampleClient_Branch() {
+func ExampleThreadHandle_Branch() {
 	c, done := connect()
 	defer done()
 	ctx := context.Background()
 	stored(ctx, c, message(build, "a1", "user", "hello"), message(build, "a2", "assistant", "hi"))
 
-	_, err := c.Label(ctx, build, "a1", "before the answer")
+	_, err := c.Thread(build).Label(ctx, "a1", "before the answer")
 	check(err)
-	check(c.Branch(ctx, build, "a1")) // the next entry goes on from there; nothing is lost
-	tree, err := c.Tree(ctx, build)
+	check(c.Thread(build).Branch(ctx, "a1")) // the next entry goes on from there; nothing is lost
+	tree, err := c.Thread(build).Tree(ctx)
 	check(err)
 	fmt.Println(tree.Label("a1"), "· leaf", tree.Leaf().ID())
 	// Output: before the answer · leaf a1
 }
 
-func ExampleClient_Fork() {
+func ExampleThreadHandle_Fork() {
 	c, done := connect()
 	defer done()
 	ctx := context.Background()
 	stored(ctx, c, text(build, "one"), text(build, "two"), text(build, "three"))
 
 	retry := events.Thread{Session: "build-42", Name: "retry"}
-	check(c.Fork(ctx, retry, events.Fork{Session: "build-42", Thread: "main", Index: 2})) // copies nothing
+	check(c.Thread(retry).Fork(ctx, events.Fork{Session: "build-42", Thread: "main", Index: 2})) // copies nothing
 	stored(ctx, c, text(retry, "another three"))
-	_, err := c.Export(ctx, retry, os.Stdout)
+	_, err := c.Thread(retry).Export(ctx, os.Stdout)
 	check(err)
 	// Output:
 	// {"content":[{"text":"one","type":"text"}],"metadata":{"type":"text"}}
@@ -310,37 +310,37 @@ func ExampleClient_Fork() {
 	// {"content":[{"text":"another three","type":"text"}],"metadata":{"type":"text"}}
 }
 
-func ExampleClient_End() {
+func ExampleThreadHandle_End() {
 	c, done := connect()
 	defer done()
 	ctx := context.Background()
 	stored(ctx, c, text(build, "one"))
 
-	check(c.End(ctx, build, events.End{ReturnCode: 0, Summary: "all tests pass"}))
-	threads, err := c.Threads(ctx, "build-42")
+	check(c.Thread(build).End(ctx, events.End{ReturnCode: 0, Summary: "all tests pass"}))
+	threads, err := c.Session("build-42").Threads(ctx)
 	check(err)
 	fmt.Println(threads[0].Head.Status, threads[0].Ended != "")
-	fmt.Println(c.End(ctx, build, events.End{}) != nil) // ErrEnded
+	fmt.Println(c.Thread(build).End(ctx, events.End{}) != nil) // ErrEnded
 	// Output:
 	// completed true
 	// true
 }
 
-func ExampleClient_PutArtifact() {
+func ExampleArtifactStore_Put() {
 	c, done := connect()
 	defer done()
 	ctx := context.Background()
 	stored(ctx, c, text(build, "one"))
 
-	put, err := c.PutArtifact(ctx, client.NewArtifact{Record: artifacts.Record{Session: "build-42"}, Tool: "make"},
+	put, err := c.Artifacts().Put(ctx, client.NewArtifact{Record: artifacts.Record{Session: "build-42"}, Tool: "make"},
 		strings.NewReader("42 tests passed\n"))
 	check(err)
 	fmt.Println(put.Seq, put.Filename, put.Size)
 
-	all, err := c.Resolve(ctx, "build-42", "artifact://0", artifacts.Lines{})
+	all, err := c.Session("build-42").Resolve(ctx, "artifact://0", artifacts.Lines{})
 	check(err)
 	fmt.Println(all.Size)
-	r, size, err := c.OpenArtifact(ctx, put)
+	r, size, err := c.Artifacts().Open(ctx, put)
 	check(err)
 	defer func() { check(r.Close()) }()
 	b, err := io.ReadAll(r)
@@ -352,16 +352,16 @@ func ExampleClient_PutArtifact() {
 	// 16 bytes: 42 tests passed
 }
 
-func ExampleClient_StartRun() {
+func ExampleThreadHandle_StartRun() {
 	c, done := connect()
 	defer done()
 	ctx := context.Background()
 
-	run, err := c.StartRun(ctx, build, client.RunConfig{Agent: "coder", Lease: time.Minute})
+	run, err := c.Thread(build).StartRun(ctx, client.RunConfig{Agent: "coder", Lease: time.Minute})
 	check(err)
 	check(run.End(ctx, artifacts.RunCompleted, "all tests pass"))
 	check(run.Wait(ctx))
-	runs, err := c.Runs(ctx, "build-42")
+	runs, err := c.Session("build-42").Runs(ctx)
 	check(err)
 	fmt.Println(runs[0].Agent, runs[0].State)
 	// Output: coder completed

@@ -41,9 +41,9 @@ type OpenOutput struct {
 	Tail        int64     // what it printed from this byte on is at hand; what was before is in the artifact's parts
 }
 
-// Outputs lists the open outputs of a session, or of all when session is "".
-func (c *Client) Outputs(ctx context.Context, session string) ([]OpenOutput, error) {
-	rs, err := c.records.List(ctx, events.OutputKeys(session))
+// Outputs lists the open outputs.
+func (s SessionHandle) Outputs(ctx context.Context) ([]OpenOutput, error) {
+	rs, err := s.c.records.List(ctx, events.OutputKeys(s.ID))
 	if err != nil {
 		return nil, err
 	}
@@ -71,14 +71,14 @@ const silence = 3 * time.Second
 // Follow gives an output from its first byte to its end, live, and never leaves one out (SPEC O6): frames that were missed,
 // also all those before Follow was called, are made from the output's record and its artifact, or from its result once it
 // has ended. An output that is not there yet is waited for. It ends after the frame with End.
-func (c *Client) Follow(ctx context.Context, t events.Thread, id string) iter.Seq2[Frame, error] {
+func (t ThreadHandle) Follow(ctx context.Context, id string) iter.Seq2[Frame, error] {
 	return func(yield func(Frame, error) bool) {
-		f := &follower{c: c, thread: t, id: id, yield: yield}
+		f := &follower{c: t.c, thread: t.Thread, id: id, yield: yield}
 		if err := errors.Join(t.Validate(), events.CheckToken("output", id)); err != nil {
 			yield(Frame{}, err)
 			return
 		}
-		for live, err := range c.live.Follow(ctx, t, id, silence) {
+		for live, err := range t.c.live.Follow(ctx, t.Thread, id, silence) {
 			if err == nil {
 				err = f.take(ctx, live)
 			}
@@ -263,13 +263,13 @@ func (f *follower) parts(ctx context.Context, o record.Output) error {
 // result gives the rest of an output that has ended, from its artifact or its result. Of one that is not known to have ended it gives
 // nothing where there is neither.
 func (f *follower) result(ctx context.Context, ended bool) error {
-	head, err := f.c.Thread(ctx, f.thread)
+	head, err := f.c.Thread(f.thread).Head(ctx)
 	for range mostRenames { // its outputs went with it
 		var was *Renamed
 		if !errors.As(err, &was) {
 			break
 		}
-		head, err = f.c.Thread(ctx, was.To)
+		head, err = f.c.Thread(was.To).Head(ctx)
 	}
 	if errors.Is(err, threads.ErrNoThread) {
 		f.giveNothing(ended)
@@ -312,14 +312,14 @@ func (f *follower) result(ctx context.Context, ended bool) error {
 
 // artifact gives the rest of a finished artifact.
 func (f *follower) artifact(ctx context.Context, id artifacts.ID) error {
-	r, err := f.c.Artifact(ctx, id)
+	r, err := f.c.Artifacts().Record(ctx, id)
 	if errors.Is(err, artifacts.ErrNotFound) { // deleted since
 		return nil
 	}
 	if err != nil {
 		return err
 	}
-	body, _, err := f.c.OpenArtifact(ctx, r)
+	body, _, err := f.c.Artifacts().Open(ctx, r)
 	if err != nil {
 		return err
 	}

@@ -19,15 +19,15 @@ type OutputFrame struct {
 	Frame
 }
 
-// FollowThread gives the outputs of a thread that are open or begin, each as Follow would, but those that are open from where they
+// FollowOutputs gives the outputs of a thread that are open or begin, each as Follow would, but those that are open from where they
 // stand: what they printed before is to be had from OutputFrom. ready is called with those once every later frame will come. It
 // goes on until ctx ends.
-func (c *Client) FollowThread(ctx context.Context, t events.Thread, ready func(open []OpenOutput)) iter.Seq2[OutputFrame, error] {
+func (t ThreadHandle) FollowOutputs(ctx context.Context, ready func(open []OpenOutput)) iter.Seq2[OutputFrame, error] {
 	return func(yield func(OutputFrame, error) bool) {
 		followers := map[string]*follower{}
 		over := false
 		follow := func(id string, at int64) *follower {
-			f := &follower{c: c, thread: t, id: id, at: at, found: at > 0}
+			f := &follower{c: t.c, thread: t.Thread, id: id, at: at, found: at > 0}
 			f.yield = func(frame Frame, err error) bool {
 				over = over || !yield(OutputFrame{id, frame}, err)
 				return !over
@@ -36,11 +36,11 @@ func (c *Client) FollowThread(ctx context.Context, t events.Thread, ready func(o
 			return f
 		}
 		begun := false
-		for live, err := range c.live.FollowAll(ctx, t, silence) {
+		for live, err := range t.c.live.FollowAll(ctx, t.Thread, silence) {
 			if err == nil && !begun {
 				begun = true
 				var open []OpenOutput
-				if open, err = c.OpenOutputs(ctx, t); err == nil {
+				if open, err = t.Outputs(ctx); err == nil {
 					for _, o := range open {
 						follow(o.ID, o.Bytes).found = true
 					}
@@ -76,15 +76,15 @@ func (c *Client) FollowThread(ctx context.Context, t events.Thread, ready func(o
 	}
 }
 
-// OpenOutputs lists the open outputs of a thread.
-func (c *Client) OpenOutputs(ctx context.Context, t events.Thread) ([]OpenOutput, error) {
-	all, err := c.Outputs(ctx, t.Session)
+// Outputs lists the open outputs of a thread.
+func (t ThreadHandle) Outputs(ctx context.Context) ([]OpenOutput, error) {
+	all, err := t.c.Session(t.Session).Outputs(ctx)
 	if err != nil {
 		return nil, err
 	}
 	open := all[:0]
 	for _, o := range all {
-		if o.Thread == t {
+		if o.Thread == t.Thread {
 			open = append(open, o)
 		}
 	}
@@ -93,9 +93,9 @@ func (c *Client) OpenOutputs(ctx context.Context, t events.Thread) ([]OpenOutput
 
 // OutputFrom gives what is stored of an output from a byte on, without a gap; the last frame has End if the output has ended. An
 // output that is not there yet gives nothing.
-func (c *Client) OutputFrom(ctx context.Context, t events.Thread, id string, at int64) iter.Seq2[Frame, error] {
+func (t ThreadHandle) OutputFrom(ctx context.Context, id string, at int64) iter.Seq2[Frame, error] {
 	return func(yield func(Frame, error) bool) {
-		f := &follower{c: c, thread: t, id: id, at: at, found: at > 0, yield: yield}
+		f := &follower{c: t.c, thread: t.Thread, id: id, at: at, found: at > 0, yield: yield}
 		if err := errors.Join(t.Validate(), events.CheckToken("output", id)); err != nil {
 			yield(Frame{}, err)
 			return
@@ -145,7 +145,7 @@ func (c *Client) Moves(ctx context.Context, f HeadFilter, ready func()) iter.Seq
 			case r.Exists():
 				m.readHead(r)
 			default:
-				m.Head, err = c.Thread(ctx, t)
+				m.Head, err = c.Thread(t).Head(ctx)
 				if errors.Is(err, threads.ErrNoThread) {
 					m.Gone, err = err, nil
 				}
@@ -158,8 +158,8 @@ func (c *Client) Moves(ctx context.Context, f HeadFilter, ready func()) iter.Seq
 }
 
 // HeadsSince lists the active threads whose heads moved behind a revision, in no particular order.
-func (c *Client) HeadsSince(ctx context.Context, session string, rev uint64) ([]Move, error) {
-	rs, err := c.records.List(ctx, events.HeadKeys(session))
+func (s SessionHandle) HeadsSince(ctx context.Context, rev uint64) ([]Move, error) {
+	rs, err := s.c.records.List(ctx, events.HeadKeys(s.ID))
 	if err != nil {
 		return nil, err
 	}
@@ -178,8 +178,8 @@ func (c *Client) HeadsSince(ctx context.Context, session string, rev uint64) ([]
 
 // ItemsUntilNow gives the stored items that a filter chooses, from a position on, and ends behind the last one. It stops at the
 // first error of f, and returns it. An item that was stored twice after a crash comes twice.
-func (c *Client) ItemsUntilNow(ctx context.Context, f Filter, from Position, take func(Item) error) error {
-	return c.items.UntilNow(ctx, f.subjects(), from.stored(), func(stored natsio.StoredItem) error {
+func (i Internal) ItemsUntilNow(ctx context.Context, f Filter, from Position, take func(Item) error) error {
+	return i.c.items.UntilNow(ctx, f.subjects(), from.stored(), func(stored natsio.StoredItem) error {
 		it, err := parseItem(stored.Data)
 		if err != nil {
 			return fmt.Errorf("%s, sequence %d: %w", stored.Subject, stored.Seq, err)
@@ -190,6 +190,6 @@ func (c *Client) ItemsUntilNow(ctx context.Context, f Filter, from Position, tak
 }
 
 // ItemsSpan is the sequence of the first item that ITEMS holds, and of the last one that it was given.
-func (c *Client) ItemsSpan(ctx context.Context) (first, last uint64, err error) {
-	return c.items.Span(ctx)
+func (i Internal) ItemsSpan(ctx context.Context) (first, last uint64, err error) {
+	return i.c.items.Span(ctx)
 }

@@ -16,12 +16,12 @@ import (
 // both are done, with the name that it has now. After a crash in between both threads are there, and doing it again goes on.
 // Those who retire one thread from the same head do it once: all of them are given its name. Errors are those of Fork and
 // Remove; ErrBusyThread: an event was applied to the thread since head, and it stays.
-func (c *Client) Retire(ctx context.Context, t events.Thread, head threads.Head) (former events.Thread, err error) {
+func (i Internal) Retire(ctx context.Context, t events.Thread, head threads.Head) (former events.Thread, err error) {
 	former = events.FormerThread(t, head.Head().Ref.Hex())
-	p := c.Publisher(PublisherConfig{Producer: retirerOf(head)})
+	p := i.c.Publisher(PublisherConfig{Producer: retirerOf(head)})
 	// Another one may do the same at any time: it is done where the name was left by that producer's removal.
-	err = c.retire(ctx, p, t, former, head)
-	if done, look := c.retired(ctx, t, p.Producer()); err != nil && look == nil && done {
+	err = i.c.retire(ctx, p, t, former, head)
+	if done, look := i.c.retired(ctx, t, p.Producer()); err != nil && look == nil && done {
 		return former, nil
 	}
 	return former, err
@@ -68,7 +68,7 @@ func (c *Client) retire(ctx context.Context, p *Publisher, t, former events.Thre
 
 // unchanged returns ErrBusyThread where an event was applied to a thread since a head of it.
 func (c *Client) unchanged(ctx context.Context, t events.Thread, head threads.Head) error {
-	now, err := c.AwaitThread(ctx, t)
+	now, err := c.Thread(t).AwaitHead(ctx)
 	if err == nil && now.Applied > head.Applied {
 		err = fmt.Errorf("%w: somebody writes to %s", ErrBusyThread, t)
 	}
@@ -82,8 +82,8 @@ func (c *Client) retired(ctx context.Context, t events.Thread, producer string) 
 }
 
 // Beside are the other threads of a thread's session, with where they are.
-func (c *Client) Beside(ctx context.Context, t events.Thread) (iter.Seq2[events.Thread, threads.Head], error) {
-	all, err := c.Threads(ctx, t.Session)
+func (i Internal) Beside(ctx context.Context, t events.Thread) (iter.Seq2[events.Thread, threads.Head], error) {
+	all, err := i.c.Session(t.Session).Threads(ctx)
 	return func(yield func(events.Thread, threads.Head) bool) {
 		for _, x := range all {
 			if x.Thread != t && !yield(x.Thread, x.Head) {

@@ -42,7 +42,7 @@ func TestRetireLosesNothing(t *testing.T) {
 
 	told := make(chan error, 1)
 	go func() {
-		_, err := c.Retire(ctx, th, must.Get(c.Thread(ctx, th))(t))
+		_, err := c.Internal().Retire(ctx, th, must.Get(c.Thread(th).Head(ctx))(t))
 		told <- err
 	}()
 	for n := uint64(0); n < 4; { // the first entry, the fork, the late entry, the removal
@@ -55,16 +55,16 @@ func TestRetireLosesNothing(t *testing.T) {
 	if published != nil {
 		t.Fatal(published)
 	}
-	must.Do(t, c.Await(ctx, th, late.Producer(), 0, 1))
-	if head, err := c.Thread(ctx, th); err != nil || head.Entries != 2 {
+	must.Do(t, c.Thread(th).Await(ctx, late.Producer(), 0, 1))
+	if head, err := c.Thread(th).Head(ctx); err != nil || head.Entries != 2 {
 		t.Errorf("the thread has %d entries, %v, want 2", head.Entries, err)
 	}
 
-	former := must.Get(c.Retire(ctx, th, must.Get(c.Thread(ctx, th))(t)))(t)
-	if head, err := c.Thread(ctx, former); err != nil || head.Entries != 3 { // with the fork's own
+	former := must.Get(c.Internal().Retire(ctx, th, must.Get(c.Thread(th).Head(ctx))(t)))(t)
+	if head, err := c.Thread(former).Head(ctx); err != nil || head.Entries != 3 { // with the fork's own
 		t.Errorf("%s has %d entries, %v, want 3", former, head.Entries, err)
 	}
-	must.Is(t, must.Err(c.Thread(ctx, th)), threads.ErrNoThread, "%s is there still", th)
+	must.Is(t, must.Err(c.Thread(th).Head(ctx)), threads.ErrNoThread, "%s is there still", th)
 }
 
 // TestRetiredTwice: those who retire a thread from one head at the same time do it once. All of them are given its name, nothing becomes a
@@ -76,13 +76,13 @@ func TestRetiredTwice(t *testing.T) {
 	defer cancel()
 	th := thread("s")
 	publishApplied(ctx, t, conn, th)
-	head := must.Get(c.Thread(ctx, th))(t)
+	head := must.Get(c.Thread(th).Head(ctx))(t)
 
 	const n = 3
 	told, names := make(chan error, n), make(chan string, n)
 	for range n { // each decides before anything has happened
 		go func() {
-			former, err := client.New(conn).Retire(ctx, th, head)
+			former, err := client.New(conn).Internal().Retire(ctx, th, head)
 			names <- former.Name
 			told <- err
 		}()
@@ -98,13 +98,13 @@ func TestRetiredTwice(t *testing.T) {
 	}
 	pub := c.Publisher(client.PublisherConfig{})
 	must.Do(t, pub.Publish(ctx, post(th, "anew")))
-	must.Do(t, c.Await(ctx, th, pub.Producer(), 0, 1))
-	former := must.Get(c.Retire(ctx, th, head))(t)
+	must.Do(t, c.Thread(th).Await(ctx, pub.Producer(), 0, 1))
+	former := must.Get(c.Internal().Retire(ctx, th, head))(t)
 	must.Same(t, former.Name, first, "the name behind is %q, want %q")
-	if head, err := c.Thread(ctx, th); err != nil || head.Entries != 1 {
+	if head, err := c.Thread(th).Head(ctx); err != nil || head.Entries != 1 {
 		t.Errorf("the thread that has the name now has %d entries, %v, want 1", head.Entries, err)
 	}
-	if dead, err := c.DeadLetters(ctx, ""); err != nil || len(dead) > 0 {
+	if dead, err := c.EverySession().DeadLetters(ctx); err != nil || len(dead) > 0 {
 		t.Errorf("dead letters %v, %v, want none", dead, err)
 	}
 }

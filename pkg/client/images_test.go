@@ -46,7 +46,7 @@ func TestImagesComeBack(t *testing.T) {
 	r.publish(t, es...)
 	var told []casstore.Ref
 	warn := func(m rehydrate.Missing) { told = append(told, m.Ref) }
-	got := string(must.Get(r.Context(t.Context(), th, sessions.Last, warn))(t).JSON())
+	got := string(must.Get(r.Thread(th).Context(t.Context(), sessions.Last, warn))(t).JSON())
 	b64 := base64.StdEncoding.EncodeToString(png)
 	if strings.Count(got, b64) != 2 || strings.Count(got, url) != 1 || strings.Count(got, "blob:sha256:") != 1 ||
 		!strings.Contains(got, gone.String()) {
@@ -55,23 +55,23 @@ func TestImagesComeBack(t *testing.T) {
 	if len(told) != 1 || told[0] != gone {
 		t.Errorf("told %v, want %v", told, gone)
 	}
-	if _, err := r.Context(t.Context(), th, sessions.Last, nil); err == nil {
+	if _, err := r.Thread(th).Context(t.Context(), sessions.Last, nil); err == nil {
 		t.Error("a strict context without a picture: no error")
 	}
-	for it := range must.All(t, r.ItemsFrom(t.Context(), th, must.Get(r.Thread(t.Context(), th))(t), 1)) {
+	for it := range must.All(t, r.Thread(th).ItemsFrom(t.Context(), must.Get(r.Thread(th).Head(t.Context()))(t), 1)) {
 		shown := image(ref.String())
 		if it.N != 2 && !strings.Contains(string(it.Data), shown) {
 			t.Errorf("item %d = %.300s, want the picture in its content", it.N, it.Data)
 		}
 	}
-	log := must.Get(r.OpenLog(t.Context(), th))(t)
+	log := must.Get(r.Thread(th).Log(t.Context()))(t)
 	all := string(must.Get(io.ReadAll(log))(t))
 	must.Do(t, log.Close())
 	if strings.Count(all, b64) != 2 || strings.Count(all, gone.String()) != 1 {
 		t.Errorf("log = %.2000s, want two pictures in line, and the ref of what is missing", all)
 	}
 	var file strings.Builder
-	must.Get(r.Export(t.Context(), th, &file))(t)
+	must.Get(r.Thread(th).Export(t.Context(), &file))(t)
 	if want := strings.Join(lines, "\n") + "\n"; file.String() != want {
 		t.Errorf("export = %.3000s, want the lines that came", file.String())
 	}
@@ -88,7 +88,7 @@ func TestImagesOfALog(t *testing.T) {
 		Body: []byte(`{"content":[{"type":"text","text":"two"},{"type":"image","data":"` +
 			ref.String() + `"},{"type":"image","data":"` + gone.String() + `"}]}`)})
 	told := 0
-	res := must.Get(r.Warning(func(rehydrate.Missing) { told++ }).Resolve(t.Context(), "",
+	res := must.Get(r.Internal().Warning(func(rehydrate.Missing) { told++ }).EverySession().Resolve(t.Context(),
 		"s/threads/main/logs/thread.log", artifacts.Lines{}))(t)
 	log := string(must.Get(io.ReadAll(res.Body))(t))
 	must.Do(t, res.Body.Close())
@@ -96,8 +96,8 @@ func TestImagesOfALog(t *testing.T) {
 		gone.String()) || told != 1 {
 		t.Errorf("log = %.4000s, told %d; want one picture in line, and one ref that was told", log, told)
 	}
-	head := must.Get(r.Thread(t.Context(), th))(t)
-	if full := must.Get(r.FullItem(t.Context(), th, head, 1))(t); string(full) != strings.TrimSuffix(log, "\n") {
+	head := must.Get(r.Thread(th).Head(t.Context()))(t)
+	if full := must.Get(r.Thread(th).FullItem(t.Context(), head, 1))(t); string(full) != strings.TrimSuffix(log, "\n") {
 		t.Errorf("whole item = %s, want the line of the log", full)
 	}
 }
@@ -127,14 +127,14 @@ func TestImagesOfClaudeCode(t *testing.T) {
 		es = append(es, client.Entry{Thread: th, Dialect: "claude", Body: []byte(line)})
 	}
 	r.publish(t, es...)
-	head := must.Get(r.Thread(t.Context(), th))(t)
+	head := must.Get(r.Thread(th).Head(t.Context()))(t)
 	stored := must.Get(r.Blob(t.Context(), casstore.SumBlob(png)))(t)
 	if !bytes.Equal(stored, png) || head.Externalized != 3 {
 		t.Errorf("%d values are moved, and the blob has %d bytes; want 3, %d", head.Externalized, len(stored), len(png))
 	}
 	for form, want := range map[rehydrate.Form]int{rehydrate.Full: 3, rehydrate.Stored: 0} {
 		var out bytes.Buffer
-		must.Get(r.ExportAs(t.Context(), th, form, &out, nil))(t)
+		must.Get(r.Thread(th).ExportAs(t.Context(), form, &out, nil))(t)
 		must.Same(t, strings.Count(out.String(), b64), want, "form %d has %d images in line, want %d", form)
 		if form == rehydrate.Full && out.String() != strings.Join(lines, "\n")+"\n" {
 			t.Errorf("export = %.500s, want the lines as they came", out.String())
@@ -142,18 +142,18 @@ func TestImagesOfClaudeCode(t *testing.T) {
 	}
 	for i, line := range lines {
 		stored := strings.ReplaceAll(line, b64, casstore.SumBlob(png).String())
-		got := string(must.Get(rehydrate.Resolve(t.Context(), []byte(stored), r.Source().Blobs, nil))(t))
+		got := string(must.Get(rehydrate.Resolve(t.Context(), []byte(stored), r.Internal().Source().Blobs, nil))(t))
 		if want := strings.ReplaceAll(stored, casstore.SumBlob(png).String(), b64); got != want {
 			t.Errorf("line %d is resolved as %.500s", i, got)
 		}
 	}
 	shown := 0
-	for it := range must.All(t, r.ItemsFrom(t.Context(), th, head, 1)) {
+	for it := range must.All(t, r.Thread(th).ItemsFrom(t.Context(), head, 1)) {
 		if strings.Contains(string(it.Data), `{"type":"image","data":"`+casstore.SumBlob(png).String()+`","mimeType":"image/png"}`) {
 			shown++
 		}
 	}
-	log := must.Get(r.OpenLog(t.Context(), th))(t)
+	log := must.Get(r.Thread(th).Log(t.Context()))(t)
 	all := string(must.Get(io.ReadAll(log))(t))
 	must.Do(t, log.Close())
 	if inLine := strings.Count(all, b64); shown != 3 || inLine != 3 {
@@ -182,22 +182,22 @@ func TestImagesOfCodex(t *testing.T) {
 		es = append(es, client.Entry{Thread: th, Dialect: "codex", Body: []byte(line)})
 	}
 	r.publish(t, es...)
-	head := must.Get(r.Thread(t.Context(), th))(t)
+	head := must.Get(r.Thread(th).Head(t.Context()))(t)
 	shown := 0
-	for it := range must.All(t, r.ItemsFrom(t.Context(), th, head, 1)) {
+	for it := range must.All(t, r.Thread(th).ItemsFrom(t.Context(), head, 1)) {
 		if strings.Contains(string(it.Data), `,{"type":"image_url","image_url":"`+ref.String()+`"}]`) {
 			shown++
 		}
 	}
-	log := must.Get(r.OpenLog(t.Context(), th))(t)
+	log := must.Get(r.Thread(th).Log(t.Context()))(t)
 	all := string(must.Get(io.ReadAll(log))(t))
 	must.Do(t, log.Close())
-	whole := string(must.Get(r.FullItem(t.Context(), th, head, 1))(t))
+	whole := string(must.Get(r.Thread(th).FullItem(t.Context(), head, 1))(t))
 	if shown != 2 || strings.Count(all, url) != 2 || !strings.Contains(whole, url) {
 		t.Errorf("%d items have the picture, the log %d times, item 1 = %.300s; want 2, 2, and the URL", shown, strings.Count(all, url), whole)
 	}
 	var out bytes.Buffer
-	must.Get(r.Export(t.Context(), th, &out))(t)
+	must.Get(r.Thread(th).Export(t.Context(), &out))(t)
 	if out.String() != strings.Join(lines, "\n")+"\n" {
 		t.Errorf("export = %.500s, want the lines as they came", out.String())
 	}

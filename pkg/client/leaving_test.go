@@ -16,11 +16,13 @@ import (
 // TestLeftByAnother: who renames or removes a thread is told when another operation came first, or took the session away behind.
 func TestLeftByAnother(t *testing.T) {
 	rename := func(to string) func(context.Context, *client.Client, events.Thread) error {
-		return func(ctx context.Context, c *client.Client, th events.Thread) error { return c.Rename(ctx, th, to) }
+		return func(ctx context.Context, c *client.Client, th events.Thread) error {
+			return c.Thread(th).Rename(ctx, to)
+		}
 	}
-	remove := func(ctx context.Context, c *client.Client, th events.Thread) error { return c.Remove(ctx, th) }
+	remove := func(ctx context.Context, c *client.Client, th events.Thread) error { return c.Thread(th).Remove(ctx) }
 	del := func(ctx context.Context, c *client.Client, th events.Thread) error {
-		_, err := c.DeleteSession(ctx, th.Session, client.Deletion{})
+		_, err := c.Session(th.Session).Delete(ctx, client.Deletion{})
 		return err
 	}
 	for name, ops := range map[string][]func(context.Context, *client.Client, events.Thread) error{

@@ -27,7 +27,7 @@ func TestAwaitReadsLettersOfItsThread(t *testing.T) {
 	p := r.Publisher(client.PublisherConfig{})
 	must.Do(t, p.Control(t.Context(), mine, 1, events.Control{Op: events.OpFork, Fork: &events.Fork{Session: "s", Thread: "gone"}}))
 	before := r.conn.JetStream().Conn().Stats().InBytes
-	if err := r.Await(limited(t), mine, p.Producer(), 0, 1); !errors.Is(err, client.ErrRefused) {
+	if err := r.Thread(mine).Await(limited(t), p.Producer(), 0, 1); !errors.Is(err, client.ErrRefused) {
 		t.Fatalf("await = %v, want %v", err, client.ErrRefused)
 	}
 	if read := r.conn.JetStream().Conn().Stats().InBytes - before; read >= others*size/4 {

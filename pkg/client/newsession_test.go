@@ -19,7 +19,7 @@ func TestNewSessionOnce(t *testing.T) {
 	const callers = 8
 	told := make(chan error)
 	for i := range callers {
-		go func() { told <- r.NewSession(t.Context(), "s", fmt.Sprintf("/w%d", i), "") }()
+		go func() { told <- r.Session("s").New(t.Context(), fmt.Sprintf("/w%d", i), "") }()
 	}
 	began := 0
 	for range callers {
@@ -30,7 +30,7 @@ func TestNewSessionOnce(t *testing.T) {
 		}
 	}
 	var out strings.Builder
-	must.Get(r.Export(t.Context(), thread("s"), &out))(t)
+	must.Get(r.Thread(thread("s")).Export(t.Context(), &out))(t)
 	if n := strings.Count(out.String(), `"type":"session"`); began != 1 || n != 1 {
 		t.Errorf("%d of %d began it, and it has %d headers, want 1 and 1", began, callers, n)
 	}
@@ -42,7 +42,7 @@ func TestNewSessionAgainLater(t *testing.T) {
 	c := client.New(conn)
 	for range 2 {
 		ctx, cancel := context.WithTimeout(t.Context(), 7*time.Second)
-		if err := c.NewSession(ctx, "s", "/w", ""); err == nil {
+		if err := c.Session("s").New(ctx, "/w", ""); err == nil {
 			t.Error("it is there without a persister")
 		} else {
 			t.Log(err)
@@ -52,6 +52,6 @@ func TestNewSessionAgainLater(t *testing.T) {
 	stop := must.Get(persister(conn))(t)
 	defer stop()
 	var out strings.Builder
-	must.Get(c.Export(t.Context(), thread("s"), &out))(t)
+	must.Get(c.Thread(thread("s")).Export(t.Context(), &out))(t)
 	must.Same(t, strings.Count(out.String(), `"type":"session"`), 1, "it has %d headers, want %d")
 }

@@ -52,7 +52,7 @@ func TestOffline(t *testing.T) {
 	if got := texts(t, c.Subscribe(limited(t), one, client.Position{N: 1}), 40); !slices.Equal(got, numbers(1, 40)) {
 		t.Errorf("items %v, want 1 to 40 once and in order", got)
 	}
-	head, err := c.Thread(t.Context(), th)
+	head, err := c.Thread(th).Head(t.Context())
 	if err != nil || head.N != 40 {
 		t.Errorf("the thread has %d items, %v, want 40", head.N, err)
 	}
@@ -107,8 +107,8 @@ func TestOfflineSuccessorThatWasThereBefore(t *testing.T) {
 	laptop(t, third, 0, 6, 6)
 	must.Do(t, third.Flush(limited(t)))
 	await(t, third, thread("s"), "laptop", 6)
-	h := must.Get(third.Thread(limited(t), thread("s")))(t)
-	letters := must.Get(third.DeadLetters(limited(t), ""))(t)
+	h := must.Get(third.Thread(thread("s")).Head(limited(t)))(t)
+	letters := must.Get(third.EverySession().DeadLetters(limited(t)))(t)
 	if h.Entries != 6 {
 		t.Errorf("%d of 6 acknowledged entries are in the thread, %d dead letters", h.Entries, len(letters))
 	}

@@ -84,8 +84,8 @@ func TestClosedClient(t *testing.T) {
 			return pub.Publish(ctx, client.Entry{Thread: th, Dialect: "item",
 				Open: func() (io.ReadCloser, error) { return io.NopCloser(strings.NewReader("{}")), nil }})
 		},
-		"Await":  func(ctx context.Context) error { return c.Await(ctx, th, "p", 0, 1) },
-		"Thread": func(ctx context.Context) error { _, err := c.Thread(ctx, th); return err },
+		"Await":  func(ctx context.Context) error { return c.Thread(th).Await(ctx, "p", 0, 1) },
+		"Thread": func(ctx context.Context) error { _, err := c.Thread(th).Head(ctx); return err },
 		"Async": func(ctx context.Context) error {
 			a := c.Async(client.AsyncConfig{PublisherConfig: client.PublisherConfig{Producer: "q"}})
 			must.Do(t, a.Publish(ctx, post(th, "too late")))

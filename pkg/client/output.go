@@ -93,7 +93,7 @@ var ErrOutputClosed = errors.New("the output is closed")
 
 // Output begins a streaming output in a thread and returns when that is durable. Publishing goes on, through whatever the
 // server does, until Close returns or ctx ends.
-func (c *Client) Output(ctx context.Context, t events.Thread, cfg OutputConfig) (*Output, error) {
+func (t ThreadHandle) Output(ctx context.Context, cfg OutputConfig) (*Output, error) {
 	cfg.ID = cmp.Or(cfg.ID, ulid.Make().String())
 	if cfg.Window <= 0 {
 		cfg.Window = defaultWindow
@@ -107,7 +107,7 @@ func (c *Client) Output(ctx context.Context, t events.Thread, cfg OutputConfig) 
 		return nil, err
 	}
 	o := &Output{
-		client: c, cfg: cfg, attempt: start.Start.Attempt, thread: t, pub: c.outputs, window: semaphore.NewWeighted(int64(cfg.Window)),
+		client: t.c, cfg: cfg, attempt: start.Start.Attempt, thread: t.Thread, pub: t.c.outputs, window: semaphore.NewWeighted(int64(cfg.Window)),
 		wake: make(chan struct{}, 1), done: make(chan struct{}),
 	}
 	o.ctx, o.cancel = context.WithCancelCause(ctx)
@@ -210,7 +210,7 @@ func (o *Output) Wait(ctx context.Context) error {
 	<-o.done
 	err := o.client.awaitStored(ctx, o.thread, o.pub.Producer(), o.pub.cfg.Epoch, o.last)
 	last := events.Event{Thread: o.thread, Producer: o.pub.Producer(), Epoch: o.pub.cfg.Epoch, Seq: o.last}
-	if errors.As(err, new(*Renamed)) && o.client.Has(ctx, &last) { // it was taken before the rename
+	if errors.As(err, new(*Renamed)) && o.client.Internal().Has(ctx, &last) { // it was taken before the rename
 		return nil
 	}
 	return err
@@ -226,7 +226,7 @@ func (o *Output) Result(ctx context.Context) (end events.LiveEnd, err error) {
 	} else if err != nil {
 		return end, err
 	}
-	for frame, err := range o.client.OutputFrom(ctx, o.thread, o.ID(), 1<<62) {
+	for frame, err := range o.client.Thread(o.thread).OutputFrom(ctx, o.ID(), 1<<62) {
 		if err != nil {
 			return end, err
 		}
@@ -284,18 +284,18 @@ var errOwn = errors.New("it is of this attempt")
 
 // MayBegin reports why an output cannot begin in a thread, as far as is known now; see Begun. ErrNoRun: its session has no run of the id
 // that cfg says, and none is on its way.
-func (c *Client) MayBegin(ctx context.Context, t events.Thread, cfg OutputConfig) error {
+func (t ThreadHandle) MayBegin(ctx context.Context, cfg OutputConfig) error {
 	if cfg.Run != "" {
-		if err := c.awaitRun(ctx, t.Session, cfg.Run); errors.Is(err, ErrNoRun) && !errors.Is(err, ErrBehind) {
+		if err := t.c.awaitRun(ctx, t.Session, cfg.Run); errors.Is(err, ErrNoRun) && !errors.Is(err, ErrBehind) {
 			return err
 		}
 	}
-	return c.mayBegin(ctx, t, cfg.ID, "")
+	return t.c.mayBegin(ctx, t.Thread, cfg.ID, "")
 }
 
 func (c *Client) mayBegin(ctx context.Context, t events.Thread, id, attempt string) error {
 	if id == "" {
-		return c.Takes(ctx, t)
+		return c.Thread(t).Takes(ctx)
 	}
 	if err := errors.Join(t.Validate(), events.CheckToken("output", id)); err != nil {
 		return err
@@ -319,13 +319,13 @@ func (c *Client) mayBegin(ctx context.Context, t events.Thread, id, attempt stri
 			"they stay, and it ends as aborted after its lease; send all of it again under another id",
 			ErrOutputTaken, id, o.Thread, o.Total)
 	}
-	return c.Takes(ctx, t)
+	return c.Thread(t).Takes(ctx)
 }
 
 // Takes reports why a thread takes nothing more: ErrEnded, with a *Renamed where its name is another one now;
 // ErrLatched where its head cannot be read. A thread that is not there yet takes what begins it.
-func (c *Client) Takes(ctx context.Context, t events.Thread) error {
-	head, err := c.Thread(ctx, t)
+func (t ThreadHandle) Takes(ctx context.Context) error {
+	head, err := t.Head(ctx)
 	var was *Renamed
 	switch {
 	case errors.As(err, &was):
@@ -333,12 +333,12 @@ func (c *Client) Takes(ctx context.Context, t events.Thread) error {
 	case errors.Is(err, threads.ErrNoThread):
 		return nil
 	case err == nil && head.Status == threads.StatusCompleted:
-		return fmt.Errorf("%w: %s: fork it, or go on in another thread", ErrEnded, t)
+		return fmt.Errorf("%w: %s: fork it, or go on in another thread", ErrEnded, t.Thread)
 	case err != nil && !apply.Passing(err):
-		_, err = c.Thread(ctx, t) // what the head named may have been moved since it was read
+		_, err = t.Head(ctx) // what the head named may have been moved since it was read
 	}
 	if err != nil && !apply.Passing(err) {
-		err = fmt.Errorf("%w: %s: %w: spool fsck names what is wrong", ErrLatched, t, err)
+		err = fmt.Errorf("%w: %s: %w: spool fsck names what is wrong", ErrLatched, t.Thread, err)
 	}
 	return err
 }
@@ -347,10 +347,10 @@ func (c *Client) Takes(ctx context.Context, t events.Thread) error {
 const mostRenames = 8
 
 // Has reports whether the event's thread has it, under whatever name it has now.
-func (c *Client) Has(ctx context.Context, e *events.Event) bool {
+func (i Internal) Has(ctx context.Context, e *events.Event) bool {
 	t, was := e.Thread, (*Renamed)(nil)
 	for range mostRenames {
-		head, err := c.Thread(ctx, t)
+		head, err := i.c.Thread(t).Head(ctx)
 		if !errors.As(err, &was) {
 			return err == nil && head.Duplicate(e.Producer, e.Epoch, e.Seq)
 		}

@@ -18,40 +18,40 @@ import (
 
 // ItemsFrom makes the items of a thread again from its nodes, in order, from number n to the last one that the head has: the
 // same, byte for byte, as were sent. What it reads does not depend on how much of the thread is before n.
-func (c *Client) ItemsFrom(ctx context.Context, t events.Thread, head threads.Head, n int64) iter.Seq2[events.Posted, error] {
-	return project.ItemsFrom(ctx, c.reader, t, head, n)
+func (t ThreadHandle) ItemsFrom(ctx context.Context, head threads.Head, n int64) iter.Seq2[events.Posted, error] {
+	return project.ItemsFrom(ctx, t.c.reader, t.Thread, head, n)
 }
 
 // ItemsBack makes the items of a thread again, from the one before a number back to the first, over all its branches. Who stops early
 // reads no more than that.
-func (c *Client) ItemsBack(ctx context.Context, t events.Thread, head threads.Head, before int64) iter.Seq2[events.Posted, error] {
-	return project.ItemsBack(ctx, c.reader, t, head, before)
+func (t ThreadHandle) ItemsBack(ctx context.Context, head threads.Head, before int64) iter.Seq2[events.Posted, error] {
+	return project.ItemsBack(ctx, t.c.reader, t.Thread, head, before)
 }
 
 // maxFull is the most bytes of an item that FullItem gives.
 const maxFull = 64 << 20
 
-// ErrTooLong: an item is too large to be had in one piece. The log of its thread streams it (OpenLog).
+// ErrTooLong: an item is too large to be had in one piece. The log of its thread streams it (ThreadHandle.Log).
 var ErrTooLong = errors.New("item of more than 64 MiB is too large to be read in one piece: read its local_log")
 
 // FullItem makes an item as it was before any cut (SPEC I5), up to 64 MiB; above, the error wraps ErrTooLong.
 // threads.ErrNoPoint: the thread has no item of that number.
-func (c *Client) FullItem(ctx context.Context, t events.Thread, head threads.Head, n int64) ([]byte, error) {
-	step, err := c.reader.At(ctx, head, threads.Point{Item: n})
+func (t ThreadHandle) FullItem(ctx context.Context, head threads.Head, n int64) ([]byte, error) {
+	step, err := t.c.reader.At(ctx, head, threads.Point{Item: n})
 	if err != nil {
 		return nil, err
 	}
 	lines := &bounded{most: maxFull}
 	w := bufio.NewWriter(lines)
-	if err := errors.Join(c.writeItems(ctx, t, step, w), w.Flush()); err != nil {
-		return nil, fmt.Errorf("item %d of %s: %w", n, t, err)
+	if err := errors.Join(t.c.writeItems(ctx, t.Thread, step, w), w.Flush()); err != nil {
+		return nil, fmt.Errorf("item %d of %s: %w", n, t.Thread, err)
 	}
 	for line := range bytes.Lines(lines.buf.Bytes()) {
 		if got, _ := jsonscan.Int(jsonscan.Get(line, "n")); got == n {
 			return bytes.TrimSuffix(line, []byte("\n")), nil
 		}
 	}
-	return nil, fmt.Errorf("%w: item %d of %s", threads.ErrNoPoint, n, t)
+	return nil, fmt.Errorf("%w: item %d of %s", threads.ErrNoPoint, n, t.Thread)
 }
 
 // bounded keeps what is written to it, up to a limit.
@@ -74,7 +74,7 @@ var _ io.Writer = (*bounded)(nil)
 // no pack costs one look at the headers of all, and none for a while when it is asked for again.
 func (c *Client) FindNode(ctx context.Context, ref casstore.Ref, hint events.Thread) (t events.Thread, n int64, err error) {
 	if hint.Validate() == nil {
-		if head, err := c.Thread(ctx, hint); err == nil {
+		if head, err := c.Thread(hint).Head(ctx); err == nil {
 			if step, err := c.reader.FindNode(ctx, head, ref); err == nil {
 				return hint, step.Entry.First, nil
 			}
@@ -94,7 +94,7 @@ func (c *Client) FindNode(ctx context.Context, ref casstore.Ref, hint events.Thr
 	if err != nil {
 		return t, 0, err
 	}
-	all, err := c.Threads(ctx, "")
+	all, err := c.EverySession().Threads(ctx)
 	if err != nil {
 		return t, 0, err
 	}
@@ -121,11 +121,11 @@ type Forked struct {
 
 // ForkPoint is where a thread left the one that it is a fork of; ok is false for a thread that is none. It walks back to that
 // point.
-func (c *Client) ForkPoint(ctx context.Context, head threads.Head) (f Forked, ok bool, err error) {
+func (i Internal) ForkPoint(ctx context.Context, head threads.Head) (f Forked, ok bool, err error) {
 	if len(head.Recent) == 0 {
 		return f, false, nil
 	}
-	for step, err := range c.reader.Walk(ctx, head.Head()) {
+	for step, err := range i.c.reader.Walk(ctx, head.Head()) {
 		if err != nil {
 			return f, false, err
 		}

@@ -17,14 +17,14 @@ func TestFindNode(t *testing.T) {
 	p := r.Publisher(client.PublisherConfig{})
 	must.Do(t, p.Publish(limited(t), posts(th, 1, 3)...))
 	await(t, r.Client, th, p.Producer(), 3)
-	head := must.Get(r.Thread(limited(t), th))(t)
+	head := must.Get(r.Thread(th).Head(limited(t)))(t)
 	ref := head.Head().Ref
 	for _, hint := range []events.Thread{{}, th, thread("other")} {
 		if at, n, err := r.FindNode(limited(t), ref, hint); err != nil || at != th || n != 3 {
 			t.Errorf("FindNode beside %v = %v, %d, %v, want %v, 3", hint, at, n, err, th)
 		}
 	}
-	must.Do(t, r.Remove(limited(t), th))
+	must.Do(t, r.Thread(th).Remove(limited(t)))
 	nowhere := casstore.SumNode([]byte("nowhere"))
 	for ref, want := range map[casstore.Ref]string{
 		ref:            "is stored, but in no thread",
@@ -45,7 +45,7 @@ func TestFindNodeThatWasNotThere(t *testing.T) {
 	e.Time = 1_700_000_000_000
 	before := newRig(t)
 	before.publish(t, e)
-	head := must.Get(before.Thread(ctx, thread("s")))(t)
+	head := must.Get(before.Thread(thread("s")).Head(ctx))(t)
 	state := head.Head().Ref
 	_, _, err := r.FindNode(ctx, state, events.Thread{})
 	must.Is(t, err, threads.ErrNoStep, "FindNode of what is not there")

@@ -44,10 +44,10 @@ var (
 	ErrPromptTaken = errors.New("another question has this id")
 )
 
-// Prompts lists the prompts that wait for an answer, of a session or of all when session is "". It reads records, never
+// Prompts lists the prompts that wait for an answer. It reads records, never
 // threads; those of threads that have ended are left out.
-func (c *Client) Prompts(ctx context.Context, session string) ([]Prompt, error) {
-	rs, err := c.records.List(ctx, events.PromptKeys(session))
+func (s SessionHandle) Prompts(ctx context.Context) ([]Prompt, error) {
+	rs, err := s.c.records.List(ctx, events.PromptKeys(s.ID))
 	if err != nil || len(rs) == 0 {
 		return nil, err
 	}
@@ -57,7 +57,7 @@ func (c *Client) Prompts(ctx context.Context, session string) ([]Prompt, error) 
 		ts[i], _ = events.ParsePromptKey(r.Key)
 		heads[i] = events.HeadKey(ts[i])
 	}
-	active, err := c.records.Records(ctx, heads...)
+	active, err := s.c.records.Records(ctx, heads...)
 	if err != nil {
 		return nil, err
 	}
@@ -79,11 +79,11 @@ func promptOf(t events.Thread, p record.Prompt) Prompt {
 }
 
 // Prompt finds a prompt, open or settled. ErrNoPrompt: there is none of that id.
-func (c *Client) Prompt(ctx context.Context, t events.Thread, id string) (Prompt, error) {
-	r, err := c.prompt(ctx, t, id)
-	p := promptOf(t, r)
+func (t ThreadHandle) Prompt(ctx context.Context, id string) (Prompt, error) {
+	r, err := t.c.prompt(ctx, t.Thread, id)
+	p := promptOf(t.Thread, r)
 	if err == nil && p.Answerable && !r.Settled() {
-		head, none := c.Thread(ctx, t)
+		head, none := t.Head(ctx)
 		p.Answerable = none != nil || head.Status != threads.StatusCompleted
 	}
 	return p, err
@@ -108,7 +108,7 @@ func (c *Client) prompt(ctx context.Context, t events.Thread, id string) (record
 // lifeOf is where in SPOOL_EVENTS the thread of a name begins; 0: it is not known, or the thread has another name now.
 // threads.ErrNoThread: there is none.
 func (c *Client) lifeOf(ctx context.Context, t events.Thread) (uint64, error) {
-	head, err := c.Thread(ctx, t)
+	head, err := c.Thread(t).Head(ctx)
 	if errors.As(err, new(*Renamed)) || isUnreadable(err) {
 		return 0, nil
 	}
@@ -140,8 +140,8 @@ func (c *Client) storedPrompt(ctx context.Context, t events.Thread, id string) (
 
 // CheckPrompt reports whether a question may be asked under its id: nil where it was asked already, ErrNoPrompt where
 // none was, ErrPromptTaken where another one was. Kind, text and body make the question, not the deadline.
-func (c *Client) CheckPrompt(ctx context.Context, t events.Thread, p events.Prompt) error {
-	_, err := c.samePrompt(ctx, t, p)
+func (i Internal) CheckPrompt(ctx context.Context, t events.Thread, p events.Prompt) error {
+	_, err := i.c.samePrompt(ctx, t, p)
 	return err
 }
 
@@ -159,25 +159,25 @@ func (c *Client) samePrompt(ctx context.Context, t events.Thread, p events.Promp
 // The prompt stays open when ctx ends. ErrPromptTaken: its ID is that of another question.
 // ErrEnded: the thread takes none, or takes none any more. ErrRemoved: the thread that was asked in is removed, or its
 // session: nothing that has the name since answers.
-func (c *Client) Ask(ctx context.Context, t events.Thread, p events.Prompt) (events.Resolution, error) {
+func (t ThreadHandle) Ask(ctx context.Context, p events.Prompt) (events.Resolution, error) {
 	p.ID = cmp.Or(p.ID, ulid.Make().String())
 	if err := checkPrompt(p); err != nil {
 		return events.Resolution{}, err
 	}
-	asked, err := c.samePrompt(ctx, t, p)
+	asked, err := t.c.samePrompt(ctx, t.Thread, p)
 	if errors.Is(err, ErrNoPrompt) {
-		asked, err = c.askFirst(ctx, t, p)
+		asked, err = t.c.askFirst(ctx, t.Thread, p)
 	}
 	if err != nil {
-		return events.Resolution{}, fmt.Errorf("ask %q in %s: %w", p.ID, t, err)
+		return events.Resolution{}, fmt.Errorf("ask %q in %s: %w", p.ID, t.Thread, err)
 	}
-	return c.awaitAnswer(ctx, t, asked)
+	return t.c.awaitAnswer(ctx, t.Thread, asked)
 }
 
 // askFirst publishes a question that was not asked before, as far as is known: another one may come under its id
 // meanwhile, or the end of the thread.
 func (c *Client) askFirst(ctx context.Context, t events.Thread, p events.Prompt) (asked record.Prompt, err error) {
-	if err := c.Takes(ctx, t); err != nil {
+	if err := c.Thread(t).Takes(ctx); err != nil {
 		return asked, err
 	}
 	pub := c.Publisher(PublisherConfig{})
@@ -189,7 +189,7 @@ func (c *Client) askFirst(ctx context.Context, t events.Thread, p events.Prompt)
 		asked, err = c.samePrompt(ctx, t, p)
 	}
 	if errors.Is(err, ErrNoPrompt) {
-		err = cmp.Or(c.Takes(ctx, t), err)
+		err = cmp.Or(c.Thread(t).Takes(ctx), err)
 	}
 	if errors.Is(err, ErrNoPrompt) { // the thread had taken the question: where it does not know of it, that one is gone
 		if knows, look := c.applied(ctx, waited{t, pub.Producer(), 0, 1, false}); look == nil && !knows {
@@ -229,12 +229,12 @@ const lookAgain, lookAway = 15 * time.Second, time.Second
 // AwaitAnswer waits until a prompt is settled, settles it at its deadline, and says how; also while the server is away. ErrNoPrompt:
 // there is no such prompt. ErrEnded: its thread has ended. ErrRemoved: its thread or session was removed, whatever has its name since.
 // Both are noticed within 15 seconds.
-func (c *Client) AwaitAnswer(ctx context.Context, t events.Thread, id string) (events.Resolution, error) {
-	asked, err := c.prompt(ctx, t, id)
+func (t ThreadHandle) AwaitAnswer(ctx context.Context, id string) (events.Resolution, error) {
+	asked, err := t.c.prompt(ctx, t.Thread, id)
 	if err != nil {
 		return events.Resolution{}, err
 	}
-	return c.awaitAnswer(ctx, t, asked)
+	return t.c.awaitAnswer(ctx, t.Thread, asked)
 }
 
 // awaitAnswer is AwaitAnswer for a prompt as it was found.
@@ -300,7 +300,7 @@ func (c *Client) lookAt(ctx context.Context, t events.Thread, asked record.Promp
 	if err != nil || p.Settled() {
 		return p, 0, err
 	}
-	if head, err := c.Thread(ctx, t); err == nil && head.Status == threads.StatusCompleted {
+	if head, err := c.Thread(t).Head(ctx); err == nil && head.Status == threads.StatusCompleted {
 		return p, 0, fmt.Errorf("prompt %q: %w: %s", asked.ID, ErrEnded, t)
 	}
 	if p.Deadline == 0 {
@@ -309,7 +309,7 @@ func (c *Client) lookAt(ctx context.Context, t events.Thread, asked record.Promp
 	if left := time.Until(time.UnixMilli(p.Deadline)); left > 0 {
 		return p, min(lookAgain, left), nil
 	}
-	_, err = c.Answer(ctx, t, events.Answer{Prompt: asked.ID, Expired: true})
+	_, err = c.Thread(t).Answer(ctx, events.Answer{Prompt: asked.ID, Expired: true})
 	if err == nil || errors.Is(err, ErrAnswered) {
 		return p, 0, nil // its record says how
 	}
@@ -340,15 +340,15 @@ func removedPrompt(t events.Thread, id string) error {
 // Answer settles a prompt and returns how it was settled. ErrNoPrompt: there is none of that id. ErrAnswered: another answer
 // was first, or the deadline has passed; the resolution is that one. ErrEnded: its thread has ended. ErrRemoved: it was
 // removed meanwhile, or was of an earlier thread of that name than the one that has it now.
-func (c *Client) Answer(ctx context.Context, t events.Thread, a events.Answer) (events.Resolution, error) {
+func (t ThreadHandle) Answer(ctx context.Context, a events.Answer) (events.Resolution, error) {
 	claimed := a.By
 	a.By = cmp.Or(events.UserFrom(ctx), a.By)
-	p, err := c.prompt(ctx, t, a.Prompt)
+	p, err := t.c.prompt(ctx, t.Thread, a.Prompt)
 	if err != nil {
 		return events.Resolution{}, err
 	}
 	if !p.InLife(a.Life) {
-		return events.Resolution{}, removedPrompt(t, a.Prompt)
+		return events.Resolution{}, removedPrompt(t.Thread, a.Prompt)
 	}
 	a.Life = cmp.Or(a.Life, p.Life)
 	if p.Settled() {
@@ -356,28 +356,28 @@ func (c *Client) Answer(ctx context.Context, t events.Thread, a events.Answer) (
 	}
 	if p.Dialect != "item" {
 		return events.Resolution{}, fmt.Errorf("%w to answer here: %q in %s was asked by a transcript; answer it where the agent runs",
-			ErrNoPrompt, a.Prompt, t)
+			ErrNoPrompt, a.Prompt, t.Thread)
 	}
 	if _, err := p.Settle(a, time.Now().UnixMilli()); err != nil {
 		return events.Resolution{}, err
 	}
-	head, err := c.Thread(ctx, t)
+	head, err := t.Head(ctx)
 	if err != nil {
 		return events.Resolution{}, err
 	}
 	if head.Status == threads.StatusCompleted {
-		return events.Resolution{}, fmt.Errorf("%w: %s", ErrEnded, t)
+		return events.Resolution{}, fmt.Errorf("%w: %s", ErrEnded, t.Thread)
 	}
-	pub := c.Publisher(PublisherConfig{User: cmp.Or(claimed, a.By)})
-	if err := pub.Control(ctx, t, 1, events.Control{Op: events.OpAnswer, Answer: &a}); err != nil {
+	pub := t.c.Publisher(PublisherConfig{User: cmp.Or(claimed, a.By)})
+	if err := pub.Control(ctx, t.Thread, 1, events.Control{Op: events.OpAnswer, Answer: &a}); err != nil {
 		return events.Resolution{}, err
 	}
-	if err := c.awaitStored(ctx, t, pub.Producer(), 0, 1); err != nil {
+	if err := t.c.awaitStored(ctx, t.Thread, pub.Producer(), 0, 1); err != nil {
 		return events.Resolution{}, err
 	}
 	open := p
-	if p, err = c.storedPrompt(ctx, t, a.Prompt); err == nil && !p.IsOf(open) || errors.Is(err, ErrNoPrompt) {
-		err = c.lost(ctx, t, open, err)
+	if p, err = t.c.storedPrompt(ctx, t.Thread, a.Prompt); err == nil && !p.IsOf(open) || errors.Is(err, ErrNoPrompt) {
+		err = t.c.lost(ctx, t.Thread, open, err)
 	}
 	if err != nil {
 		return events.Resolution{}, err

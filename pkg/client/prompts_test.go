@@ -26,11 +26,11 @@ func (r *rig) ask(ctx context.Context, t *testing.T, th events.Thread, p events.
 	t.Helper()
 	done := make(chan resolved, 1)
 	go func() {
-		res, err := r.Ask(ctx, th, p)
+		res, err := r.Thread(th).Ask(ctx, p)
 		done <- resolved{res, err}
 	}()
 	for {
-		got, err := r.Prompt(ctx, th, p.ID)
+		got, err := r.Thread(th).Prompt(ctx, p.ID)
 		if err == nil && got.Text == p.Text && got.Resolution.Outcome == "" {
 			return done
 		}
@@ -49,7 +49,7 @@ func (r *rig) begin(ctx context.Context, t *testing.T, th events.Thread) {
 	t.Helper()
 	pub := r.Publisher(client.PublisherConfig{})
 	must.Do(t, pub.Publish(ctx, post(th, "1")))
-	must.Do(t, r.Await(ctx, th, pub.Producer(), 0, 1))
+	must.Do(t, r.Thread(th).Await(ctx, pub.Producer(), 0, 1))
 }
 
 // TestAnswerOfAnotherLife: who asked in a session that was deleted is not told the answer of the session that has its name
@@ -62,10 +62,10 @@ func TestAnswerOfAnotherLife(t *testing.T) {
 			ctx, cancel := context.WithTimeout(t.Context(), 30*time.Second)
 			defer cancel()
 			old := r.ask(ctx, t, th, events.Prompt{ID: "p", Kind: events.PromptApproval, Text: text})
-			must.Get(r.DeleteSession(ctx, "s", client.Deletion{}))(t)
+			must.Get(r.Session("s").Delete(ctx, client.Deletion{}))(t)
 			q := events.Prompt{ID: "p", Kind: events.PromptApproval, Text: anew}
 			now := r.ask(ctx, t, th, q)
-			must.Get(r.Answer(ctx, th, events.Answer{Prompt: "p", Answer: json.RawMessage("true"), By: "mira"}))(t)
+			must.Get(r.Thread(th).Answer(ctx, events.Answer{Prompt: "p", Answer: json.RawMessage("true"), By: "mira"}))(t)
 			if got := <-now; got.err != nil || got.Outcome != events.OutcomeApproved {
 				t.Errorf("who asks now = %+v, want an approval", got)
 			}
@@ -83,7 +83,7 @@ func TestAskerOfARemovedSession(t *testing.T) {
 	defer cancel()
 	p := events.Prompt{ID: "p", Kind: events.PromptApproval, Text: "Deploy?", Deadline: time.Now().Add(2 * time.Second).UnixMilli()}
 	old := r.ask(ctx, t, th, p)
-	must.Get(r.DeleteSession(ctx, "s", client.Deletion{}))(t)
+	must.Get(r.Session("s").Delete(ctx, client.Deletion{}))(t)
 	if got := <-old; got.Outcome != "" || !errors.Is(got.err, client.ErrRemoved) {
 		t.Errorf("who asked in the deleted session = %+v, %v, want ErrRemoved", got.Resolution, got.err)
 	}
@@ -99,22 +99,22 @@ func TestAskedInTheNextThread(t *testing.T) {
 	approve := events.Answer{Prompt: "p", Answer: json.RawMessage("true"), By: "mira"}
 	deploy := events.Prompt{ID: "p", Kind: events.PromptApproval, Text: "Deploy?"}
 	first := r.ask(ctx, t, th, deploy)
-	must.Get(r.Answer(ctx, th, approve))(t)
+	must.Get(r.Thread(th).Answer(ctx, approve))(t)
 	if got := <-first; got.err != nil || got.Outcome != events.OutcomeApproved {
 		t.Fatalf("Ask = %+v, want an approval", got)
 	}
-	must.Do(t, r.Remove(ctx, th))
-	must.Is(t, must.Err(r.Prompt(ctx, th, "p")), client.ErrNoPrompt, "Prompt of a removed thread")
+	must.Do(t, r.Thread(th).Remove(ctx))
+	must.Is(t, must.Err(r.Thread(th).Prompt(ctx, "p")), client.ErrNoPrompt, "Prompt of a removed thread")
 	again := r.ask(ctx, t, th, deploy)
-	if res := must.Get(r.Answer(ctx, th, events.Answer{Prompt: "p", Answer: json.RawMessage("false"), By: "sam"}))(t); res.By != "sam" {
+	if res := must.Get(r.Thread(th).Answer(ctx, events.Answer{Prompt: "p", Answer: json.RawMessage("false"), By: "sam"}))(t); res.By != "sam" {
 		t.Errorf("Answer = %+v, want that of sam", res)
 	}
 	if got := <-again; got.err != nil || got.Outcome != events.OutcomeDenied {
 		t.Errorf("asked in the next thread = %+v, %v, want a denial", got.Resolution, got.err)
 	}
-	must.Do(t, r.Remove(ctx, th))
+	must.Do(t, r.Thread(th).Remove(ctx))
 	other := r.ask(ctx, t, th, events.Prompt{ID: "p", Kind: events.PromptText, Text: "Which?"}) // another question may have the id
-	must.Get(r.Answer(ctx, th, events.Answer{Prompt: "p", Answer: json.RawMessage(`"that"`), By: "mira"}))(t)
+	must.Get(r.Thread(th).Answer(ctx, events.Answer{Prompt: "p", Answer: json.RawMessage(`"that"`), By: "mira"}))(t)
 	if got := <-other; got.err != nil || got.Outcome != events.OutcomeAnswered {
 		t.Errorf("another question = %+v, %v, want an answer", got.Resolution, got.err)
 	}
@@ -129,17 +129,17 @@ func TestAnswerPastTheClient(t *testing.T) {
 	r.begin(ctx, t, events.Thread{Session: "s", Name: "other"})
 	first := r.ask(ctx, t, th, events.Prompt{ID: "p", Kind: events.PromptApproval, Text: "Deploy?"})
 	op := events.Answer{Prompt: "p", Answer: json.RawMessage("true"), By: "mira"}
-	must.Get(r.Answer(ctx, th, op))(t)
+	must.Get(r.Thread(th).Answer(ctx, op))(t)
 	<-first
-	must.Do(t, r.Remove(ctx, th))
+	must.Do(t, r.Thread(th).Remove(ctx))
 	r.begin(ctx, t, th)
 	pub := r.Publisher(client.PublisherConfig{})
 	must.Do(t, pub.Control(ctx, th, 1, events.Control{Op: events.OpAnswer, Answer: &op}))
-	if err := r.Await(ctx, th, pub.Producer(), 0, 1); !errors.Is(err, client.ErrRefused) && err != nil {
+	if err := r.Thread(th).Await(ctx, pub.Producer(), 0, 1); !errors.Is(err, client.ErrRefused) && err != nil {
 		t.Errorf("Await = %v", err)
 	}
-	must.Do(t, r.Settled(ctx, th)) // the thread notes what it refused before the letter is out
-	letters := must.Get(r.DeadLetters(ctx, "s"))(t)
+	must.Do(t, r.Thread(th).Settled(ctx)) // the thread notes what it refused before the letter is out
+	letters := must.Get(r.Session("s").DeadLetters(ctx))(t)
 	if len(letters) != 1 {
 		t.Errorf("%d dead letters, want the answer", len(letters))
 	}
@@ -152,10 +152,10 @@ func TestRenamedBehindAnAnswer(t *testing.T) {
 	defer cancel()
 	p := events.Prompt{ID: "p", Kind: events.PromptApproval, Text: "Deploy?"}
 	first := r.ask(ctx, t, th, p)
-	must.Get(r.Answer(ctx, th, events.Answer{Prompt: "p", Answer: json.RawMessage("true"), By: "mira"}))(t)
+	must.Get(r.Thread(th).Answer(ctx, events.Answer{Prompt: "p", Answer: json.RawMessage("true"), By: "mira"}))(t)
 	<-first
-	must.Do(t, r.Rename(ctx, th, "elsewhere"))
-	if got, err := r.AwaitAnswer(ctx, th, "p"); err != nil || got.Outcome != events.OutcomeApproved {
+	must.Do(t, r.Thread(th).Rename(ctx, "elsewhere"))
+	if got, err := r.Thread(th).AwaitAnswer(ctx, "p"); err != nil || got.Outcome != events.OutcomeApproved {
 		t.Errorf("AwaitAnswer = %+v, %v, want an approval", got, err)
 	}
 }
@@ -167,17 +167,17 @@ func TestPromptOfAnEndedThread(t *testing.T) {
 	defer cancel()
 	p := events.Prompt{ID: "p", Kind: events.PromptApproval, Text: "Deploy?", Deadline: time.Now().Add(2 * time.Second).UnixMilli()}
 	done := r.ask(ctx, t, th, p)
-	if got := must.Get(r.Prompt(ctx, th, "p"))(t); !got.Answerable {
+	if got := must.Get(r.Thread(th).Prompt(ctx, "p"))(t); !got.Answerable {
 		t.Errorf("Prompt = %+v, want that it is answerable", got)
 	}
-	must.Do(t, r.End(ctx, th, events.End{}))
+	must.Do(t, r.Thread(th).End(ctx, events.End{}))
 	if got := <-done; !errors.Is(got.err, client.ErrEnded) {
 		t.Errorf("Ask = %+v, want ErrEnded", got)
 	}
-	if got := must.Get(r.Prompt(ctx, th, "p"))(t); got.Answerable {
+	if got := must.Get(r.Thread(th).Prompt(ctx, "p"))(t); got.Answerable {
 		t.Errorf("Prompt of an ended thread = %+v, want that it is not answerable", got)
 	}
-	must.Is(t, must.Err(r.Answer(ctx, th, events.Answer{Prompt: "p", Answer: json.RawMessage("true")})), client.ErrEnded, "Answer")
+	must.Is(t, must.Err(r.Thread(th).Answer(ctx, events.Answer{Prompt: "p", Answer: json.RawMessage("true")})), client.ErrEnded, "Answer")
 }
 
 // TestRemoveOfAnEndedThreadThatAsked: what nobody can answer any more keeps no thread, and is no prompt of the next one of its name.
@@ -187,14 +187,14 @@ func TestRemoveOfAnEndedThreadThatAsked(t *testing.T) {
 	defer cancel()
 	done := r.ask(ctx, t, th, events.Prompt{ID: "p", Kind: events.PromptApproval, Text: "Deploy?",
 		Deadline: time.Now().Add(time.Second).UnixMilli()})
-	must.Do(t, r.End(ctx, th, events.End{}))
+	must.Do(t, r.Thread(th).End(ctx, events.End{}))
 	<-done
-	must.Do(t, r.Remove(ctx, th))
+	must.Do(t, r.Thread(th).Remove(ctx))
 	r.begin(ctx, t, th)
-	if open := must.Get(r.Prompts(ctx, "s"))(t); len(open) > 0 {
+	if open := must.Get(r.Session("s").Prompts(ctx))(t); len(open) > 0 {
 		t.Errorf("Prompts = %+v, want none", open)
 	}
-	if got, err := r.Prompt(ctx, th, "p"); !errors.Is(err, client.ErrNoPrompt) {
+	if got, err := r.Thread(th).Prompt(ctx, "p"); !errors.Is(err, client.ErrNoPrompt) {
 		t.Errorf("Prompt = %+v, %v, want none", got, err)
 	}
 }
@@ -207,26 +207,26 @@ func TestAnswerToAnEarlierLife(t *testing.T) {
 	defer cancel()
 	deploy := events.Prompt{ID: "p", Kind: events.PromptApproval, Text: "Deploy?"}
 	r.ask(ctx, t, th, deploy)
-	seen := must.Get(r.Prompt(ctx, th, "p"))(t)
-	must.Get(r.DeleteSession(ctx, "s", client.Deletion{}))(t)
+	seen := must.Get(r.Thread(th).Prompt(ctx, "p"))(t)
+	must.Get(r.Session("s").Delete(ctx, client.Deletion{}))(t)
 	now := r.ask(ctx, t, th, deploy)
 	approve := events.Answer{Prompt: "p", Answer: json.RawMessage("true"), By: "mira", Life: seen.Life}
 	late := func(letters int) {
 		t.Helper()
 		pub := r.Publisher(client.PublisherConfig{})
 		must.Do(t, pub.Control(ctx, th, 1, events.Control{Op: events.OpAnswer, Answer: &approve}))
-		if err := r.Await(ctx, th, pub.Producer(), 0, 1); !errors.Is(err, client.ErrRefused) && err != nil {
+		if err := r.Thread(th).Await(ctx, pub.Producer(), 0, 1); !errors.Is(err, client.ErrRefused) && err != nil {
 			t.Errorf("Await = %v", err)
 		}
-		must.Do(t, r.Settled(ctx, th))
-		must.Same(t, len(must.Get(r.DeadLetters(ctx, "s"))(t)), letters, "%d dead letters, want %d: answers to the earlier prompt")
-		must.Is(t, must.Err(r.Answer(ctx, th, approve)), client.ErrRemoved, "Answer")
+		must.Do(t, r.Thread(th).Settled(ctx))
+		must.Same(t, len(must.Get(r.Session("s").DeadLetters(ctx))(t)), letters, "%d dead letters, want %d: answers to the earlier prompt")
+		must.Is(t, must.Err(r.Thread(th).Answer(ctx, approve)), client.ErrRemoved, "Answer")
 	}
 	late(1)
-	if got := must.Get(r.Prompt(ctx, th, "p"))(t); got.Resolution.Outcome != "" || got.Life == seen.Life {
+	if got := must.Get(r.Thread(th).Prompt(ctx, "p"))(t); got.Resolution.Outcome != "" || got.Life == seen.Life {
 		t.Errorf("the prompt of the next life = %+v, want it open", got)
 	}
-	must.Get(r.Answer(ctx, th, events.Answer{Prompt: "p", Answer: json.RawMessage("false"), By: "sam"}))(t)
+	must.Get(r.Thread(th).Answer(ctx, events.Answer{Prompt: "p", Answer: json.RawMessage("false"), By: "sam"}))(t)
 	if got := <-now; got.err != nil || got.By != "sam" || got.Outcome != events.OutcomeDenied {
 		t.Errorf("asked in the next life = %+v, want the denial of sam", got)
 	}
@@ -249,10 +249,10 @@ func TestAskedWhileTheServerIsAway(t *testing.T) {
 	asks := func(p events.Prompt) <-chan outcome {
 		done := make(chan outcome, 1)
 		go func() {
-			r, err := cl.Ask(limited(t), th, p)
+			r, err := cl.Thread(th).Ask(limited(t), p)
 			done <- outcome{r, err}
 		}()
-		must.Eventually(t, "it is asked", func() error { return cl.CheckPrompt(t.Context(), th, p) })
+		must.Eventually(t, "it is asked", func() error { return cl.Internal().CheckPrompt(t.Context(), th, p) })
 		return done
 	}
 	deadline := time.Now().Add(2 * time.Second)
@@ -265,7 +265,7 @@ func TestAskedWhileTheServerIsAway(t *testing.T) {
 	if got := <-late; got.err != nil || got.Outcome != events.OutcomeDenied {
 		t.Errorf("Ask() = %+v, want that its deadline denied it", got)
 	}
-	must.Get(cl.Answer(limited(t), th, events.Answer{Prompt: "open", Answer: []byte(`"yes"`)}))(t)
+	must.Get(cl.Thread(th).Answer(limited(t), events.Answer{Prompt: "open", Answer: []byte(`"yes"`)}))(t)
 	if got := <-open; got.err != nil || string(got.Answer) != `"yes"` {
 		t.Errorf("Ask() = %+v, want the answer", got)
 	}

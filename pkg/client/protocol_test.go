@@ -39,7 +39,7 @@ func TestPlainNATS(t *testing.T) {
 	if !slices.Equal(got, want) {
 		t.Errorf("items %q, want %q", got, want)
 	}
-	head, err := r.Thread(t.Context(), thread("s"))
+	head, err := r.Thread(thread("s")).Head(t.Context())
 	if err != nil || head.Status != threads.StatusCompleted {
 		t.Errorf("the thread is %s, %v, want completed", head.Status, err)
 	}
@@ -62,7 +62,7 @@ func TestPlainNATSMistakes(t *testing.T) {
 		r.send(t, "entry", payload)
 		found := false
 		for !found {
-			letters, err := r.DeadLetters(ctx, "s")
+			letters, err := r.Session("s").DeadLetters(ctx)
 			if err != nil { // its time is over
 				t.Fatalf("%s: no dead letter says %q: %v", payload, reason, err)
 			}

@@ -161,25 +161,25 @@ func (p *Publisher) send(ctx context.Context, evs []*events.Event) error {
 // Fork starts a thread at a point of another one and returns when it is there. Nothing is copied (SPEC C5). What can be
 // wrong with it is found before it is published: threads.ErrNoThread, threads.ErrNoPoint, ErrThreadExists. ErrRefused: another one took
 // the name meanwhile.
-func (c *Client) Fork(ctx context.Context, to events.Thread, from events.Fork) error {
-	if err := c.checkFork(ctx, to, from); err != nil {
-		return fmt.Errorf("fork %s: %w", to, err)
+func (t ThreadHandle) Fork(ctx context.Context, from events.Fork) error {
+	if err := t.c.checkFork(ctx, t.Thread, from); err != nil {
+		return fmt.Errorf("fork %s: %w", t.Thread, err)
 	}
-	return c.operate(ctx, to, events.Control{Op: events.OpFork, Fork: &from})
+	return t.c.operate(ctx, t.Thread, events.Control{Op: events.OpFork, Fork: &from})
 }
 
 // End completes a thread and returns when it is in the history; it takes no more entries then (SPEC C4, I7).
 // threads.ErrNoThread: there is none of that name. ErrEnded: it was completed before. ErrRefused: it was meanwhile. events.ErrControl: it
 // has failed, and is to be reopened first.
-func (c *Client) End(ctx context.Context, t events.Thread, how events.End) error {
-	head, err := c.open(ctx, t)
+func (t ThreadHandle) End(ctx context.Context, how events.End) error {
+	head, err := t.c.open(ctx, t.Thread)
 	if err == nil {
-		err = apply.MayEnd(t, head)
+		err = apply.MayEnd(t.Thread, head)
 	}
 	if err != nil {
 		return err
 	}
-	return c.operate(ctx, t, events.Control{Op: events.OpEnd, End: &how})
+	return t.c.operate(ctx, t.Thread, events.Control{Op: events.OpEnd, End: &how})
 }
 
 // ErrEnded: the thread is completed.
@@ -189,14 +189,14 @@ var ErrEnded = apply.ErrEnded
 var ErrThreadExists = errors.New("thread exists already")
 
 func (c *Client) checkFork(ctx context.Context, to events.Thread, from events.Fork) error {
-	_, err := c.AwaitThread(ctx, to)
+	_, err := c.Thread(to).AwaitHead(ctx)
 	if was := (*Renamed)(nil); err == nil || errors.As(err, &was) {
 		return errors.Join(ErrThreadExists, err)
 	}
 	if !errors.Is(err, threads.ErrNoThread) {
 		return err
 	}
-	source, err := c.AwaitThread(ctx, events.Thread{Session: from.Session, Name: from.Thread})
+	source, err := c.Thread(events.Thread{Session: from.Session, Name: from.Thread}).AwaitHead(ctx)
 	if err != nil {
 		return err
 	}

@@ -12,8 +12,8 @@ import (
 
 // RawEntries iterates over the raw entries of a thread, branches included, in the order in which they came. The first error
 // ends it.
-func (c *Client) RawEntries(ctx context.Context, head threads.Head) iter.Seq2[rehydrate.Line, error] {
-	return c.rawEntriesFrom(ctx, head, 0)
+func (i Internal) RawEntries(ctx context.Context, head threads.Head) iter.Seq2[rehydrate.Line, error] {
+	return i.c.rawEntriesFrom(ctx, head, 0)
 }
 
 // rawEntriesFrom is RawEntries without those that all items of are before that number.
@@ -23,7 +23,7 @@ func (c *Client) rawEntriesFrom(ctx context.Context, head threads.Head, item int
 			var raw rehydrate.Line
 			ok := false
 			if err == nil {
-				raw, ok, err = c.Source().Line(ctx, step)
+				raw, ok, err = c.Internal().Source().Line(ctx, step)
 			}
 			if (ok || err != nil) && !yield(raw, err) || err != nil {
 				return
@@ -33,14 +33,14 @@ func (c *Client) rawEntriesFrom(ctx context.Context, head threads.Head, item int
 }
 
 // OwnHeader is rehydrate.Source.OwnHeader.
-func (c *Client) OwnHeader(ctx context.Context, head threads.Head, session string) ([]byte, error) {
-	return c.Source().OwnHeader(ctx, head, session)
+func (i Internal) OwnHeader(ctx context.Context, head threads.Head, session string) ([]byte, error) {
+	return i.Source().OwnHeader(ctx, head, session)
 }
 
 // SessionLines are the entries of a thread as lines of a session's file in the current version: what an export of it has behind the header
 // (SPEC S9). Not ok: its entries are not those of such files, or it began with an older version.
-func (c *Client) SessionLines(ctx context.Context, head threads.Head) (lines []rehydrate.Line, ok bool, err error) {
-	s, err := c.Source().Session(ctx, head, rehydrate.Full)
+func (i Internal) SessionLines(ctx context.Context, head threads.Head) (lines []rehydrate.Line, ok bool, err error) {
+	s, err := i.Source().Session(ctx, head, rehydrate.Full)
 	if err != nil {
 		return nil, false, err
 	}

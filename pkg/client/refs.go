@@ -39,11 +39,11 @@ func (p *Publisher) checkRefs(ctx context.Context, e Entry) error {
 	if err != nil {
 		return err
 	}
-	return p.client.CheckRefs(ctx, step.Refs)
+	return p.client.Internal().CheckRefs(ctx, step.Refs)
 }
 
 // CheckRefs finds out whether what a step refers to is stored, each by its address. ErrMissingRef: one is not.
-func (c *Client) CheckRefs(ctx context.Context, addresses []string) (err error) {
+func (i Internal) CheckRefs(ctx context.Context, addresses []string) (err error) {
 	if len(addresses) == 0 {
 		return nil
 	}
@@ -53,15 +53,15 @@ func (c *Client) CheckRefs(ctx context.Context, addresses []string) (err error) 
 			return fmt.Errorf("refs[%d]: %w", i, err)
 		}
 	}
-	_, err = apply.FindRefs(ctx, refStore{c.records, c.conn.Objects()}, c.reader.Packs, c.store, refs)
+	_, err = apply.FindRefs(ctx, refStore{i.c.records, i.c.conn.Objects()}, i.c.reader.Packs, i.c.store, refs)
 	return err
 }
 
 // CheckEntry reports, ahead of its publication, why an entry of the dialect item or step would become a dead letter (SPEC B2):
 // it refers to what is not stored (ErrMissingRef), or asks under the id of another question (ErrPromptTaken). read is the
 // entry as its dialect reads it. After any other error that is not known.
-func (c *Client) CheckEntry(ctx context.Context, e *events.Event, read dialect.Entry) error {
-	if err := c.CheckRefs(ctx, read.Refs); err != nil || e.Dialect != "item" {
+func (i Internal) CheckEntry(ctx context.Context, e *events.Event, read dialect.Entry) error {
+	if err := i.CheckRefs(ctx, read.Refs); err != nil || e.Dialect != "item" {
 		return err
 	}
 	for _, it := range read.Items {
@@ -69,7 +69,7 @@ func (c *Client) CheckEntry(ctx context.Context, e *events.Event, read dialect.E
 		if !ok || it.Type != events.TypePendingPrompt {
 			continue
 		}
-		if err := c.CheckPrompt(ctx, e.Thread, p); err != nil && !errors.Is(err, ErrNoPrompt) {
+		if err := i.CheckPrompt(ctx, e.Thread, p); err != nil && !errors.Is(err, ErrNoPrompt) {
 			return err
 		}
 	}

@@ -19,17 +19,17 @@ func TestOneOfTwo(t *testing.T) {
 	fork, began, main := events.Thread{Session: "s", Name: "fork"}, events.Thread{Session: "s", Name: "began"}, thread("s")
 	for name, op := range map[string]func(r *rig, i int) error{
 		"fork": func(r *rig, i int) error {
-			return r.Fork(limited(t), fork, events.Fork{Session: "s", Thread: "main", Index: int64(i + 1)})
+			return r.Thread(fork).Fork(limited(t), events.Fork{Session: "s", Thread: "main", Index: int64(i + 1)})
 		},
 		"start": func(r *rig, i int) error {
-			return r.StartThread(limited(t), began, events.Start{Name: "task", MaxRounds: 3, Prompt: fmt.Sprint("task ", i)})
+			return r.Thread(began).Start(limited(t), events.Start{Name: "task", MaxRounds: 3, Prompt: fmt.Sprint("task ", i)})
 		},
-		"end": func(r *rig, i int) error { return r.End(limited(t), main, events.End{Summary: fmt.Sprint(i)}) },
+		"end": func(r *rig, i int) error { return r.Thread(main).End(limited(t), events.End{Summary: fmt.Sprint(i)}) },
 	} {
 		t.Run(name, func(t *testing.T) {
 			r := newRig(t)
 			r.publish(t, posts(main, 1, 3)...)
-			must.Do(t, r.Settled(limited(t), main))
+			must.Do(t, r.Thread(main).Settled(limited(t)))
 			r.stop()
 			before := must.Get(r.conn.Streams().LastSeqs(t.Context(), events.EventsStream))(t)[events.EventsStream]
 			said := make(chan error, 2)

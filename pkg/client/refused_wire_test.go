@@ -57,17 +57,17 @@ func TestRefusedWhileNobodyAnswers(t *testing.T) {
 	r, main := &rig{Client: client.New(conn), conn: conn}, thread("s")
 	stop := must.Get(persister(conn))(t)
 	r.publish(t, posts(main, 1, 3)...)
-	must.Do(t, r.Settled(limited(t), main))
+	must.Do(t, r.Thread(main).Settled(limited(t)))
 	stop()
 	last := func() uint64 {
 		return must.Get(conn.Streams().LastSeqs(t.Context(), events.EventsStream))(t)[events.EventsStream]
 	}
 	refused := func(n int) {
-		must.Until(t, "it is refused", func() bool { return len(must.Get(r.DeadLetters(t.Context(), "s"))(t)) >= n })
+		must.Until(t, "it is refused", func() bool { return len(must.Get(r.Session("s").DeadLetters(t.Context()))(t)) >= n })
 	}
 	end := func(ctx context.Context, cl *client.Client, said string, to chan<- error) {
 		before := last()
-		go func() { to <- cl.End(ctx, main, events.End{Summary: said}) }()
+		go func() { to <- cl.Thread(main).End(ctx, events.End{Summary: said}) }()
 		must.Until(t, "it is stored", func() bool { return last() > before })
 	}
 	first, second := make(chan error, 1), make(chan error, 1)

@@ -22,22 +22,22 @@ func TestReplayOfLetters(t *testing.T) {
 	// refuse publishes under a name that the thread has no more, twice, and gives the name back.
 	refuse := func(producer string, seq uint64, text string) (letters []client.DeadLetter) {
 		t.Helper()
-		must.Do(t, r.Rename(ctx, th, "elsewhere"))
+		must.Do(t, r.Thread(th).Rename(ctx, "elsewhere"))
 		must.Do(t, r.conn.Events().PublishEvents(ctx, entry(producer, seq, text)))
 		must.Do(t, r.conn.Events().PublishEvents(ctx, entry(producer, seq, text)))
 		for len(letters) < 2 {
 			var err error
-			letters, err = r.DeadLetters(ctx, "s")
+			letters, err = r.Session("s").DeadLetters(ctx)
 			must.Do(t, err)
 		}
-		must.Do(t, r.Rename(ctx, events.Thread{Session: "s", Name: "elsewhere"}, th.Name))
+		must.Do(t, r.Thread(events.Thread{Session: "s", Name: "elsewhere"}).Rename(ctx, th.Name))
 		return letters
 	}
 	replay := func(letters []client.DeadLetter) {
 		t.Helper()
 		for _, d := range letters {
-			must.Get(r.ReplayDeadLetter(ctx, d.At))(t)
-			must.Do(t, r.RemoveDeadLetters(ctx, d.At))
+			must.Get(r.Admin().ReplayDeadLetter(ctx, d.At))(t)
+			must.Do(t, r.Admin().RemoveDeadLetters(ctx, d.At))
 		}
 	}
 	must.Do(t, r.conn.Events().PublishEvents(ctx, entry("p", 1, "one")))
@@ -50,8 +50,8 @@ func TestReplayOfLetters(t *testing.T) {
 	await(t, r.Client, th, "p", 10)
 
 	var got []string
-	head := must.Get(r.Thread(ctx, th))(t)
-	for it, err := range r.ItemsFrom(ctx, th, head, 1) {
+	head := must.Get(r.Thread(th).Head(ctx))(t)
+	for it, err := range r.Thread(th).ItemsFrom(ctx, head, 1) {
 		must.Do(t, err)
 		item := string(it.Data)
 		for _, text := range []string{"one", "two", "three", "four"} {

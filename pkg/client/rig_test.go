@@ -130,7 +130,7 @@ func publishApplied(ctx context.Context, t *testing.T, conn *natsio.Conn, th eve
 	must.Do(t, err)
 	pub := c.Publisher(client.PublisherConfig{})
 	if err = pub.Publish(ctx, post(th, "1")); err == nil {
-		err = c.Await(ctx, th, pub.Producer(), 0, 1)
+		err = c.Thread(th).Await(ctx, pub.Producer(), 0, 1)
 	}
 	stop()
 	must.Do(t, err)
@@ -161,7 +161,7 @@ func await(t *testing.T, c *client.Client, th events.Thread, producer string, se
 	t.Helper()
 	ctx, cancel := context.WithTimeout(t.Context(), 30*time.Second)
 	defer cancel()
-	must.Do(t, c.Await(ctx, th, producer, 0, seq))
+	must.Do(t, c.Thread(th).Await(ctx, producer, 0, seq))
 }
 
 // texts takes n items of a subscription.

@@ -59,7 +59,7 @@ type Run struct {
 
 // StartRun begins a run in a thread, or goes on with the one of that ID, and returns when that is durable; a thread that is not
 // there begins with it. Signs of life follow until End, or until ctx ends. ErrRunEnded: a run of that ID has ended.
-func (c *Client) StartRun(ctx context.Context, t events.Thread, cfg RunConfig) (*Run, error) {
+func (t ThreadHandle) StartRun(ctx context.Context, cfg RunConfig) (*Run, error) {
 	cfg.ID = cmp.Or(cfg.ID, ulid.Make().String())
 	cfg.State, cfg.Lease = cmp.Or(cfg.State, artifacts.RunRunning), cmp.Or(cfg.Lease, defaultLease)
 	op := events.Run{ID: cfg.ID, State: string(cfg.State), Agent: cfg.Agent, Lease: cfg.Lease.Milliseconds(), Summary: cfg.Summary}
@@ -74,10 +74,10 @@ func (c *Client) StartRun(ctx context.Context, t events.Thread, cfg RunConfig) (
 		return nil, fmt.Errorf("run %s: %w", cfg.ID, err)
 	}
 	r := &Run{
-		client: c, thread: t, id: cfg.ID, pub: c.Publisher(PublisherConfig{User: cfg.User, Host: cfg.Host}), state: cfg.State,
+		client: t.c, thread: t.Thread, id: cfg.ID, pub: t.c.Publisher(PublisherConfig{User: cfg.User, Host: cfg.Host}), state: cfg.State,
 		ended: make(chan struct{}), done: make(chan struct{}),
 	}
-	was, err := c.run(ctx, t.Session, cfg.ID)
+	was, err := t.c.run(ctx, t.Session, cfg.ID)
 	switch {
 	case errors.Is(err, ErrNoRun):
 	case err != nil:
@@ -242,18 +242,18 @@ func endedAs(r record.Run) error { return fmt.Errorf("%w: %s is %s", ErrRunEnded
 
 // EndRun ends a run from outside and returns when that is applied; its agent learns it with its next sign of life. ErrNoRun:
 // there is none of that id. ErrRunEnded: it has ended before.
-func (c *Client) EndRun(ctx context.Context, session, id string, state artifacts.RunStatus, summary string) error {
+func (s SessionHandle) EndRun(ctx context.Context, id string, state artifacts.RunStatus, summary string) error {
 	if !state.Ended() {
 		return fmt.Errorf("%w: run %s can not end as %q: use completed, failed, aborted or cancelled", events.ErrControl, id, state)
 	}
-	was, err := c.run(ctx, session, id)
+	was, err := s.c.run(ctx, s.ID, id)
 	if err != nil {
 		return err
 	}
 	if was.Status.Ended() {
 		return endedAs(was)
 	}
-	now, err := c.signOf(ctx, session, was, events.Run{ID: id, State: string(state), Summary: summary})
+	now, err := s.c.signOf(ctx, s.ID, was, events.Run{ID: id, State: string(state), Summary: summary})
 	if err == nil && now.Status != state { // another end was first
 		err = endedAs(now)
 	}
@@ -262,8 +262,8 @@ func (c *Client) EndRun(ctx context.Context, session, id string, state artifacts
 
 // RenewRun gives a sign of life of a run that another program began, and returns when that is applied: its lease begins anew. Of cfg
 // State, Lease and Summary count; what is zero stays as it was. ErrNoRun: there is none of that id. ErrRunEnded: it has ended.
-func (c *Client) RenewRun(ctx context.Context, session, id string, cfg RunConfig) error {
-	was, err := c.run(ctx, session, id)
+func (s SessionHandle) RenewRun(ctx context.Context, id string, cfg RunConfig) error {
+	was, err := s.c.run(ctx, s.ID, id)
 	if err != nil {
 		return err
 	}
@@ -282,7 +282,7 @@ func (c *Client) RenewRun(ctx context.Context, session, id string, cfg RunConfig
 	if state == artifacts.RunRunning && was.Lease == 0 {
 		op.Lease = cmp.Or(op.Lease, defaultLease.Milliseconds())
 	}
-	now, err := c.signOf(ctx, session, was, op)
+	now, err := s.c.signOf(ctx, s.ID, was, op)
 	if err == nil && now.Status.Ended() { // an end was first
 		err = endedAs(now)
 	}
@@ -321,15 +321,15 @@ type RunInfo struct {
 // Active reports whether the run keeps its session from being deleted.
 func (r RunInfo) Active() bool { return !r.State.Ended() }
 
-// Runs lists the runs of a session, or of all when session is "", the ended ones too, ordered by session and id. It reads
+// Runs lists the runs, the ended ones too, ordered by session and id. It reads
 // records, never threads.
-func (c *Client) Runs(ctx context.Context, session string) ([]RunInfo, error) {
-	if session != "" {
-		if err := events.CheckToken("session", session); err != nil {
+func (s SessionHandle) Runs(ctx context.Context) ([]RunInfo, error) {
+	if s.ID != "" {
+		if err := events.CheckToken("session", s.ID); err != nil {
 			return nil, err
 		}
 	}
-	seen, err := c.sessions.Runs(ctx, session)
+	seen, err := s.c.sessions.Runs(ctx, s.ID)
 	if err != nil {
 		return nil, err
 	}
@@ -373,16 +373,16 @@ func RunJSON(r RunInfo) any {
 	}
 }
 
-// RunEnds gives runs of a session, or of all when it is "", as they end, by a sign or since a lease is over, to whoever has a name; "": to
+// RunEnds gives runs as they end, by a sign or since a lease is over, to whoever has a name; "": to
 // this call alone, those that end from now on. take says in how long a run is to be given again; 0: it is done with. Where the last one
 // that had the name stopped, the next goes on.
-func (c *Client) RunEnds(ctx context.Context, session, name string, take func(RunInfo) (again time.Duration)) error {
-	if session != "" {
-		if err := events.CheckToken("session", session); err != nil {
+func (s SessionHandle) RunEnds(ctx context.Context, name string, take func(RunInfo) (again time.Duration)) error {
+	if s.ID != "" {
+		if err := events.CheckToken("session", s.ID); err != nil {
 			return err
 		}
 	}
-	return natsio.Changes(ctx, c.records, name, events.RunKeys(session), func(ch natsio.Change) time.Duration {
+	return natsio.Changes(ctx, s.c.records, name, events.RunKeys(s.ID), func(ch natsio.Change) time.Duration {
 		run, err := record.DecodeRun(ch.Value)
 		if !ch.Exists() || err != nil { // removed, or unreadable: fsck says so
 			return 0

@@ -36,12 +36,12 @@ func (e *LeafMoved) Error() string {
 
 // Branch moves a thread's leaf to an entry, and nothing else (SPEC S3); it returns when the leaf is there. The error wraps
 // sessions.ErrNotFound, threads.ErrNoThread or ErrEnded.
-func (c *Client) Branch(ctx context.Context, t events.Thread, entry string) error {
-	head, err := c.open(ctx, t)
+func (t ThreadHandle) Branch(ctx context.Context, entry string) error {
+	head, err := t.c.open(ctx, t.Thread)
 	if err != nil {
 		return err
 	}
-	step, err := c.entry(ctx, t, head, entry)
+	step, err := t.c.entry(ctx, t.Thread, head, entry)
 	if err != nil {
 		return err
 	}
@@ -49,30 +49,30 @@ func (c *Client) Branch(ctx context.Context, t events.Thread, entry string) erro
 	if step.State.Entry.ID != entry {
 		to = events.Branch{Node: step.At.Ref.String()}
 	}
-	return c.operate(ctx, t, events.Control{Op: events.OpBranch, Branch: &to})
+	return t.c.operate(ctx, t.Thread, events.Control{Op: events.OpBranch, Branch: &to})
 }
 
 // Reset takes a thread's leaf away: the next entry is a new root (SPEC S3).
-func (c *Client) Reset(ctx context.Context, t events.Thread) error {
-	if _, err := c.open(ctx, t); err != nil {
+func (t ThreadHandle) Reset(ctx context.Context) error {
+	if _, err := t.c.open(ctx, t.Thread); err != nil {
 		return err
 	}
-	return c.operate(ctx, t, events.Control{Op: events.OpReset, Reset: &events.Reset{}})
+	return t.c.operate(ctx, t.Thread, events.Control{Op: events.OpReset, Reset: &events.Reset{}})
 }
 
 // Label names an entry of an omp session; "" takes its name away (SPEC S4). It returns the id of the label entry.
-func (c *Client) Label(ctx context.Context, t events.Thread, entry, label string) (id string, err error) {
-	if err := c.appendable(ctx, t, entry); err != nil {
+func (t ThreadHandle) Label(ctx context.Context, entry, label string) (id string, err error) {
+	if err := t.c.appendable(ctx, t.Thread, entry); err != nil {
 		return "", err
 	}
-	return c.appended(ctx, c.Publisher(PublisherConfig{}), t, 1,
+	return t.c.appended(ctx, t.c.Publisher(PublisherConfig{}), t.Thread, 1,
 		events.Control{Op: events.OpLabel, Label: &events.Label{Target: entry, Label: label}})
 }
 
 // BranchWithSummary goes back to an entry of an omp session, "" for before the first one, and appends what was learned on
 // the path that is left (SPEC S3). It returns the id of the branch_summary entry.
-func (c *Client) BranchWithSummary(ctx context.Context, t events.Thread, entry string, s sessions.Summarized) (id string, err error) {
-	if err := c.appendable(ctx, t, entry); err != nil {
+func (t ThreadHandle) BranchWithSummary(ctx context.Context, entry string, s sessions.Summarized) (id string, err error) {
+	if err := t.c.appendable(ctx, t.Thread, entry); err != nil {
 		return "", err
 	}
 	op := &events.Summary{Entry: entry, Summary: s.Summary, Details: s.Details}
@@ -83,7 +83,7 @@ func (c *Client) BranchWithSummary(ctx context.Context, t events.Thread, entry s
 		from := string(s.FromExtension) == "true"
 		op.FromExtension = &from
 	}
-	return c.appended(ctx, c.Publisher(PublisherConfig{}), t, 1, events.Control{Op: events.OpSummary, Summary: op})
+	return t.c.appended(ctx, t.c.Publisher(PublisherConfig{}), t.Thread, 1, events.Control{Op: events.OpSummary, Summary: op})
 }
 
 // appendable checks what can be known before an entry is appended that refers to another, "" for none.
@@ -116,7 +116,7 @@ func valid(raw []byte) error {
 
 // open reads the head of a thread that takes operations.
 func (c *Client) open(ctx context.Context, t events.Thread) (threads.Head, error) {
-	head, err := c.AwaitThread(ctx, t)
+	head, err := c.Thread(t).AwaitHead(ctx)
 	if err == nil && head.Status == threads.StatusCompleted {
 		err = fmt.Errorf("%w: %s", ErrEnded, t)
 	}
@@ -140,7 +140,7 @@ func (c *Client) appended(ctx context.Context, p *Publisher, t events.Thread, se
 	if err := c.awaitStored(ctx, t, p.cfg.Producer, p.cfg.Epoch, seq); err != nil {
 		return "", err
 	}
-	head, err := c.Thread(ctx, t)
+	head, err := c.Thread(t).Head(ctx)
 	if err != nil {
 		return "", err
 	}
@@ -189,29 +189,29 @@ type SessionWriter struct {
 	leaf   string
 }
 
-// NewSession begins an omp session and returns when it is there: cwd is where its agent works, parent the session that it goes
+// New begins an omp session and returns when it is there: cwd is where its agent works, parent the session that it goes
 // on from, "" for none (SPEC S1). Nothing of the parent is taken; ForkSession does that. ErrThreadExists: the name is taken;
 // ErrSessionNotFound: there is no such parent.
-func (c *Client) NewSession(ctx context.Context, session, cwd, parent string) error {
-	t := events.Thread{Session: session, Name: events.MainThread}
+func (s SessionHandle) New(ctx context.Context, cwd, parent string) error {
+	t := events.Thread{Session: s.ID, Name: events.MainThread}
 	if err := t.Validate(); err != nil {
 		return err
 	}
 	if err := new(sessions.Info).Move(cwd); err != nil {
 		return fmt.Errorf("%w: new session: %w", events.ErrControl, err)
 	}
-	if err := c.checkParent(ctx, parent); err != nil {
-		return fmt.Errorf("new session %s: its parent: %w", session, err)
+	if err := s.c.checkParent(ctx, parent); err != nil {
+		return fmt.Errorf("new session %s: its parent: %w", s.ID, err)
 	}
-	header := sessions.Header{ID: parent, Cwd: cwd}.Child(session, time.Now())
+	header := sessions.Header{ID: parent, Cwd: cwd}.Child(s.ID, time.Now())
 	e := events.Event{
-		Kind: events.KindEntry, Dialect: "omp", Thread: t, Producer: c.Publisher(PublisherConfig{}).Producer(), Seq: 1, Body: header.JSON(),
+		Kind: events.KindEntry, Dialect: "omp", Thread: t, Producer: s.c.Publisher(PublisherConfig{}).Producer(), Seq: 1, Body: header.JSON(),
 		User: events.UserFrom(ctx), Scope: events.ScopeFrom(ctx),
 	}
-	if err := retry.Do(ctx, nil, func() error { return c.beginWith(ctx, &e) }); err != nil {
-		return fmt.Errorf("new session %s: %w", session, err)
+	if err := retry.Do(ctx, nil, func() error { return s.c.beginWith(ctx, &e) }); err != nil {
+		return fmt.Errorf("new session %s: %w", s.ID, err)
 	}
-	return c.await(ctx, waited{t, e.Producer, e.Epoch, e.Seq, true})
+	return s.c.await(ctx, waited{t, e.Producer, e.Epoch, e.Seq, true})
 }
 
 // checkParent refuses a parent that is known not to be there. Who may not know of it, or cannot look, is not told.
@@ -219,7 +219,7 @@ func (c *Client) checkParent(ctx context.Context, parent string) error {
 	if parent == "" || !events.ScopeFrom(ctx).Session(parent) {
 		return nil
 	}
-	err := c.AwaitSession(ctx, parent)
+	err := c.Session(parent).Await(ctx)
 	if errors.Is(err, events.ErrToken) || errors.Is(err, ErrSessionNotFound) && !errors.Is(err, ErrBehind) {
 		return err
 	}
@@ -237,7 +237,7 @@ func (c *Client) beginWith(ctx context.Context, e *events.Event) error {
 	if newest.Seq != 0 && last.Producer == e.Producer && last.Epoch == e.Epoch && last.Seq == e.Seq { // of a try that got no answer
 		return nil
 	}
-	switch head, err := c.AwaitThread(ctx, e.Thread); {
+	switch head, err := c.Thread(e.Thread).AwaitHead(ctx); {
 	case err == nil && head.Duplicate(e.Producer, e.Epoch, e.Seq):
 		return nil
 	case err == nil:
@@ -259,32 +259,32 @@ func (c *Client) beginWith(ctx context.Context, e *events.Event) error {
 // ErrTitled: the user named the session, and an automatic title does not replace that.
 var ErrTitled = errors.New("the user gave the session its title")
 
-// NameSession gives a session a title, and returns when it has it; its id stays. auto says that a program made the
+// Name gives a session a title, and returns when it has it; its id stays. auto says that a program made the
 // title up: the error is ErrTitled then if the user has given one. A header that is exported has the title, too.
-func (c *Client) NameSession(ctx context.Context, session, title string, auto bool) error {
+func (s SessionHandle) Name(ctx context.Context, title string, auto bool) error {
 	name := events.Name{Title: title, Auto: auto}
 	var info sessions.Info
 	if err := info.Name(title, apply.TitleSource(name)); err != nil {
 		return fmt.Errorf("%w: name: %w", events.ErrControl, err)
 	}
-	if err := c.describe(ctx, session, events.Control{Op: events.OpName, Name: &name}); err != nil {
-		return fmt.Errorf("name session %s: %w", session, err)
+	if err := s.c.describe(ctx, s.ID, events.Control{Op: events.OpName, Name: &name}); err != nil {
+		return fmt.Errorf("name session %s: %w", s.ID, err)
 	}
-	now, err := c.info(ctx, session)
+	now, err := s.c.Session(s.ID).Info(ctx)
 	if err == nil && !now.TakesTitle(info.TitleSource) {
-		err = fmt.Errorf("%w: %s is %q", ErrTitled, session, now.Title)
+		err = fmt.Errorf("%w: %s is %q", ErrTitled, s.ID, now.Title)
 	}
 	return err
 }
 
-// MoveSession makes a session one of another working directory: listings, resuming and exports go by it. Its artifacts
+// Move makes a session one of another working directory: listings, resuming and exports go by it. Its artifacts
 // stay its own (seed 000). An entry that says where its agent works moves it again.
-func (c *Client) MoveSession(ctx context.Context, session, cwd string) error {
+func (s SessionHandle) Move(ctx context.Context, cwd string) error {
 	if err := new(sessions.Info).Move(cwd); err != nil {
 		return fmt.Errorf("%w: move: %w", events.ErrControl, err)
 	}
-	if err := c.describe(ctx, session, events.Control{Op: events.OpMove, Move: &events.Move{Cwd: cwd}}); err != nil {
-		return fmt.Errorf("move session %s: %w", session, err)
+	if err := s.c.describe(ctx, s.ID, events.Control{Op: events.OpMove, Move: &events.Move{Cwd: cwd}}); err != nil {
+		return fmt.Errorf("move session %s: %w", s.ID, err)
 	}
 	return nil
 }
@@ -295,8 +295,8 @@ func (c *Client) describe(ctx context.Context, session string, op events.Control
 	if err := t.Validate(); err != nil {
 		return err
 	}
-	if _, err := c.AwaitThread(ctx, t); errors.Is(err, threads.ErrNoThread) {
-		all, e := c.Threads(ctx, session)
+	if _, err := c.Thread(t).AwaitHead(ctx); errors.Is(err, threads.ErrNoThread) {
+		all, e := c.Session(session).Threads(ctx)
 		if e != nil || len(all) == 0 {
 			return cmp.Or(e, err)
 		}
@@ -307,23 +307,23 @@ func (c *Client) describe(ctx context.Context, session string, op events.Control
 	return c.operate(ctx, t, op)
 }
 
-// SessionWriter begins where the session's leaf is; a thread that is not there yet begins with its first entry.
-func (c *Client) SessionWriter(ctx context.Context, t events.Thread, user string) (*SessionWriter, error) {
+// Writer begins where the session's leaf is; a thread that is not there yet begins with its first entry.
+func (t ThreadHandle) Writer(ctx context.Context, user string) (*SessionWriter, error) {
 	if err := t.Validate(); err != nil {
 		return nil, err
 	}
-	w := &SessionWriter{client: c, pub: c.Publisher(PublisherConfig{User: user}), thread: t}
-	head, err := c.open(ctx, t)
+	w := &SessionWriter{client: t.c, pub: t.c.Publisher(PublisherConfig{User: user}), thread: t.Thread}
+	head, err := t.c.open(ctx, t.Thread)
 	if errors.Is(err, threads.ErrNoThread) {
 		return w, nil
 	}
 	if err != nil {
 		return nil, err
 	}
-	if err := apply.TakesAppends(t, head); err != nil {
+	if err := apply.TakesAppends(t.Thread, head); err != nil {
 		return nil, err
 	}
-	w.leaf, err = apply.LeafID(ctx, c.reader, head)
+	w.leaf, err = apply.LeafID(ctx, t.c.reader, head)
 	return w, err
 }
 
@@ -354,7 +354,7 @@ func (w *SessionWriter) Append(ctx context.Context, d sessions.Draft) (id string
 // that the caller takes for the leaf, "" for none: when another writer's entry is the leaf by then, the error is a *LeafMoved and
 // the entry is kept all the same. With a nil leaf it goes after whatever the leaf is. The error wraps sessions.ErrNotFound,
 // events.ErrControl or ErrEnded. A SessionWriter appends one after the other.
-func (c *Client) Append(ctx context.Context, t events.Thread, user string, entry []byte, leaf *string) (id string, err error) {
+func (t ThreadHandle) Append(ctx context.Context, user string, entry []byte, leaf *string) (id string, err error) {
 	if _, err := sessions.ParseDraft(entry); err != nil {
 		return "", fmt.Errorf("%w: append: %w", events.ErrControl, err)
 	}
@@ -362,10 +362,10 @@ func (c *Client) Append(ctx context.Context, t events.Thread, user string, entry
 	if leaf != nil {
 		under = *leaf
 	}
-	if err := c.appendable(ctx, t, under); err != nil && (under != "" || !errors.Is(err, threads.ErrNoThread)) {
+	if err := t.c.appendable(ctx, t.Thread, under); err != nil && (under != "" || !errors.Is(err, threads.ErrNoThread)) {
 		return "", err // else the thread begins with it
 	}
-	return c.appended(ctx, c.Publisher(PublisherConfig{User: user}), t, 1,
+	return t.c.appended(ctx, t.c.Publisher(PublisherConfig{User: user}), t.Thread, 1,
 		events.Control{Op: events.OpAppend, Append: &events.Append{Entry: entry, Leaf: leaf}})
 }
 
@@ -376,16 +376,16 @@ type SessionFork struct {
 	Leaf   string // with Path: that entry; "" for the thread's leaf
 }
 
-// ForkSession makes a session of a thread of another one under a new id, and returns when it is there. Nothing is copied
+// Fork makes a session of a thread of another one under a new id, and returns when it is there. Nothing is copied
 // (SPEC S9). An omp session gets a header of its own whose parentSession is the old id; with Path its entries keep the labels
 // that they have. Errors are those of Fork and Branch.
-func (c *Client) ForkSession(ctx context.Context, session, to string, how SessionFork) error {
-	from := events.Thread{Session: session, Name: cmp.Or(how.Thread, events.MainThread)}
+func (s SessionHandle) Fork(ctx context.Context, to string, how SessionFork) error {
+	from := events.Thread{Session: s.ID, Name: cmp.Or(how.Thread, events.MainThread)}
 	target := events.Thread{Session: to, Name: events.MainThread}
 	if err := errors.Join(from.Validate(), target.Validate()); err != nil {
 		return err
 	}
-	head, err := c.AwaitThread(ctx, from)
+	head, err := s.c.Thread(from).AwaitHead(ctx)
 	if err != nil {
 		return err
 	}
@@ -393,28 +393,28 @@ func (c *Client) ForkSession(ctx context.Context, session, to string, how Sessio
 	ops := []events.Control{{Op: events.OpFork, Fork: &fork}}
 	now := time.Now()
 	if apply.HasHeader(head) {
-		info, err := c.info(ctx, session)
+		info, err := s.c.Session(s.ID).Info(ctx)
 		if err != nil {
 			return err
 		}
-		h, err := c.Source().Header(ctx, from, head, info)
+		h, err := s.c.Internal().Source().Header(ctx, from, head, info)
 		if err != nil {
 			return err
 		}
-		h.ID = session // as Spool names it
+		h.ID = s.ID // as Spool names it
 		fork.Header = h.Child(to, now).JSON()
 	}
 	if how.Path {
-		labels, err := c.path(ctx, from, head, how.Leaf, &fork)
+		labels, err := s.c.path(ctx, from, head, how.Leaf, &fork)
 		if err != nil {
 			return err
 		}
 		ops = append(ops, labels...)
 	}
-	if err := c.checkFork(ctx, target, fork); err != nil {
+	if err := s.c.checkFork(ctx, target, fork); err != nil {
 		return fmt.Errorf("fork %s: %w", target, err)
 	}
-	return c.begin(ctx, target, now, ops)
+	return s.c.begin(ctx, target, now, ops)
 }
 
 // begin publishes the operations that a thread begins with, and returns when the last of them is applied.
@@ -430,14 +430,14 @@ func (c *Client) begin(ctx context.Context, t events.Thread, now time.Time, ops 
 	if err := c.awaitStored(ctx, t, p.Producer(), 0, uint64(len(ops))); err != nil {
 		return err
 	}
-	head, err := c.Thread(ctx, t)
+	head, err := c.Thread(t).Head(ctx)
 	if err != nil {
 		return err
 	}
 	if ops[0].Fork.Header == nil {
 		return c.unrefused(ctx, waited{thread: t, producer: p.Producer(), seq: 1})
 	}
-	header, _, err := c.Source().ForkHeader(ctx, head, t.Session)
+	header, _, err := c.Internal().Source().ForkHeader(ctx, head, t.Session)
 	if err == nil && string(header) != string(ops[0].Fork.Header) { // somebody took the name meanwhile
 		err = fmt.Errorf("fork: %w: %s", ErrThreadExists, t)
 	}
@@ -462,7 +462,7 @@ func (c *Client) path(ctx context.Context, t events.Thread, head threads.Head, l
 	if fork.Header == nil {
 		return nil, nil
 	}
-	tree, err := c.Tree(ctx, t)
+	tree, err := c.Thread(t).Tree(ctx)
 	if err != nil {
 		return nil, err
 	}

@@ -35,7 +35,7 @@ func (c *Client) shared(ctx context.Context, session string, infos map[string]se
 	if names := namers(session, infos, slices.Concat(forks.have, forks.may)); len(names) > 0 {
 		kept = append(kept, Kept{What: KeptName, Why: "sessions say that they come from it", Sessions: names})
 	}
-	rows, err := c.Artifacts(ctx, session)
+	rows, err := c.Session(session).Artifacts(ctx)
 	if errors.Is(err, artifacts.ErrRecord) { // one that cannot be read goes as well: who else has its bytes is not known
 		return append(kept, Kept{What: "artifacts", Why: "other sessions may have the same bytes: " + err.Error()}), nil
 	}
@@ -167,7 +167,7 @@ func (c *Client) removed(ctx context.Context, session string) (map[string]bool, 
 // forkOfAny reports whether a thread of a session goes on from a thread of another one with one of the names, behind entries that the other
 // one brought.
 func (c *Client) forkOfAny(ctx context.Context, id, session string, names map[string]bool) (bool, error) {
-	ts, err := c.Threads(ctx, id)
+	ts, err := c.Session(id).Threads(ctx)
 	if err != nil {
 		return false, err
 	}
@@ -219,7 +219,7 @@ func descendants(of string, infos map[string]sessions.Info) []string {
 // brought are the states of a session's threads, each with the index of the first one of its thread that the session
 // brought: those before it are of the session that the thread was forked from.
 func (c *Client) brought(ctx context.Context, session string, info sessions.Info) (map[casstore.Ref]int64, error) {
-	ts, err := c.Threads(ctx, session)
+	ts, err := c.Session(session).Threads(ctx)
 	own, errs := map[casstore.Ref]int64{}, []error{err}
 	for _, t := range ts {
 		if t.Unreadable {
@@ -254,7 +254,7 @@ func (c *Client) brought(ctx context.Context, session string, info sessions.Info
 
 // hasAny reports whether threads of a session have a state that another session brought.
 func (c *Client) hasAny(ctx context.Context, session string, own map[casstore.Ref]int64) (bool, error) {
-	ts, err := c.Threads(ctx, session)
+	ts, err := c.Session(session).Threads(ctx)
 	if err != nil {
 		return false, err
 	}

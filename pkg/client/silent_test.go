@@ -37,13 +37,13 @@ func TestAwaitOutlastsASilentServer(t *testing.T) {
 
 	ctx, cancel := context.WithTimeout(t.Context(), time.Second)
 	defer cancel()
-	err := client.New(dial(true)).Await(ctx, th, "p", 0, 1)
+	err := client.New(dial(true)).Thread(th).Await(ctx, "p", 0, 1)
 	must.Is(t, err, context.DeadlineExceeded, "Await of a server that is silent")
 	must.Is(t, err, record.ErrUnknown, "Await of a server that is silent")
 
 	closed := dial(false)
 	closed.Close()
-	if err := client.New(closed).Await(t.Context(), th, "p", 0, 1); err == nil || t.Context().Err() != nil {
+	if err := client.New(closed).Thread(th).Await(t.Context(), "p", 0, 1); err == nil || t.Context().Err() != nil {
 		t.Errorf("Await on a closed connection: %v", err)
 	}
 }

@@ -15,21 +15,21 @@ import (
 	"spool/pkg/threads"
 )
 
-// StartThread begins a thread with the task and the limits of its workflow (SPEC C1), and returns when it is there; it
+// Start begins a thread with the task and the limits of its workflow (SPEC C1), and returns when it is there; it
 // is pending until its first entry. Who reads it later finds the task by Reader().Prompt. ErrThreadExists: the name is
 // taken.
-func (c *Client) StartThread(ctx context.Context, t events.Thread, start events.Start) error {
+func (t ThreadHandle) Start(ctx context.Context, start events.Start) error {
 	if err := t.Validate(); err != nil {
 		return err
 	}
-	_, err := c.AwaitThread(ctx, t)
+	_, err := t.AwaitHead(ctx)
 	if was := (*Renamed)(nil); err == nil || errors.As(err, &was) {
-		return errors.Join(fmt.Errorf("start: %w: %s", ErrThreadExists, t), err)
+		return errors.Join(fmt.Errorf("start: %w: %s", ErrThreadExists, t.Thread), err)
 	}
 	if !errors.Is(err, threads.ErrNoThread) {
 		return err
 	}
-	return c.operate(ctx, t, events.Control{Op: events.OpStart, Start: &start})
+	return t.c.operate(ctx, t.Thread, events.Control{Op: events.OpStart, Start: &start})
 }
 
 // StepContext is what the agent of a workflow is sent (SPEC C6): the task, the newest summary, and the steps behind it.
@@ -51,15 +51,15 @@ type StepMessage struct {
 
 // StepContext reads the context of a thread of the dialect step, at a step or with sessions.Last at its head. Errors
 // wrap ErrNoContext, threads.ErrNoThread or sessions.ErrNotFound.
-func (c *Client) StepContext(ctx context.Context, t events.Thread, leaf sessions.Leaf) (out StepContext, err error) {
-	head, err := c.caughtUp(ctx, t)
+func (t ThreadHandle) StepContext(ctx context.Context, leaf sessions.Leaf) (out StepContext, err error) {
+	head, err := t.c.caughtUp(ctx, t.Thread)
 	if err != nil {
 		return out, err
 	}
 	if head.Dialect != "step" {
-		return out, fmt.Errorf("%w: %s holds entries of the dialect %s", ErrNoContext, t, head.Dialect)
+		return out, fmt.Errorf("%w: %s holds entries of the dialect %s", ErrNoContext, t.Thread, head.Dialect)
 	}
-	if out.Prompt, err = c.reader.Prompt(ctx, head.Start); err != nil {
+	if out.Prompt, err = t.c.reader.Prompt(ctx, head.Start); err != nil {
 		return out, err
 	}
 	if leaf == sessions.Last && len(head.Recent) == 0 {
@@ -67,7 +67,7 @@ func (c *Client) StepContext(ctx context.Context, t events.Thread, leaf sessions
 	}
 	at := head.Head()
 	if leaf != sessions.Last && leaf != sessions.Root {
-		step, err := c.entry(ctx, t, head, leaf.ID())
+		step, err := t.c.entry(ctx, t.Thread, head, leaf.ID())
 		if err != nil {
 			return out, err
 		}
@@ -77,7 +77,7 @@ func (c *Client) StepContext(ctx context.Context, t events.Thread, leaf sessions
 	if leaf == sessions.Root {
 		return out, nil
 	}
-	said, err := c.reader.Context(ctx, at)
+	said, err := t.c.reader.Context(ctx, at)
 	if err != nil {
 		return out, err
 	}

@@ -114,12 +114,12 @@ func (f Filter) one() bool { return f.Session != "" && f.Thread != "" }
 func (f Filter) narrow() bool { return f.Type != "" || f.Detail != "" }
 
 // CheckType refuses, with ErrFilter, a type that looks like a misspelt one of Spool's own while no item has it: it would choose nothing.
-func (c *Client) CheckType(ctx context.Context, f Filter) error {
+func (i Internal) CheckType(ctx context.Context, f Filter) error {
 	meant := events.MeantType(f.Type)
 	if meant == "" {
 		return nil
 	}
-	empty, err := c.Empty(ctx, Filter{Session: f.Session, Type: f.Type}, Position{All: true})
+	empty, err := i.Empty(ctx, Filter{Session: f.Session, Type: f.Type}, Position{All: true})
 	if err != nil || !empty {
 		return err
 	}
@@ -219,8 +219,8 @@ func (c *Client) Forget(ctx context.Context, name string) error {
 // Alone calls do while no other program of the user does so under the name, of whatever session ("": of all), and waits for that. Its context
 // ends when that may not be so any more, since the server is not heard; do is called again when it is. ErrDurable: another program does so
 // for another session.
-func (c *Client) Alone(ctx context.Context, name, session string, do func(context.Context) error) error {
-	return natsio.Alone(ctx, c.items, name, session, do)
+func (i Internal) Alone(ctx context.Context, name, session string, do func(context.Context) error) error {
+	return natsio.Alone(ctx, i.c.items, name, session, do)
 }
 
 // subscription is what one reader has seen.
@@ -245,7 +245,7 @@ func (s *subscription) start() (natsio.Position, error) {
 		return at, err
 	}
 	t := events.Thread{Session: s.filter.Session, Name: s.filter.Thread}
-	head, err := s.c.Thread(s.ctx, t)
+	head, err := s.c.Thread(t).Head(s.ctx)
 	if err != nil && !errors.Is(err, threads.ErrNoThread) {
 		if s.from.N == 0 && errors.Is(err, record.ErrDenied) { // who may not look, follows
 			err = nil
@@ -268,7 +268,7 @@ func (s *subscription) start() (natsio.Position, error) {
 // past gives what SPOOL_ITEMS has nothing of any more. Called when the subscription stands: what comes after it is not missed.
 func (s *subscription) past() bool {
 	t := events.Thread{Session: s.filter.Session, Name: s.filter.Thread}
-	head, err := s.c.Thread(s.ctx, t)
+	head, err := s.c.Thread(t).Head(s.ctx)
 	if errors.Is(err, threads.ErrNoThread) {
 		return true // it may come
 	}
@@ -370,7 +370,7 @@ func (s *subscription) comesBack(t events.Thread, item Item) (head threads.Head,
 	if s.had.N == 0 || s.had.Life == item.Life {
 		return head, s.had.N, nil
 	}
-	head, err = s.c.CameBack(s.ctx, t, hadOf(item), s.had)
+	head, err = s.c.Internal().CameBack(s.ctx, t, hadOf(item), s.had)
 	if err != nil || head.Start.IsZero() {
 		if err != nil {
 			before = s.had.N
@@ -395,7 +395,7 @@ func (s *subscription) give(item Item) bool {
 func (s *subscription) fill(t events.Thread, of uint64, from, to int64, holder func() (threads.Head, error)) bool {
 	head, err := holder()
 	if err == nil {
-		for posted, e := range s.c.ItemsFrom(s.ctx, t, head, from) {
+		for posted, e := range s.c.Thread(t).ItemsFrom(s.ctx, head, from) {
 			var item Item
 			if err = e; err == nil && posted.N == from {
 				item, err = parseItem(posted.Data)
@@ -417,10 +417,10 @@ func (s *subscription) fill(t events.Thread, of uint64, from, to int64, holder f
 }
 
 // Empty reports whether a subscription would get nothing of what is stored now.
-func (c *Client) Empty(ctx context.Context, f Filter, from Position) (bool, error) {
+func (i Internal) Empty(ctx context.Context, f Filter, from Position) (bool, error) {
 	if from == (Position{}) {
 		return true, nil
 	}
-	now, err := c.items.Extent(ctx, f.subjects())
+	now, err := i.c.items.Extent(ctx, f.subjects())
 	return err == nil && (now.Match == 0 || now.Stored.Before(from.Since)), err
 }

@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"iter"
+	"slices"
 
 	"spool/internal/apply"
 	"spool/internal/natsio"
@@ -43,96 +44,84 @@ func (c *Client) gone(ctx context.Context, t events.Thread) error {
 // Compact makes a summary stand for everything so far in what a model is sent, but for the entries from firstKept on, an id or
 // the ref of a state, if it is not "" (SPEC C6). All that came before stays in the thread. In an omp session it appends the
 // compaction that omp itself writes. Errors wrap threads.ErrNoThread, ErrEnded, events.ErrControl or sessions.ErrNotFound.
-func (c *Client) Compact(ctx context.Context, t events.Thread, summary, firstKept string) error {
-	head, err := c.open(ctx, t)
+func (t ThreadHandle) Compact(ctx context.Context, summary, firstKept string) error {
+	head, err := t.c.open(ctx, t.Thread)
 	if err != nil {
 		return err
 	}
 	if summary == "" {
-		return fmt.Errorf("%w: compact %s: the summary is empty", events.ErrControl, t)
+		return fmt.Errorf("%w: compact %s: the summary is empty", events.ErrControl, t.Thread)
 	}
 	if firstKept != "" {
-		if _, err := apply.FindKept(ctx, c.reader, t, head, firstKept); err != nil {
+		if _, err := apply.FindKept(ctx, t.c.reader, t.Thread, head, firstKept); err != nil {
 			return err
 		}
 	}
-	return c.operate(ctx, t, events.Control{Op: events.OpCompact, Compact: &events.Compact{Summary: summary, FirstKept: firstKept}})
+	return t.c.operate(ctx, t.Thread, events.Control{Op: events.OpCompact, Compact: &events.Compact{Summary: summary, FirstKept: firstKept}})
 }
 
 // Reopen makes a failed thread active again (SPEC I7, P10). It takes entries meanwhile.
-func (c *Client) Reopen(ctx context.Context, t events.Thread) error {
-	head, err := c.open(ctx, t)
+func (t ThreadHandle) Reopen(ctx context.Context) error {
+	head, err := t.c.open(ctx, t.Thread)
 	if err == nil && head.Status != threads.StatusFailed {
-		err = fmt.Errorf("%w: reopen: %s is %s; only a failed thread is reopened", events.ErrControl, t, head.Status)
+		err = fmt.Errorf("%w: reopen: %s is %s; only a failed thread is reopened", events.ErrControl, t.Thread, head.Status)
 	}
 	if err != nil {
 		return err
 	}
-	return c.operate(ctx, t, events.Control{Op: events.OpReopen, Reopen: &events.Reopen{}})
+	return t.c.operate(ctx, t.Thread, events.Control{Op: events.OpReopen, Reopen: &events.Reopen{}})
 }
+
+// Force, true, makes Rename and Remove not mind live runs and outputs: open outputs go with a thread that is renamed, and are dropped with
+// one that is removed.
+type Force bool
 
 // Rename gives a thread another name in its session, and returns when it has it. Whoever reads the old name gets Renamed, what
 // is published to it goes to the dead letters. Items that were sent keep the old name. ErrBusyThread: a prompt of the thread
 // waits, or a run or an output of it is live. ErrThreadExists: the name is taken.
-func (c *Client) Rename(ctx context.Context, t events.Thread, to string) error {
-	return c.rename(ctx, t, to, false)
-}
-
-// ForceRename is Rename that does not mind live runs and outputs; outputs that are open go with the thread.
-func (c *Client) ForceRename(ctx context.Context, t events.Thread, to string) error {
-	return c.rename(ctx, t, to, true)
-}
-
-func (c *Client) rename(ctx context.Context, t events.Thread, to string, force bool) error {
+func (t ThreadHandle) Rename(ctx context.Context, to string, how ...Force) error {
+	c, force := t.c, slices.Contains(how, true)
 	target := events.Thread{Session: t.Session, Name: to}
 	if err := target.Validate(); err != nil {
 		return err
 	}
-	if _, err := c.open(ctx, t); err != nil {
+	if _, err := c.open(ctx, t.Thread); err != nil {
 		return err
 	}
-	if err := c.quiet(ctx, t, force); err != nil {
+	if err := c.quiet(ctx, t.Thread, force); err != nil {
 		return err
 	}
 	var was *Renamed
-	switch _, err := c.AwaitThread(ctx, target); {
+	switch _, err := c.Thread(target).AwaitHead(ctx); {
 	case err == nil:
-		return fmt.Errorf("rename %s: %w: %s", t, ErrThreadExists, target)
-	case errors.As(err, &was) && was.To != t:
-		return fmt.Errorf("rename %s: %w: %w", t, ErrThreadExists, err)
+		return fmt.Errorf("rename %s: %w: %s", t.Thread, ErrThreadExists, target)
+	case errors.As(err, &was) && was.To != t.Thread:
+		return fmt.Errorf("rename %s: %w: %w", t.Thread, ErrThreadExists, err)
 	case !errors.Is(err, threads.ErrNoThread):
 		return err
 	}
 	p := c.Publisher(PublisherConfig{})
-	if err := p.Control(ctx, t, 1, events.Control{Op: events.OpRename, Rename: &events.Rename{To: to, Force: force}}); err != nil {
+	if err := p.Control(ctx, t.Thread, 1, events.Control{Op: events.OpRename, Rename: &events.Rename{To: to, Force: force}}); err != nil {
 		return err
 	}
-	return c.awaitLeaving(ctx, t, p.Producer())
+	return c.awaitLeaving(ctx, t.Thread, p.Producer())
 }
 
 // Remove takes a thread out of the index or the history (SPEC C9), and returns when it is gone. Its name is free then; its
 // nodes stay for as long as another thread has them. ErrBusyThread as for Rename.
-func (c *Client) Remove(ctx context.Context, t events.Thread) error {
-	return c.remove(ctx, t, events.Remove{})
-}
-
-// ForceRemove is Remove that does not mind live runs and outputs; those that are open are dropped.
-func (c *Client) ForceRemove(ctx context.Context, t events.Thread) error {
-	return c.remove(ctx, t, events.Remove{Force: true})
-}
-
-func (c *Client) remove(ctx context.Context, t events.Thread, how events.Remove) error {
-	if _, err := c.AwaitThread(ctx, t); err != nil && !(how.Force && isUnreadable(err)) {
+func (t ThreadHandle) Remove(ctx context.Context, how ...Force) error {
+	c, force := t.c, slices.Contains(how, true)
+	if _, err := t.AwaitHead(ctx); err != nil && !(force && isUnreadable(err)) {
 		return err
 	}
-	if err := c.quiet(ctx, t, how.Force); err != nil {
+	if err := c.quiet(ctx, t.Thread, force); err != nil {
 		return err
 	}
 	p := c.Publisher(PublisherConfig{})
-	if err := p.destroy(ctx, t, events.Control{Op: events.OpRemove, Remove: &how}); err != nil {
+	if err := p.destroy(ctx, t.Thread, events.Control{Op: events.OpRemove, Remove: &events.Remove{Force: force}}); err != nil {
 		return err
 	}
-	return c.awaitLeaving(ctx, t, p.Producer())
+	return c.awaitLeaving(ctx, t.Thread, p.Producer())
 }
 
 // ErrBusyThread: somebody works in the thread.
@@ -140,7 +129,7 @@ var ErrBusyThread = errors.New("thread is busy")
 
 // quiet refuses to take a thread away from under an open prompt or, unless it is forced, a live run or output.
 func (c *Client) quiet(ctx context.Context, t events.Thread, force bool) error {
-	prompts, err := c.Prompts(ctx, t.Session)
+	prompts, err := c.Session(t.Session).Prompts(ctx)
 	if err != nil {
 		return err
 	}
@@ -152,7 +141,7 @@ func (c *Client) quiet(ctx context.Context, t events.Thread, force bool) error {
 	if force {
 		return nil
 	}
-	outputs, err := c.Outputs(ctx, t.Session)
+	outputs, err := c.Session(t.Session).Outputs(ctx)
 	if err != nil {
 		return err
 	}
@@ -161,7 +150,7 @@ func (c *Client) quiet(ctx context.Context, t events.Thread, force bool) error {
 			return fmt.Errorf("%w: output %s of %s is open", ErrBusyThread, o.ID, t)
 		}
 	}
-	runs, err := c.Runs(ctx, t.Session)
+	runs, err := c.Session(t.Session).Runs(ctx)
 	if err != nil {
 		return err
 	}

@@ -31,24 +31,24 @@ func (t *Tree) Place(id string) (p rehydrate.Placed, ok bool) {
 
 // Tree reads a thread whole, entries as they are stored: long strings cut, images as refs. threads.ErrNoThread: there is none
 // of that name.
-func (c *Client) Tree(ctx context.Context, t events.Thread) (*Tree, error) {
-	head, err := c.caughtUp(ctx, t)
+func (t ThreadHandle) Tree(ctx context.Context) (*Tree, error) {
+	head, err := t.c.caughtUp(ctx, t.Thread)
 	if err != nil {
 		return nil, err
 	}
-	return c.tree(ctx, t, head, rehydrate.Stored, nil)
+	return t.c.tree(ctx, t.Thread, head, rehydrate.Stored, nil)
 }
 
 func (c *Client) tree(
 	ctx context.Context, t events.Thread, head threads.Head, form rehydrate.Form, warn func(rehydrate.Missing),
 ) (*Tree, error) {
-	src := c.Source()
+	src := c.Internal().Source()
 	src.Warn = warn
 	s, err := src.Session(ctx, head, form)
 	if err != nil {
 		return nil, err
 	}
-	info, err := c.info(ctx, t.Session)
+	info, err := c.Session(t.Session).Info(ctx)
 	if err != nil {
 		return nil, err
 	}
@@ -64,15 +64,6 @@ func (c *Client) tree(
 		out.places[e.ID] = e
 	}
 	return out, nil
-}
-
-// info reads a session's record; one that is not there is zero.
-func (c *Client) info(ctx context.Context, session string) (info sessions.Info, err error) {
-	rs, err := c.records.Records(ctx, events.SessionKey(session))
-	if err != nil || !rs[0].Exists() {
-		return info, err
-	}
-	return sessions.DecodeInfo(rs[0].Value)
 }
 
 // exportFork writes a thread of a session that was forked, under the session's own header (SPEC S9, S12): the main one as a file of the
@@ -94,7 +85,7 @@ func (c *Client) exportFork(ctx context.Context, t events.Thread, head threads.H
 		_, err = tree.WriteTo(w)
 		return len(tree.Entries()), true, err
 	}
-	src := c.Source()
+	src := c.Internal().Source()
 	src.Warn = warn
 	out := &sessions.HeaderWriter{W: w}
 	if main {
@@ -117,12 +108,12 @@ func (c *Client) forkHeader(ctx context.Context, t events.Thread, head threads.H
 	if info.Parent == "" { // only a session that has a parent is looked through
 		return nil, false, nil
 	}
-	src := c.Source()
+	src := c.Internal().Source()
 	header, own, err = src.ForkHeader(ctx, head, t.Session)
 	if err != nil || header != nil || t.Name == events.MainThread || head.Dialect != "omp" {
 		return header, own, err
 	}
-	main, err := c.Thread(ctx, events.Thread{Session: t.Session, Name: events.MainThread})
+	main, err := c.Thread(events.Thread{Session: t.Session, Name: events.MainThread}).Head(ctx)
 	if errors.Is(err, threads.ErrNoThread) || err == nil && main.Start.Ref != head.Start.Ref {
 		return nil, false, nil
 	}
@@ -140,26 +131,26 @@ var ErrNoContext = errors.New("no context")
 // thread's leaf is. Only the path to the leaf is read. A blob that is missing or corrupt is told to warn and its ref
 // stays in place (SPEC T10); with a nil warn it is an error. Errors wrap sessions.ErrNotFound, threads.ErrNoThread or
 // ErrNoContext.
-func (c *Client) Context(ctx context.Context, t events.Thread, leaf sessions.Leaf, warn func(rehydrate.Missing)) (sessions.Context, error) {
-	head, err := c.caughtUp(ctx, t)
+func (t ThreadHandle) Context(ctx context.Context, leaf sessions.Leaf, warn func(rehydrate.Missing)) (sessions.Context, error) {
+	head, err := t.c.caughtUp(ctx, t.Thread)
 	if err != nil {
 		return sessions.Context{}, err
 	}
-	if err := apply.TakesAppends(t, head); err != nil {
-		return sessions.Context{}, fmt.Errorf("%w: %s holds entries of the dialect %s", ErrNoContext, t, head.Dialect)
+	if err := apply.TakesAppends(t.Thread, head); err != nil {
+		return sessions.Context{}, fmt.Errorf("%w: %s holds entries of the dialect %s", ErrNoContext, t.Thread, head.Dialect)
 	}
 	var at = head.Head()
 	switch {
 	case leaf == sessions.Root, leaf == sessions.Last && len(head.Recent) == 0:
 		return sessions.NewTree(sessions.Header{}).Context(sessions.Root), nil
 	case leaf != sessions.Last:
-		step, err := c.entry(ctx, t, head, leaf.ID())
+		step, err := t.c.entry(ctx, t.Thread, head, leaf.ID())
 		if err != nil {
 			return sessions.Context{}, err
 		}
 		at = step.At
 	}
-	src := c.Source()
+	src := t.c.Internal().Source()
 	src.Warn = warn
 	path, err := src.Path(ctx, head, at, rehydrate.Loaded)
 	if err != nil {
