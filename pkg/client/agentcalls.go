@@ -20,6 +20,9 @@ import (
 // files beside the session's, or in the entries of its main thread. Of one that is a session of its own, session/thread stands for the
 // name; and the main thread of such a session has the call of the other one.
 func (s SessionHandle) AgentCalls(ctx context.Context) (map[string]string, error) {
+	if err := events.CheckToken("session", s.ID); err != nil {
+		return nil, err
+	}
 	calls, sessions, err := s.c.ownCalls(ctx, s.ID)
 	if err != nil || !sessions {
 		return calls, err

@@ -80,6 +80,9 @@ func (c *Client) caughtUp(ctx context.Context, t events.Thread) (threads.Head, e
 // Settled returns when persisters are done with what was published to a thread before: it is in the thread, or a dead letter.
 // ErrBehind: they are not within five seconds.
 func (t ThreadHandle) Settled(ctx context.Context) error {
+	if err := t.Validate(); err != nil {
+		return err
+	}
 	err := t.c.awaiting(ctx, t.Thread, func() error { return nil }, func(natsio.Newest, error) bool { return false })
 	if errors.Is(err, ErrBehind) || ctx.Err() != nil {
 		return err

@@ -189,6 +189,9 @@ func sessionsWith(ts []Thread, infos map[string]sessions.Info) []Session {
 
 // Info is the record of the session: what it has by what was applied so far. It is the zero Info where there is none.
 func (s SessionHandle) Info(ctx context.Context) (sessions.Info, error) {
+	if err := events.CheckToken("session", s.ID); err != nil {
+		return sessions.Info{}, err
+	}
 	rs, err := s.c.records.Records(ctx, events.SessionKey(s.ID))
 	if err != nil || !rs[0].Exists() {
 		return sessions.Info{}, err
@@ -269,6 +272,9 @@ func (c *Client) Store(ctx context.Context) (string, error) { return c.events.St
 // Head reads where the thread is, active or completed. threads.ErrNoThread: there is none of that name; a *Renamed says
 // which one it has now. How fresh it is: as Sessions.
 func (t ThreadHandle) Head(ctx context.Context) (threads.Head, error) {
+	if err := t.Validate(); err != nil {
+		return threads.Head{}, err
+	}
 	rs, err := t.c.records.Records(ctx, events.HeadKey(t.Thread), events.DeletingKey(t.Session))
 	if err != nil {
 		return threads.Head{}, err

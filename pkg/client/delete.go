@@ -174,6 +174,9 @@ func (s SessionHandle) Delete(ctx context.Context, how Deletion) (Receipt, error
 
 // Deletable is the *artifacts.ActiveError with which a session would not be deleted now.
 func (s SessionHandle) Deletable(ctx context.Context) error {
+	if err := events.CheckToken("session", s.ID); err != nil {
+		return err
+	}
 	live, err := s.c.sessions.SessionLive(ctx, s.ID)
 	if err != nil {
 		return err

@@ -78,6 +78,9 @@ func (t ThreadHandle) FollowOutputs(ctx context.Context, ready func(open []OpenO
 
 // Outputs lists the open outputs of a thread.
 func (t ThreadHandle) Outputs(ctx context.Context) ([]OpenOutput, error) {
+	if err := t.Validate(); err != nil {
+		return nil, err
+	}
 	all, err := t.c.Session(t.Session).Outputs(ctx)
 	if err != nil {
 		return nil, err

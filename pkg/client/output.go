@@ -325,6 +325,9 @@ func (c *Client) mayBegin(ctx context.Context, t events.Thread, id, attempt stri
 // Takes reports why a thread takes nothing more: ErrEnded, with a *Renamed where its name is another one now;
 // ErrLatched where its head cannot be read. A thread that is not there yet takes what begins it.
 func (t ThreadHandle) Takes(ctx context.Context) error {
+	if err := t.Validate(); err != nil {
+		return err
+	}
 	head, err := t.Head(ctx)
 	var was *Renamed
 	switch {
