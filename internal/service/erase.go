@@ -28,7 +28,7 @@ import (
 // which other sessions have nodes is repacked without theirs.
 //
 //	survey      which packs, blobs and artifacts the sessions have
-//	delete      client.DeleteSession
+//	delete      client.SessionHandle.Delete
 //	overwrite   events, items, dead letters, artifacts
 //	collect     until a plan finds no garbage of theirs
 //	look        what of the survey is still there: what other sessions have too

@@ -55,7 +55,7 @@ func (c *Client) awaitStored(ctx context.Context, t events.Thread, producer stri
 // ErrBehind: what was published before is not applied yet, and what is read lacks it.
 var ErrBehind = errors.New("what was published to it is not all applied yet; is a persister running?")
 
-// mostAwaited is how long AwaitThread, and whoever reads a thread whole, waits for a persister.
+// mostAwaited is how long AwaitHead, and whoever reads a thread whole, waits for a persister.
 const mostAwaited = 5 * time.Second
 
 // AwaitHead is Thread for whoever needs one: where there is none of that name, but something was published to it that no

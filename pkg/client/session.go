@@ -190,7 +190,7 @@ type SessionWriter struct {
 }
 
 // New begins an omp session and returns when it is there: cwd is where its agent works, parent the session that it goes
-// on from, "" for none (SPEC S1). Nothing of the parent is taken; ForkSession does that. ErrThreadExists: the name is taken;
+// on from, "" for none (SPEC S1). Nothing of the parent is taken; Fork does that. ErrThreadExists: the name is taken;
 // ErrSessionNotFound: there is no such parent.
 func (s SessionHandle) New(ctx context.Context, cwd, parent string) error {
 	t := events.Thread{Session: s.ID, Name: events.MainThread}
