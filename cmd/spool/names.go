@@ -191,7 +191,7 @@ func (a *app) noteAwaited(cl *client.Client, session, thread string) {
 		return
 	}
 	others := ""
-	if found, err := cl.SessionsBeginning(a.ctx, session); err == nil {
+	if found, err := cl.Internal().SessionsBeginning(a.ctx, session); err == nil {
 		if row, err := sessions.Resume(rowsOf(found), "", session); err == nil && row.ID != session {
 			others = fmt.Sprintf(" (to follow the session %s, give all of its id)", row.ID)
 		}
@@ -255,7 +255,7 @@ func (a *app) withOthers(cl *client.Client, t events.Thread, err error) error {
 // beginning. What a person named is an id that has no shorter form. own gives ids beside those of sessions.
 func (a *app) short(cl *client.Client, own func(*client.Client) ([]string, error)) func(cell string) (string, bool) {
 	load := sync.OnceValue(func() map[string]string {
-		ids, all, err := cl.SessionNames(a.ctx, mostShort)
+		ids, all, err := cl.Internal().SessionNames(a.ctx, mostShort)
 		if own != nil && err == nil {
 			var more []string
 			more, err = own(cl)

@@ -269,7 +269,7 @@ func (c *sessionResumeCmd) Run(a *app) error {
 	if err != nil {
 		return err
 	}
-	found, err := cl.SessionsBeginning(a.ctx, c.Prefix)
+	found, err := cl.Internal().SessionsBeginning(a.ctx, c.Prefix)
 	if err != nil {
 		return err
 	}

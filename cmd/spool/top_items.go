@@ -46,7 +46,7 @@ type itemsRead struct {
 // reader reads items of threads for the screen.
 func (l *lookout) reader(a *app) func(events.Thread, span) (itemsRead, error) {
 	return func(t events.Thread, s span) (out itemsRead, err error) {
-		head, err := l.client.Thread(a.ctx, t)
+		head, err := l.client.Thread(t).Head(a.ctx)
 		if err != nil {
 			return out, err
 		}
@@ -58,9 +58,9 @@ func (l *lookout) reader(a *app) func(events.Thread, span) (itemsRead, error) {
 		if before == 0 || before > head.N {
 			before = head.N + 1
 		}
-		all := l.client.ItemsBack(a.ctx, t, head, before)
+		all := l.client.Thread(t).ItemsBack(a.ctx, head, before)
 		if s.from > 0 {
-			all = l.client.ItemsFrom(a.ctx, t, head, s.from)
+			all = l.client.Thread(t).ItemsFrom(a.ctx, head, s.from)
 		}
 		size := 0
 		for p, err := range all {

@@ -146,7 +146,7 @@ func post(ctx context.Context, url string, t events.Thread, body []byte) error {
 
 // stream prints 64 MiB.
 func stream(ctx context.Context, c *client.Client, t events.Thread, sent *atomic.Int64) error {
-	o, err := c.Output(ctx, t, client.OutputConfig{Tool: "bash"})
+	o, err := c.Thread(t).Output(ctx, client.OutputConfig{Tool: "bash"})
 	if err != nil {
 		return err
 	}
@@ -171,10 +171,10 @@ func (f *flood) churn(ctx context.Context, c *client.Client, pub *client.Publish
 		}
 	}
 	to := t.Session + "-f" + strconv.Itoa(i)
-	if err := c.ForkSession(ctx, t.Session, to, client.SessionFork{}); err != nil {
+	if err := c.Session(t.Session).Fork(ctx, to, client.SessionFork{}); err != nil {
 		return err
 	}
-	_, err := c.DeleteSession(ctx, to, client.Deletion{})
+	_, err := c.Session(to).Delete(ctx, client.Deletion{})
 	return err
 }
 

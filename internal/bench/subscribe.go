@@ -368,7 +368,7 @@ func openNATS(ctx context.Context, r *rig, session string) (live, error) {
 	go func() {
 		defer conn.Close()
 		defer close(items)
-		for item, err := range client.New(conn).SubscribeLive(ctx, client.Filter{Session: session}, func() { close(ready) }) {
+		for item, err := range client.New(conn).Session(session).Live(ctx, func() { close(ready) }) {
 			select {
 			case items <- one{item.N, err}:
 			case <-ctx.Done():

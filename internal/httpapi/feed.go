@@ -257,7 +257,7 @@ func (k threadFeed) feed(ctx context.Context, c *client.Client, f *feed, ready f
 }
 
 func (k threadFeed) items(ctx context.Context, c *client.Client, f *feed, ready func()) error {
-	for it, err := range c.SubscribeLive(ctx, client.Filter{Session: k.Session, Thread: k.Name}, ready) {
+	for it, err := range c.Thread(k.Thread).Live(ctx, ready) {
 		if errors.Is(err, client.ErrGap) {
 			continue // each reader finds it, and looks for itself
 		}

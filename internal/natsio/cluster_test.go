@@ -15,6 +15,7 @@ import (
 	"spool/internal/natsadmin"
 	"spool/internal/natsio"
 	"spool/internal/record"
+	"spool/pkg/events"
 )
 
 // cluster starts three servers that know each other.
@@ -72,6 +73,9 @@ func TestCluster(t *testing.T) {
 	}
 	must.Eventually(t, "all are there", look(0))
 	must.Is(t, natsadmin.New(conn).MayPublish(t.Context()), nil, "MayPublish")
+	for _, err := range natsio.Live(t.Context(), conn.Items(), events.ItemSubjects) {
+		must.Is(t, err, natsio.ErrNoLive, "live items of a cluster")
+	}
 	quiet(t, conn)
 	servers[2].Shutdown()
 	must.Eventually(t, "one is gone", look(1))

@@ -22,7 +22,7 @@ func TestLiveItemsOfATenant(t *testing.T) {
 		items := make(chan client.Item, 10)
 		got[role] = items
 		go func() {
-			for item, err := range c.SubscribeLive(ctx, client.Filter{Session: "mine"}, func() { close(stands) }) {
+			for item, err := range c.Session("mine").Live(ctx, func() { close(stands) }) {
 				if err != nil {
 					ended <- err
 					return

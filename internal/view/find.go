@@ -24,7 +24,7 @@ func FindSession(ctx context.Context, cl *client.Client, name string, sees func(
 			return name, err
 		}
 	}
-	all, err := cl.SessionsBeginning(ctx, name)
+	all, err := cl.Internal().SessionsBeginning(ctx, name)
 	if err != nil {
 		return "", err
 	}

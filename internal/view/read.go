@@ -91,11 +91,11 @@ type work struct {
 }
 
 func (r *Reader) work(ctx context.Context, session string) (w work, err error) {
-	prompts, err := r.cl.Prompts(ctx, session)
+	prompts, err := r.cl.Session(session).Prompts(ctx)
 	if err != nil {
 		return w, err
 	}
-	runs, err := r.cl.Runs(ctx, session)
+	runs, err := r.cl.Session(session).Runs(ctx)
 	if err != nil {
 		return w, err
 	}
@@ -175,7 +175,7 @@ func (r *Reader) calls(ctx context.Context, all []client.Thread) (map[string]str
 	if !agents {
 		return nil, nil
 	}
-	return r.cl.AgentCalls(ctx, all[0].Session)
+	return r.cl.Session(all[0].Session).AgentCalls(ctx)
 }
 
 // Thread is the form of one thread, with its prompt.
@@ -229,7 +229,7 @@ func (r *Reader) parents(ctx context.Context, fork *Fork) ([]Fork, error) {
 	for fork != nil && len(out) < maxParents {
 		out = append(out, *fork)
 		t := events.Thread{Session: fork.Session, Name: fork.Thread}
-		head, err := r.cl.Thread(ctx, t)
+		head, err := r.cl.Thread(t).Head(ctx)
 		if errors.Is(err, threads.ErrNoThread) {
 			break
 		}
@@ -252,7 +252,7 @@ func (r *Reader) ForkOf(ctx context.Context, t client.Thread) (*Fork, error) {
 	if ok {
 		return out, nil
 	}
-	from, isFork, err := r.cl.ForkPoint(ctx, t.Head)
+	from, isFork, err := r.cl.Internal().ForkPoint(ctx, t.Head)
 	if err != nil {
 		return nil, err
 	}

@@ -11,19 +11,25 @@ import (
 	"spool/pkg/threads"
 )
 
-// SubscribeLive follows the items of a session, or of one thread, from now on: as SubscribeReady does, for a third of its work on the
-// server. What comes so has neither Seq nor More: whoever goes on later does so by its number, N. Where it cannot be had so, SubscribeReady
-// gives it: of a narrower filter or of all sessions, from servers that are a cluster, and to a user who may not subscribe to items.
-func (c *Client) SubscribeLive(ctx context.Context, f Filter, ready func()) iter.Seq2[Item, error] {
-	if f.Session == "" || f.narrow() {
-		return c.SubscribeReady(ctx, f, Position{}, ready)
-	}
+// Live follows the items of the session's threads from now on, as SubscribeReady does, for a third of its work on the server; ready may be
+// nil. What comes so has neither Seq nor More: whoever goes on later does so by its number, N. From servers that are a cluster, and to a
+// user who may not subscribe to items, it comes by SubscribeReady.
+func (s SessionHandle) Live(ctx context.Context, ready func()) iter.Seq2[Item, error] {
+	return s.c.followLive(ctx, Filter{Session: s.ID}, events.CheckToken("session", s.ID), ready)
+}
+
+// Live is SessionHandle.Live, of one thread.
+func (t ThreadHandle) Live(ctx context.Context, ready func()) iter.Seq2[Item, error] {
+	return t.c.followLive(ctx, Filter{Session: t.Session, Thread: t.Name}, t.Validate(), ready)
+}
+
+func (c *Client) followLive(ctx context.Context, f Filter, bad error, ready func()) iter.Seq2[Item, error] {
 	return func(yield func(Item, error) bool) {
-		s := &subscription{c: c, ctx: ctx, filter: f, last: newPlaces(mostPlaces), yield: yield}
-		if err := f.check(s.from); err != nil {
-			yield(Item{}, err)
+		if bad != nil {
+			yield(Item{}, bad)
 			return
 		}
+		s := &subscription{c: c, ctx: ctx, filter: f, last: newPlaces(mostPlaces), yield: yield}
 		if ready == nil {
 			ready = func() {}
 		}
@@ -84,13 +90,13 @@ func (s *subscription) stand() (read uint64, err error) {
 func (s *subscription) heads() (map[life]int64, error) {
 	if s.filter.one() {
 		t := events.Thread{Session: s.filter.Session, Name: s.filter.Thread}
-		head, err := s.c.Thread(s.ctx, t)
+		head, err := s.c.Thread(t).Head(s.ctx)
 		if errors.Is(err, threads.ErrNoThread) {
 			return nil, nil
 		}
 		return map[life]int64{{t, head.Life}: head.N}, err
 	}
-	all, err := s.c.Threads(s.ctx, s.filter.Session)
+	all, err := s.c.Session(s.filter.Session).Threads(s.ctx)
 	heads := make(map[life]int64, len(all))
 	for _, t := range all {
 		heads[life{t.Thread, t.Head.Life}] = t.Head.N

@@ -2,7 +2,7 @@ package client_test
 
 import (
 	"context"
-	"fmt"
+	"iter"
 	"net"
 	"sync"
 	"testing"
@@ -63,14 +63,25 @@ func newLiveRig(t *testing.T) *liveRig {
 	return l
 }
 
+// following is a way to follow items; of one thread, or of a session.
+type following func(c *client.Client, ctx context.Context, ready func()) iter.Seq2[client.Item, error]
+
+func ofSession(c *client.Client, ctx context.Context, ready func()) iter.Seq2[client.Item, error] {
+	return c.Session("s").Live(ctx, ready)
+}
+
+func ofThread(c *client.Client, ctx context.Context, ready func()) iter.Seq2[client.Item, error] {
+	return c.Thread(thread("s")).Live(ctx, ready)
+}
+
 // follow gives what a live subscription gives; while hold is locked it takes nothing.
-func (l *liveRig) follow(t *testing.T, f client.Filter, hold *sync.Mutex) <-chan client.Item {
+func (l *liveRig) follow(t *testing.T, items following, hold *sync.Mutex) <-chan client.Item {
 	t.Helper()
 	ctx, cancel := context.WithCancel(t.Context())
 	got, stands, ended := make(chan client.Item, 100_000), make(chan struct{}), make(chan struct{})
 	go func() {
 		defer close(ended)
-		for item, err := range l.reader.SubscribeLive(ctx, f, func() { close(stands) }) {
+		for item, err := range items(l.reader, ctx, func() { close(stands) }) {
 			if err != nil {
 				t.Errorf("live: %v", err)
 				return
@@ -102,17 +113,17 @@ func wants(t *testing.T, got <-chan client.Item, had map[string]int64, n int) (l
 
 // What is published while a live reader's connection is lost comes once it is back, of threads that it had and of new ones; each item once.
 func TestLiveOverALostConnection(t *testing.T) {
-	for _, f := range []client.Filter{{Session: "s"}, {Session: "s", Thread: "main"}} {
-		t.Run(fmt.Sprintf("%+v", f), func(t *testing.T) {
+	for what, items := range map[string]following{"session": ofSession, "thread": ofThread} {
+		t.Run(what, func(t *testing.T) {
 			l, main, other := newLiveRig(t), thread("s"), events.Thread{Session: "s", Name: "other"}
 			l.publish(t, posts(main, 1, 5)...)
-			got, had := l.follow(t, f, new(sync.Mutex)), map[string]int64{"main": 5}
+			got, had := l.follow(t, items, new(sync.Mutex)), map[string]int64{"main": 5}
 			l.publish(t, posts(main, 6, 10)...)
 			must.Same(t, wants(t, got, had, 5), 5, "%d items came live, want %d")
 			l.line.cut()
 			l.publish(t, posts(main, 11, 20)...)
 			more := 0
-			if f.Thread == "" {
+			if what == "session" {
 				l.publish(t, posts(other, 1, 5)...)
 				more = 5
 			}
@@ -129,7 +140,7 @@ func TestLiveAndSlow(t *testing.T) {
 	l, main := newLiveRig(t), thread("s")
 	l.publish(t, posts(main, 1, 1)...)
 	var hold sync.Mutex
-	got, had := l.follow(t, client.Filter{Session: "s"}, &hold), map[string]int64{"main": 1}
+	got, had := l.follow(t, ofSession, &hold), map[string]int64{"main": 1}
 	hold.Lock()
 	for from := 2; from < 9002; from += 1000 {
 		l.publish(t, posts(main, from, from+999)...)
@@ -144,23 +155,10 @@ func TestLiveAndSlow(t *testing.T) {
 func TestLiveAndLives(t *testing.T) {
 	l, main := newLiveRig(t), thread("s")
 	l.publish(t, posts(main, 1, 3)...)
-	for _, f := range []client.Filter{{Session: "s"}, {Session: "s", Thread: "main"}} {
-		got := l.follow(t, f, new(sync.Mutex))
-		must.Do(t, l.Remove(t.Context(), main))
+	for _, items := range []following{ofSession, ofThread} {
+		got := l.follow(t, items, new(sync.Mutex))
+		must.Do(t, l.Thread(main).Remove(t.Context()))
 		l.publish(t, posts(main, 1, 3)...)
 		wants(t, got, map[string]int64{}, 3)
-	}
-}
-
-// Of a filter that leaves items out, and of all sessions, a consumer gives them: they have their places.
-func TestLiveByAConsumer(t *testing.T) {
-	l := newLiveRig(t)
-	var all []<-chan client.Item
-	for _, f := range []client.Filter{{}, {Session: "s", Type: "text"}} {
-		all = append(all, l.follow(t, f, new(sync.Mutex)))
-	}
-	l.publish(t, posts(thread("s"), 1, 3)...)
-	for _, got := range all {
-		must.Same(t, wants(t, got, map[string]int64{}, 3), 0, "%d items without a place, want %d")
 	}
 }

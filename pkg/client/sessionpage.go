@@ -264,18 +264,18 @@ func (c *Client) sessionsOf(ctx context.Context, infos map[string]sessions.Info)
 }
 
 // SessionsBeginning lists the sessions whose ids begin so, letter case aside, with their threads. Of all others it reads the names alone.
-func (c *Client) SessionsBeginning(ctx context.Context, prefix string) (found []Session, err error) {
-	names, _, err := c.SessionNames(ctx, 0)
+func (i Internal) SessionsBeginning(ctx context.Context, prefix string) (found []Session, err error) {
+	names, _, err := i.SessionNames(ctx, 0)
 	if err != nil {
 		return nil, err
 	}
 	names = slices.DeleteFunc(names, func(id string) bool { return !shortid.Begins(id, prefix) })
 	for some := range slices.Chunk(names, 500) {
-		infos, err := c.infosOf(ctx, some)
+		infos, err := i.c.infosOf(ctx, some)
 		if err != nil {
 			return nil, err
 		}
-		part, err := c.sessionsOf(ctx, infos)
+		part, err := i.c.sessionsOf(ctx, infos)
 		if err != nil {
 			return nil, err
 		}
@@ -286,14 +286,14 @@ func (c *Client) SessionsBeginning(ctx context.Context, prefix string) (found []
 
 // SessionNames are the ids of all sessions, in order; those of removed ones may be among them for a while. ok is false, and there are
 // none, where the store has more records than most; 0: any number.
-func (c *Client) SessionNames(ctx context.Context, most uint64) (names []string, ok bool, err error) {
+func (i Internal) SessionNames(ctx context.Context, most uint64) (names []string, ok bool, err error) {
 	if most > 0 {
-		if n, err := c.records.Count(ctx); err != nil || n > most {
+		if n, err := i.c.records.Count(ctx); err != nil || n > most {
 			return nil, false, err
 		}
 	}
 	for _, filter := range []string{events.HeadKeys(""), events.HistoryKeys("")} {
-		keys, err := c.records.Keys(ctx, filter)
+		keys, err := i.c.records.Keys(ctx, filter)
 		if err != nil {
 			return nil, false, err
 		}
