@@ -238,3 +238,36 @@ func TestOverdueInAnyOrder(t *testing.T) {
 		}
 	}
 }
+
+// A process that has no room for what it is given asks for nothing more. The partition stays its own all the same, in one term: what it
+// has in hand would be dropped, and come again, the more of it the slower it is.
+func TestBusyKeepsItsPartition(t *testing.T) {
+	t.Parallel()
+	conn := natstest.Dial(t, natstest.Server(t))
+	must.Do(t, conn.Ensure(t.Context(), natsio.Limits{EventsBytes: 1 << 30, ItemsBytes: 1 << 30}))
+	th := events.Thread{Session: "s", Name: "main"}
+	const all = 1200 // more than is asked for at a time
+	batch := make([]*events.Event, all)
+	for i := range batch {
+		batch[i] = &events.Event{
+			Producer: fmt.Sprint("p", i), Seq: 1, Kind: events.KindEntry, Dialect: "raw", Thread: th, Body: []byte("x"), // a message each
+		}
+	}
+	must.Do(t, conn.Events().PublishEvents(t.Context(), batch))
+	partition := must.Get(conn.Events().NewestEvent(t.Context(), th))(t).Partition
+	got, hold := make(chan natsio.Delivery, 2*all), make(chan struct{})
+	stop := must.Get(conn.Events().Consume(t.Context(), partition, nil, func(d natsio.Delivery) {
+		got <- d
+		<-hold
+	}))(t).Stop
+	defer stop()
+	first := must.Receive(t, got, "an event")
+	time.Sleep(natsio.PinnedTTL + 4*time.Second)
+	close(hold)
+	for seq := first.Seq + 1; seq <= all; seq++ {
+		d := must.Receive(t, got, "event %d", seq)
+		if d.Seq != seq || d.Term != first.Term {
+			t.Fatalf("event %d of term %d, want %d of term %d", d.Seq, d.Term, seq, first.Term)
+		}
+	}
+}

@@ -8,6 +8,9 @@ import (
 // AckWait is ackWait.
 const AckWait = ackWait
 
+// PinnedTTL is pinnedTTL.
+const PinnedTTL = pinnedTTL
+
 // LastOfEach is lastOfEach.
 var LastOfEach = Objects.lastOfEach
 

@@ -35,6 +35,7 @@ type feed struct {
 	pin    string // our pin, as of the last delivery
 
 	shown atomic.Pointer[string] // pin, for other goroutines
+	busy  atomic.Bool            // a delivery is being taken
 
 	last   uint64                    // stream sequence of the last delivery that was in order
 	open   uint64                    // Delivery.Open of the next one
@@ -112,29 +113,36 @@ func Unpin(ctx context.Context, es Events, partition int) {
 	}
 }
 
-// keepPin keeps the pin that we have while the caller is busy and asks for nothing, until ctx ends. Each time it asks for one message of
-// one byte: the server learns that we live, and has none so small.
+// keepPin keeps the pin that we have while the caller is busy and asks for nothing, until ctx ends.
 func (f *feed) keepPin(ctx context.Context) {
-	beat := time.NewTicker(pinnedTTL / 4)
+	beat := time.NewTicker(pinBeat)
 	defer beat.Stop()
 	for {
 		select {
 		case <-ctx.Done():
 			return
 		case <-beat.C:
+			f.beat(events.ReadersGroup)
 		}
-		pin := f.shown.Load()
-		if pin == nil || *pin == "" {
-			continue
-		}
-		body, err := json.Marshal(map[string]any{"batch": 1, "max_bytes": 1, "no_wait": true, "group": events.ReadersGroup, "id": *pin})
-		if err == nil {
-			subject := apiSubject(f.c.js, "CONSUMER.MSG.NEXT."+f.stream+"."+f.name)
-			err = f.c.nc.PublishRequest(subject, f.c.nc.NewInbox(), body)
-		}
-		if err != nil { // the next one may get through
-			f.c.log.Debug("keep a pin", "stream", f.stream, "consumer", f.name, "error", err)
-		}
+	}
+}
+
+// pinBeat is how often a pin is kept.
+const pinBeat = pinnedTTL / 4
+
+// beat keeps the pin: it asks for one message of one byte. The server learns that we live, and has none so small.
+func (f *feed) beat(group string) {
+	pin := f.shown.Load()
+	if pin == nil || *pin == "" {
+		return
+	}
+	body, err := json.Marshal(map[string]any{"batch": 1, "max_bytes": 1, "no_wait": true, "group": group, "id": *pin})
+	if err == nil {
+		subject := apiSubject(f.c.js, "CONSUMER.MSG.NEXT."+f.stream+"."+f.name)
+		err = f.c.nc.PublishRequest(subject, f.c.nc.NewInbox(), body)
+	}
+	if err != nil { // the next one may get through
+		f.c.log.Debug("keep a pin", "stream", f.stream, "consumer", f.name, "error", err)
 	}
 }
 
