@@ -113,7 +113,7 @@ func (p *Persister) park(ctx context.Context, m Message, d *delivery, from origi
 	}
 	first := int64(0)
 	if of == nil {
-		first = sessionRoom
+		first = min(sessionRoom, k.room.all/8)
 	}
 	if err := k.room.acquire(ctx, from, first+parkedRoom); err != nil {
 		return false, err
