@@ -38,9 +38,10 @@ type fleet struct {
 	prompts  []j
 	answers  []j
 	blobs    map[string][]byte
-	building bool   // the index of /v1/search
-	noIndex  bool   // there is none
-	fail     string // a path that is answered with 500
+	building bool          // the index of /v1/search
+	noIndex  bool          // there is none
+	fail     string        // a path that is answered with 500
+	held     chan struct{} // lists of sessions by words wait until it is closed; nil: they do not
 	asked    []string
 }
 
@@ -68,6 +69,14 @@ func newFleet(t *testing.T) *fleet {
 		mux.HandleFunc(pattern, func(w http.ResponseWriter, r *http.Request) {
 			f.mu.Lock()
 			f.asked = append(f.asked, r.URL.RequestURI())
+			if held := f.held; held != nil && r.URL.Path == "/v1/sessions" && r.URL.Query().Get("q") != "" {
+				f.mu.Unlock()
+				select {
+				case <-held:
+				case <-r.Context().Done():
+				}
+				f.mu.Lock()
+			}
 			v, status := any(j{"error": "broken on purpose"}), 500
 			if f.token != "" && r.Header.Get("Authorization") != "Bearer "+f.token {
 				v, status = j{"error": "wrong or missing token"}, 401

@@ -745,6 +745,35 @@ func TestErrors(t *testing.T) {
 	p.wait(`!!document.querySelector('[data-n="1"]')`)
 }
 
+// Enter goes where what is typed leads, also before the list of sessions for it has come.
+func TestGoToBeforeTheList(t *testing.T) {
+	f := working(t)
+	f.add("mill", "main", user("Grind the corn"))
+	f.mu.Lock()
+	f.held = make(chan struct{})
+	f.mu.Unlock()
+	p := open(t, f.URL+"/s/orchard/main", wide, tall)
+	p.has("End of turn")
+	p.press("g")
+	p.wait(`document.querySelectorAll('#places li').length > 1`) // without words it has come
+	p.press("2")
+	p.press(kb.Enter)
+	p.wait(`document.activeElement?.dataset.n === '2'`)
+
+	p.press("g")
+	p.wait(`document.querySelectorAll('#places li').length > 1`)
+	p.press("mill")
+	p.press(kb.Enter)
+	close(f.held)
+	p.has("Grind the corn")
+	p.wait(`location.pathname.startsWith('/s/mill')`)
+
+	p.press("g")
+	p.wait(`document.querySelectorAll('#places li').length > 1`)
+	p.press("nowhere")
+	p.has("Nothing found.")
+}
+
 // A call leads to the thread of the subagent that it set to work, also in another session.
 func TestSubagent(t *testing.T) {
 	f := working(t)

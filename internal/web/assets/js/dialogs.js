@@ -47,9 +47,11 @@ export async function goTo({ items }) {
     placeholder: items ? 'Number of an item, or words of a session' : 'Words of a session',
   });
   const list = h('ul.places', { id: 'places', role: 'listbox', 'aria-label': 'Places' });
-  const { dialog, shown } = modal('Go to', field, list);
+  const told = h('p.hint', { role: 'status' });
+  const { dialog, shown } = modal('Go to', field, list, told);
   let places = [];
   let at = 0;
+  let entered = false; // before the list of what is typed came: what comes first in it is meant
   const choose = (place) => {
     dialog.returnValue = place.href;
     dialog.close(place.href);
@@ -64,16 +66,23 @@ export async function goTo({ items }) {
     const mine = ++asked;
     const q = field.value.trim();
     const item = items && /^#?(\d+)$/.exec(q);
-    const fixed = item ? [{ href: items(Number(item[1])), label: `Item ${item[1]}`, note: ' of this thread' }] : [];
-    let sessions = [];
-    try {
-      const got = await get('/v1/sessions' + query({ q, limit: 12, unanswered: 1 }));
-      sessions = got.sessions;
-    } catch { /* an empty list says enough */ }
-    if (mine !== asked) return;
-    places = [...fixed, ...sessions.map((s) => ({ href: `/s/${encodeURIComponent(s.id)}`, label: nameOf(s), note: ` ${[stateOf(s), harnessName(s), s.host].filter(Boolean).join(' · ')}` }))];
+    places = item ? [{ href: items(Number(item[1])), label: `Item ${item[1]}`, note: ' of this thread' }] : []; // needs no server
     at = 0;
+    entered = false;
+    told.textContent = '';
     draw();
+    let nothing = 'Nothing found.';
+    try {
+      const { sessions } = await get('/v1/sessions' + query({ q, limit: 12, unanswered: 1 }));
+      if (mine !== asked) return;
+      places.push(...sessions.map((s) => ({ href: `/s/${encodeURIComponent(s.id)}`, label: nameOf(s), note: ` ${[stateOf(s), harnessName(s), s.host].filter(Boolean).join(' · ')}` })));
+    } catch (e) {
+      if (mine !== asked) return;
+      nothing = `Sessions could not be read: ${e.message}`;
+    }
+    told.textContent = places.length ? '' : nothing;
+    draw();
+    if (entered && places.length) choose(places[at]);
   };
   field.addEventListener('input', look);
   field.addEventListener('keydown', (e) => {
@@ -84,6 +93,7 @@ export async function goTo({ items }) {
     } else if (e.key === 'Enter') {
       e.preventDefault();
       if (places[at]) choose(places[at]);
+      else entered = true;
     }
   });
   look();
