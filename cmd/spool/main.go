@@ -91,6 +91,7 @@ type app struct {
 	nats     *service.NATS
 	config   string // path of the configuration file; empty: where it is by default
 	log      *slog.Logger
+	flags    map[string]bool // those of the command line, by name
 	model    *kong.Application
 	in       io.Reader
 	out, err io.Writer
@@ -176,7 +177,19 @@ func (c *cli) execute(kctx *kong.Context, in io.Reader, out, errw io.Writer) int
 	}
 	ctx, cancel := service.Signals()
 	defer cancel()
-	a := &app{ctx: ctx, nats: &c.NATS, config: c.Config, log: log, model: kctx.Model, in: in, out: out, err: errw}
+	flags := map[string]bool{}
+	for _, p := range kctx.Path {
+		if p.Flag != nil && !p.Resolved {
+			flags[p.Flag.Name] = true
+		}
+	}
+	switch { // a server and a context name two systems, and a flag counts more than the environment
+	case flags["nats"] && !flags["context"]:
+		c.NATS.Context = ""
+	case flags["context"] && !flags["nats"]:
+		c.NATS.Server = ""
+	}
+	a := &app{ctx: ctx, nats: &c.NATS, config: c.Config, log: log, flags: flags, model: kctx.Model, in: in, out: out, err: errw}
 	defer a.close()
 	err = kctx.Run(a)
 	if code := exitCode(0); errors.As(err, &code) {

@@ -76,6 +76,10 @@ func (c *upCmd) config(a *app) (service.UpConfig, error) {
 		return service.UpConfig{}, service.UsageError{Err: errors.New("--data names a directory of this machine, and --nats, --context, " +
 			"NATS_URL or NATS_CONTEXT a NATS system elsewhere: give one of them (env -u NATS_URL spool up --data " + c.Data + ")")}
 	}
+	if a.flags["listen"] && a.nats.Given() {
+		return service.UpConfig{}, service.UsageError{Err: errors.New("--listen is where a NATS server of its own would be, and --nats, --context, " +
+			"NATS_URL or NATS_CONTEXT names one elsewhere: give one of them (env -u NATS_URL spool up --listen " + c.Listen + ")")}
+	}
 	if c.Data == "" && !a.nats.Given() {
 		if c.Data, err = service.DataDir(); err != nil {
 			return service.UpConfig{}, err

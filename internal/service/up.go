@@ -163,6 +163,9 @@ func (cfg UpConfig) ensure(ctx context.Context, conn *natsio.Conn, own bool) err
 func (cfg UpConfig) connect(ctx context.Context, up *Up) (*natsio.Conn, error) {
 	if cfg.NATS != nil && cfg.NATS.Given() {
 		conn, err := cfg.NATS.Dial(ctx, "spool up", cfg.Log)
+		if errors.Is(err, natsio.ErrNoServer) {
+			err = fmt.Errorf("%w; no server is started here, because one is named (env -u NATS_URL -u NATS_CONTEXT spool up starts one)", err)
+		}
 		if err == nil {
 			up.NATS, _ = conn.Server()
 		}
