@@ -42,6 +42,7 @@ type fleet struct {
 	noIndex  bool          // there is none
 	fail     string        // a path that is answered with 500
 	held     chan struct{} // lists of sessions by words wait until it is closed; nil: they do not
+	next     string        // the list of sessions goes on there
 	asked    []string
 }
 
@@ -184,6 +185,9 @@ func number(r *http.Request, name string, usual int) int {
 func (f *fleet) list(r *http.Request) (any, int) {
 	q := strings.ToLower(r.URL.Query().Get("q"))
 	out := slices.DeleteFunc(slices.Clone(f.sessions), func(s j) bool { return !strings.Contains(strings.ToLower(fmt.Sprint(s)), q) })
+	if f.next != "" {
+		return j{"sessions": out, "next": f.next}, 200
+	}
 	return j{"sessions": out}, 200
 }
 

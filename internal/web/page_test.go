@@ -745,6 +745,17 @@ func TestErrors(t *testing.T) {
 	p.wait(`!!document.querySelector('[data-n="1"]')`)
 }
 
+// What is counted of the sessions that are listed is said to be no more than that.
+func TestCountsOfAPage(t *testing.T) {
+	f := working(t)
+	f.next = "on"
+	p := open(t, f.URL, wide, tall)
+	p.has("Running 1+")
+	p.wait(`[...document.querySelectorAll('.tab')].map((el) => el.innerText.trim()).join() === 'All,Running 1+,Idle,Failed,Done'`)
+	p.click(".tab:nth-child(4)")
+	p.has("None of the newest 1 is like that.")
+}
+
 // Enter goes where what is typed leads, also before the list of sessions for it has come.
 func TestGoToBeforeTheList(t *testing.T) {
 	f := working(t)

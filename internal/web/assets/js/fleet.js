@@ -34,6 +34,7 @@ class Fleet {
     this.sessions = [];
     this.prompts = [];
     this.answered = new Map(); // key of a prompt → it, for as long as its answer is shown
+    this.whole = true; // what is listed is all there is
     this.current = -1;
     this.build();
   }
@@ -101,7 +102,8 @@ class Fleet {
       ]);
       this.take(prompts.prompts);
       this.sessions = listed.sessions;
-      this.more.hidden = !listed.next || this.limit === most;
+      this.whole = !listed.next;
+      this.more.hidden = this.whole || this.limit === most;
       this.problem.hidden = true;
     } catch (err) {
       if (this.signal.aborted) return;
@@ -128,7 +130,7 @@ class Fleet {
     if (!groups.length) {
       if (!this.problem.hidden) return;
       this.groups.replaceChildren(this.sessions.length || this.filter.q || this.filter.state
-        ? h('p.empty', 'No session is like that.')
+        ? h('p.empty', this.whole ? 'No session is like that.' : `None of the newest ${this.sessions.length} is like that.`)
         : h('div.empty', h('p', 'Nothing is stored yet. Sessions appear here as agents publish, or as transcripts are imported:'), h('pre.code', 'spool import ~/.claude/projects ~/.codex/sessions')));
       return;
     }
@@ -136,19 +138,24 @@ class Fleet {
     keyed(this.groups, groups.map((g) => g.state), (s) => s, (s) => h('section.group', h('h3', h(`span.dot.${s}`), groupName[s], ' ', h('span.count')), h('ul.rows')));
     for (const g of groups) {
       const el = this.groups.querySelector(`[data-key="${g.state}"]`);
-      el.querySelector('.count').textContent = g.list.length;
+      el.querySelector('.count').textContent = this.atLeast(g.list.length);
       keyed(el.querySelector('.rows'), g.list, (s) => s.id, (s) => sessionRow(s));
     }
+  }
+
+  /** atLeast is a number of the sessions that are listed: there may be more of them where the list goes on. */
+  atLeast(n) {
+    return this.whole ? n : n ? `${n}+` : '';
   }
 
   drawTabs() {
     const tab = (state, text) => h('button.tab', { type: 'button', 'aria-pressed': String(this.filter.state === state), onclick: () => { this.filter.state = state; this.draw(); } }, text);
     const all = states.map((s) => [s, this.sessions.filter((x) => stateOf(x) === s).length]);
-    const data = JSON.stringify([all, this.filter.state]);
+    const data = JSON.stringify([all, this.whole, this.filter.state]);
     if (this.tabData === data) return;
     this.tabData = data;
     const focused = [...this.tabs.children].indexOf(document.activeElement);
-    this.tabs.replaceChildren(tab('', 'All'), ...all.map(([s, n]) => tab(s, [groupName[s], ' ', h('span.count', n)])));
+    this.tabs.replaceChildren(tab('', 'All'), ...all.map(([s, n]) => tab(s, [groupName[s], ' ', h('span.count', this.atLeast(n))])));
     this.tabs.children[focused]?.focus();
   }
 
