@@ -16,13 +16,13 @@ import (
 // ErrNoLive: items can not be had as they are published, or not without one that is missed unnoticed; a consumer gives them.
 var ErrNoLive = errors.New("no live items")
 
-// lateItem is how long behind its publishing an item is stored at most: what is looked for in ITEMS at once may not be there yet.
-const lateItem = 2 * time.Second
+// LateItem is how long behind its publishing an item is stored at most: what is looked for in ITEMS at once may not be there yet.
+const LateItem = 2 * time.Second
 
 // Live follows the items of a subject as persisters publish them, by a subscription of the connection, until ctx ends or the caller
 // stops: a third of the work that a consumer is to a server. Such an item has neither sequence nor time, and may come again. The zero item
 // says that some may have been missed: the caller looks at what is stored. It comes once the subscription stands, and where the caller
-// was too slow or the connection was lost: then, before what comes next, and once more lateItem later. ErrNoLive, at any time: the user may
+// was too slow or the connection was lost: then, before what comes next, and once more LateItem later. ErrNoLive, at any time: the user may
 // not subscribe, or the server is one of a cluster, where what a route loses is told to nobody.
 func Live(ctx context.Context, its Items, subject string) iter.Seq2[StoredItem, error] {
 	return func(yield func(StoredItem, error) bool) {
@@ -118,7 +118,7 @@ func (l *liveItems) next(ctx context.Context) (it StoredItem, err error) {
 			}
 		}
 		if l.missed() {
-			l.late = time.After(lateItem)
+			l.late = time.After(LateItem)
 			return it, nil
 		}
 		if m := l.held; m != nil {

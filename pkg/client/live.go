@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"iter"
+	"time"
 
 	"spool/internal/natsio"
 	"spool/internal/retry"
@@ -46,7 +47,9 @@ func (s *subscription) live(ready func()) {
 		switch {
 		case err != nil:
 		case it.Data != nil:
-			goesOn = s.take(it)
+			if read, goesOn, err = s.meet(read, it); goesOn && err == nil {
+				goesOn = s.take(it)
+			}
 		case stands:
 			read, goesOn, err = s.catchUp(read)
 		default:
@@ -103,6 +106,28 @@ func (s *subscription) heads() (map[life]int64, error) {
 	}
 	return heads, err
 }
+
+// meet gives what is stored before an item that is the first to come of its thread, and not its first one: those before it were published
+// while the connection was lost, and may be on their way to ITEMS still, as in a batch they are until its end.
+func (s *subscription) meet(read uint64, it natsio.StoredItem) (now uint64, goesOn bool, err error) {
+	now, goesOn = read, true
+	t, _ := events.ParseItemSubject(it.Subject)
+	for begun := time.Now(); goesOn && err == nil && it.N > 1 && time.Since(begun) < natsio.LateItem; {
+		if _, known := s.last.get(life{t, it.Life}); known {
+			break
+		}
+		if now, goesOn, err = s.catchUp(now); err == nil {
+			select {
+			case <-s.ctx.Done():
+			case <-time.After(storedSoon):
+			}
+		}
+	}
+	return now, goesOn, err
+}
+
+// storedSoon is how long to wait for what is on its way to ITEMS.
+const storedSoon = 20 * time.Millisecond
 
 // catchUp gives what was stored meanwhile.
 func (s *subscription) catchUp(read uint64) (now uint64, goesOn bool, err error) {

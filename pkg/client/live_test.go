@@ -2,10 +2,14 @@ package client_test
 
 import (
 	"context"
+	"fmt"
 	"iter"
 	"net"
+	"strconv"
 	"sync"
 	"testing"
+
+	"github.com/nats-io/nats.go"
 
 	"spool/internal/must"
 	"spool/internal/natsio"
@@ -161,4 +165,43 @@ func TestLiveAndLives(t *testing.T) {
 		l.publish(t, posts(main, 1, 3)...)
 		wants(t, got, map[string]int64{}, 3)
 	}
+}
+
+// Items of a thread that a live reader does not know can be on their way when its connection is back: published, so that they do not come
+// any more, and stored later, with those that come. All come, in order.
+func TestLiveInTheMiddleOfABatch(t *testing.T) {
+	l := newLiveRig(t)
+	l.publish(t, posts(thread("s"), 1, 1)...)
+	got := l.follow(t, ofSession, new(sync.Mutex))
+	nc := must.Get(nats.Connect("", nats.InProcessServer(l.server)))(t)
+	defer nc.Close()
+	other, last := events.Thread{Session: "s", Name: "other"}, 6
+	send := func(n int) {
+		m := &nats.Msg{Subject: events.ItemSubject(other, "text", ""), Header: nats.Header{
+			"Nats-Batch-Id": []string{"b"}, "Nats-Batch-Sequence": []string{strconv.Itoa(n)},
+		}}
+		m.Data = fmt.Appendf(nil, `{"id":"i%d","n":%d,"session":"s","thread":"other","metadata":{"type":"text"}}`, n, n)
+		if n == 1 { // else the server takes no batch
+			m.Reply = nc.NewInbox()
+		}
+		if n == last {
+			m.Header["Nats-Batch-Commit"] = []string{"1"}
+			must.Get(nc.RequestMsg(m, must.Patience))(t)
+			return
+		}
+		must.Do(t, nc.PublishMsg(m))
+		must.Do(t, nc.Flush())
+	}
+	l.line.cut()
+	for n := 1; n <= 3; n++ {
+		send(n)
+	}
+	l.line.Leads(l.server)
+	l.publish(t, posts(thread("s"), 2, 2)...)
+	item := must.Receive(t, got, "an item of the thread that the reader knows")
+	must.Same(t, item.Thread, "main", "%s, want %s")
+	for n := 4; n <= last; n++ {
+		send(n)
+	}
+	wants(t, got, map[string]int64{}, last)
 }
