@@ -69,6 +69,9 @@ func (c *Client) SessionPage(ctx context.Context, q SessionQuery) (page SessionP
 		p.forget(moved)
 		err = p.take(ctx, moved)
 	}
+	if err == nil && len(p.kept) == 0 && p.more() { // what was found has moved, and does not belong here any more
+		return c.SessionPage(ctx, q)
+	}
 	return p.page(), err
 }
 
@@ -220,9 +223,12 @@ func (p *pager) forget(moved []record.Record) {
 	}
 }
 
+// more reports whether there may be sessions beside those that are kept, or on the next page.
+func (p *pager) more() bool { return p.full() || p.left || p.back.Unread() > 0 }
+
 // page is what was found, and where the next one begins.
 func (p *pager) page() (page SessionPage) {
-	more := p.full() || p.left || p.back.Unread() > 0
+	more := p.more()
 	p.kept = p.kept[:min(len(p.kept), p.q.Limit)]
 	next := p.at
 	for _, l := range p.kept {

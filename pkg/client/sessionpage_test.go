@@ -253,3 +253,32 @@ func TestPageCost(t *testing.T) {
 		t.Errorf("five pages of %d sessions read %+v; of %d %+v: want no more than half as much again", sizes[0], few, sizes[1], many)
 	}
 }
+
+// Where all that a page found moves while it is read, and does not belong to the list any more, others are on the page.
+func TestPageOfWhatMovesOut(t *testing.T) {
+	conn := natstest.Conn(t)
+	cl := client.New(conn)
+	key := func(id string) string {
+		return events.HeadKey(events.Thread{Session: id, Name: events.MainThread})
+	}
+	const n = 10
+	began := time.Now().UnixMilli() - n*1000
+	for i := range n {
+		store(t, conn, headAt(key(sessionName(i)), i, began+int64(i)*1000))
+	}
+	out := map[string]bool{}
+	page := must.Get(cl.SessionPage(t.Context(), client.SessionQuery{
+		Query: sessions.Query{Unanswered: true, Limit: 1},
+		Keep: func(s client.Session) bool {
+			if was := out[s.ID]; was || len(out) == 2 {
+				return !was
+			}
+			out[s.ID] = true
+			store(t, conn, headAt(key(s.ID), n, time.Now().UnixMilli()))
+			return true
+		},
+	}))(t)
+	if len(page.Sessions) != 1 || page.Sessions[0].ID != sessionName(n-3) || page.Next == "" {
+		t.Errorf("page = %+v, want %s, and more", page, sessionName(n-3))
+	}
+}
