@@ -26,9 +26,8 @@ func (a *api) sessions(w http.ResponseWriter, r *http.Request) error {
 	q, grant := r.URL.Query(), access.From(r.Context())
 	found, next, err := a.views.Page(r.Context(), client.SessionQuery{
 		Query: sessions.Query{Cwd: q.Get("cwd"), Unanswered: isSet(r, "unanswered"), Limit: int(most)}, After: q.Get("after"),
-		Keep: func(s client.Session) bool {
-			return grant.Session(s.ID) && matches(q.Get("q"), s.Title, s.Summary, s.Prompt, s.ID, s.Cwd)
-		},
+		Only: grant.Session,
+		Keep: func(s client.Session) bool { return matches(q.Get("q"), s.Title, s.Summary, s.Prompt, s.ID, s.Cwd) },
 	})
 	if errors.Is(err, client.ErrPlace) {
 		err = fmt.Errorf("%w: %w", ErrRequest, err)

@@ -72,10 +72,10 @@ func (p *peer) listSessions(ctx context.Context, in sessionsIn) (out sessionsOut
 	if err != nil {
 		return out, err
 	}
-	grant, found := access.From(ctx), []view.ListedSession{}
+	found := []view.ListedSession{}
 	q := client.SessionQuery{
 		Query:  sessions.Query{Cwd: in.Cwd, Unanswered: true, Limit: most},
-		Prefix: in.Prefix, Keep: func(s client.Session) bool { return grant.Session(s.ID) },
+		Prefix: in.Prefix, Only: access.From(ctx).Session,
 	}
 	for more := true; more && len(found) <= most; more = q.After != "" {
 		var some []view.ListedSession

@@ -19,9 +19,10 @@ import (
 type SessionQuery struct {
 	sessions.Query // Limit: at least 1
 
-	Prefix string             // of the id, letter case aside
-	After  string             // Next of the page before; "": the first page
-	Keep   func(Session) bool // nil: all
+	Prefix string               // of the id, letter case aside
+	Only   func(id string) bool // nil: all; of the others nothing is read but their heads
+	After  string               // Next of the page before; "": the first page
+	Keep   func(Session) bool   // nil: all
 }
 
 // SessionPage is some sessions, the newest first. Next leads to the following ones, "" where there are none.
@@ -155,7 +156,7 @@ func (p *pager) take(ctx context.Context, heads []record.Record) error {
 // read says of which session a head is. ok is false where that one is known not to belong here.
 func (p *pager) read(r record.Record) (h seenHead, ok bool) {
 	t, ok := headOf(r.Key)
-	if !ok || !shortid.Begins(t.Session, p.q.Prefix) || p.passed[t.Session] {
+	if !ok || !shortid.Begins(t.Session, p.q.Prefix) || p.q.Only != nil && !p.q.Only(t.Session) || p.passed[t.Session] {
 		return h, false
 	}
 	h = seenHead{session: t.Session, seq: r.Seq, updated: -1}

@@ -254,6 +254,33 @@ func TestPageCost(t *testing.T) {
 	}
 }
 
+// Whoever may see few sessions has their pages without that the others are read: none of those is asked for, and no next page tells of them.
+func TestPagesOfFew(t *testing.T) {
+	conn := natstest.Conn(t)
+	cl := client.New(conn)
+	var puts []record.Put
+	began := time.Now().UnixMilli() - 1_000_000
+	for i := range 400 {
+		puts = append(puts, headAt(events.HeadKey(events.Thread{Session: sessionName(i), Name: events.MainThread}), i, began+int64(i)*1000))
+	}
+	store(t, conn, puts...)
+	only := func(id string) bool { return id == sessionName(3) || id == sessionName(200) }
+	q := client.SessionQuery{Query: sessions.Query{Unanswered: true, Limit: 1}, Only: only, Keep: func(s client.Session) bool {
+		if !only(s.ID) {
+			t.Errorf("%s was read", s.ID)
+		}
+		return true
+	}}
+	for _, want := range []string{sessionName(200), sessionName(3)} {
+		page := must.Get(cl.SessionPage(t.Context(), q))(t)
+		if len(page.Sessions) != 1 || page.Sessions[0].ID != want {
+			t.Fatalf("page = %+v, want %s", page, want)
+		}
+		q.After = page.Next
+	}
+	must.Same(t, q.After, "", "next page behind the last one = %q, want %q")
+}
+
 // Where all that a page found moves while it is read, and does not belong to the list any more, others are on the page.
 func TestPageOfWhatMovesOut(t *testing.T) {
 	conn := natstest.Conn(t)
