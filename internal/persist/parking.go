@@ -73,7 +73,8 @@ type waiting struct {
 func newParking(bytes int64) *parking {
 	most := bytes / 4
 	k := &parking{
-		room: newSpace(bytes - most), bytes: newSpace(most), most: most, of: map[string]*parked{}, reads: make(chan struct{}, mostReads),
+		room: newSpace(max(bytes-most, sessionRoom+parkedRoom)), bytes: newSpace(most), most: most, of: map[string]*parked{},
+		reads: make(chan struct{}, mostReads),
 	}
 	k.bytes.parked = k
 	return k

@@ -42,6 +42,14 @@ func TestParkedForLongestGetsRoom(t *testing.T) {
 	}
 }
 
+// However small the queue is, a session can be parked: what refers to a body in the inbox always is.
+func TestSmallQueueParks(t *testing.T) {
+	k := New(Deps{}, Config{QueueBytes: 4 << 10}).parking
+	ended, end := context.WithCancel(t.Context())
+	end()
+	must.Do(t, k.room.acquire(ended, origin{session: "s"}, sessionRoom+parkedRoom))
+}
+
 // Where a user has its part, others are given theirs past all that wait of it, and of what it gives back its own get as
 // much as there is, in their order.
 func TestRoomPastAUser(t *testing.T) {
