@@ -114,7 +114,7 @@ func (p *Persister) park(ctx context.Context, m Message, d *delivery, from origi
 	}
 	first := int64(0)
 	if of == nil {
-		first = min(sessionRoom, k.room.all/8)
+		first = sessionRoom
 	}
 	if err := k.room.acquire(ctx, from, first+parkedRoom); err != nil {
 		return false, err
