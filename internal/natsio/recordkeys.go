@@ -41,6 +41,33 @@ func (recs Records) Keys(ctx context.Context, filter string) ([]string, error) {
 	return recs.pagedKeys(ctx, filter, p)
 }
 
+// EachKey gives the keys of the records that match a filter to f: where the bucket has few records, as Keys does. Of many it reads the
+// headers, which costs in proportion to what matches, has no time for the whole, and keeps nothing in memory. There a key that is
+// written meanwhile can come twice, and one whose bytes went bad on disk does not come.
+func (recs Records) EachKey(ctx context.Context, filter string, f func(key string)) error {
+	n, err := recs.Count(ctx)
+	if err != nil {
+		return err
+	}
+	if n <= keysInTime {
+		keys, err := recs.Keys(ctx, filter)
+		for _, key := range keys {
+			f(key)
+		}
+		return err
+	}
+	err = recs.c.Streams().Each(ctx, events.RecordsStream, jetstream.OrderedConsumerConfig{
+		FilterSubjects: []string{events.RecordSubject(filter)}, DeliverPolicy: jetstream.DeliverAllPolicy, HeadersOnly: true,
+	}, func(m jetstream.Msg, _ *jetstream.MsgMetadata) error {
+		f(RecordKey(m.Subject()))
+		return nil
+	})
+	if err != nil {
+		return fmt.Errorf("read the keys of %s: %w", filter, err)
+	}
+	return nil
+}
+
 // pagedKeys is Keys by one page after the other, of which there is the first. Where names go meanwhile, those behind them move to the page
 // before: each page begins at or before the last name of the one before it, or the next try begins further back.
 func (recs Records) pagedKeys(ctx context.Context, filter string, p keysPage) (keys []string, err error) {
@@ -83,6 +110,11 @@ type keysPage struct {
 
 func (recs Records) keysPage(ctx context.Context, filter string, offset int) (p keysPage, err error) {
 	most := recs.c.names.Load() // that there were last time
+	if most == 0 {
+		if n, err := recs.Count(ctx); err == nil {
+			most = int64(n)
+		}
+	}
 	answers, err := recs.c.pipe.all(ctx, []*nats.Msg{recs.keysRequest(filter, offset)}, recs.c.timeout*time.Duration(1+most/keysInTime))
 	if err == nil {
 		p, err = parseKeys(answers[0])

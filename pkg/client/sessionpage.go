@@ -270,19 +270,30 @@ func (c *Client) sessionsOf(ctx context.Context, infos map[string]sessions.Info)
 	return sessionsWith(threadsOf(found), infos), err
 }
 
-// SessionsBeginning lists the sessions whose ids begin so, letter case aside, with their threads. Of all others it reads the names alone.
+// mostBeginning is of how many sessions whose ids begin alike more is read than the ids.
+const mostBeginning = 10_000
+
+// SessionsBeginning finds the session of an id; where there is none, those whose ids begin so, letter case aside, with their threads: of
+// all others it reads the names alone. Of more than ten thousand, it gives the ids.
 func (i Internal) SessionsBeginning(ctx context.Context, prefix string) (found []Session, err error) {
-	names, _, err := i.SessionNames(ctx, 0)
+	if err := events.CheckToken("session", prefix); err != nil {
+		return nil, nil //nolint:nilerr // no id begins so
+	}
+	if found, err = i.c.sessionsNamed(ctx, []string{prefix}); err != nil || len(found) > 0 {
+		return found, err
+	}
+	names, err := i.names(ctx, prefix)
 	if err != nil {
 		return nil, err
 	}
-	names = slices.DeleteFunc(names, func(id string) bool { return !shortid.Begins(id, prefix) })
-	for some := range slices.Chunk(names, 500) {
-		infos, err := i.c.infosOf(ctx, some)
-		if err != nil {
-			return nil, err
+	if len(names) > mostBeginning {
+		for _, id := range names {
+			found = append(found, Session{Info: sessions.Info{ID: id}})
 		}
-		part, err := i.c.sessionsOf(ctx, infos)
+		return found, nil
+	}
+	for some := range slices.Chunk(names, 500) {
+		part, err := i.c.sessionsNamed(ctx, some)
 		if err != nil {
 			return nil, err
 		}
@@ -291,25 +302,39 @@ func (i Internal) SessionsBeginning(ctx context.Context, prefix string) (found [
 	return found, nil
 }
 
-// SessionNames are the ids of all sessions, in order; those of removed ones may be among them for a while. ok is false, and there are
-// none, where the store has more records than most; 0: any number.
-func (i Internal) SessionNames(ctx context.Context, most uint64) (names []string, ok bool, err error) {
-	if most > 0 {
-		if n, err := i.c.records.Count(ctx); err != nil || n > most {
-			return nil, false, err
-		}
+// sessionsNamed reads sessions by their ids. One without threads is left out.
+func (c *Client) sessionsNamed(ctx context.Context, ids []string) ([]Session, error) {
+	infos, err := c.infosOf(ctx, ids)
+	if err != nil {
+		return nil, err
 	}
+	return c.sessionsOf(ctx, infos)
+}
+
+// SessionNames are the ids of all sessions, in order; those of removed ones may be among them for a while. ok is false, and there are
+// none, where the store has more records than most.
+func (i Internal) SessionNames(ctx context.Context, most uint64) (names []string, ok bool, err error) {
+	if n, err := i.c.records.Count(ctx); err != nil || n > most {
+		return nil, false, err
+	}
+	names, err = i.names(ctx, "")
+	return names, err == nil, err
+}
+
+// names are the ids of sessions that begin so, in order.
+func (i Internal) names(ctx context.Context, prefix string) (names []string, err error) {
 	for _, filter := range []string{events.HeadKeys(""), events.HistoryKeys("")} {
-		keys, err := i.c.records.Keys(ctx, filter)
+		err := i.c.records.EachKey(ctx, filter, func(key string) {
+			if id := events.SessionOf(key); shortid.Begins(id, prefix) {
+				names = append(names, id)
+			}
+		})
 		if err != nil {
-			return nil, false, err
-		}
-		for _, key := range keys {
-			names = append(names, events.SessionOf(key))
+			return nil, err
 		}
 	}
 	slices.Sort(names)
-	return slices.Compact(names), true, nil
+	return slices.Compact(names), nil
 }
 
 // infosOf reads the records of sessions. One without a record, or whose record cannot be read, has its id alone.

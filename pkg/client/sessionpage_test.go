@@ -1,6 +1,7 @@
 package client_test
 
 import (
+	"bytes"
 	"context"
 	"errors"
 	"fmt"
@@ -307,5 +308,44 @@ func TestPageOfWhatMovesOut(t *testing.T) {
 	}))(t)
 	if len(page.Sessions) != 1 || page.Sessions[0].ID != sessionName(n-3) || page.Next == "" {
 		t.Errorf("page = %+v, want %s, and more", page, sessionName(n-3))
+	}
+}
+
+// A session is found by all of its id with as few requests as there are keys of its own; by the beginning of its id, without the server
+// being asked for the names of all subjects where there are many: it takes longer for those than a request may.
+func TestBeginningCost(t *testing.T) {
+	conn := natstest.Conn(t)
+	writeSessions(t, conn, 2000)
+	const most = 50_000 // records, of which the names are asked for
+	var puts []record.Put
+	for i := range most {
+		puts = append(puts, record.Put{Key: fmt.Sprintf("counter.%d", i), Value: []byte("1"), Expect: record.Any})
+	}
+	store(t, conn, puts...)
+	listings := must.Get(conn.JetStream().Conn().SubscribeSync("$JS.API.STREAM.INFO." + events.RecordsStream))(t)
+	cl := client.New(conn)
+	begins := func(prefix string, want int) read {
+		return readBy(conn, func() {
+			found := must.Get(cl.Internal().SessionsBeginning(t.Context(), prefix))(t)
+			must.Same(t, len(found), want, prefix+": %d sessions, want %d")
+		})
+	}
+	if cost := begins(sessionName(7), 1); cost.messages > 20 || cost.bytes > 20_000 {
+		t.Errorf("to find a session by its id took %+v", cost)
+	}
+	begins(sessionName(7)[:len(sessionName(7))-1], 10)
+	begins("019AA0D2-1780-7f03-b6c1-00000000199", 10)
+	begins("019aa0d2-1780-7f03-b6c1-9", 0)
+	for _, none := range []string{"", "*", "019a.x", ">"} {
+		begins(none, 0)
+	}
+	for {
+		m, err := listings.NextMsg(100 * time.Millisecond)
+		if err != nil {
+			break
+		}
+		if bytes.Contains(m.Data, []byte(".*.*")) {
+			t.Errorf("the server is asked for the names of all: %s", m.Data)
+		}
 	}
 }
