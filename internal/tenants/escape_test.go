@@ -32,6 +32,7 @@ import (
 	"spool/pkg/casstore"
 	"spool/pkg/client"
 	"spool/pkg/events"
+	"spool/pkg/sessions"
 )
 
 // site is a server with two tenants, acme and brook, each with a user of every role and a persister.
@@ -223,7 +224,15 @@ func tenantsApart(t *testing.T, s *site) {
 		}
 	}
 	for what, list := range map[string]func() (int, error){
-		"sessions":  func() (int, error) { l, err := s.brook.Sessions(t.Context(), ""); return len(l), err },
+		"sessions": func() (int, error) { l, err := s.brook.Sessions(t.Context(), ""); return len(l), err },
+		"page": func() (int, error) {
+			p, err := s.brook.SessionPage(t.Context(), client.SessionQuery{Query: sessions.Query{Unanswered: true, Limit: 9}})
+			return len(p.Sessions), err
+		},
+		"begin": func() (int, error) {
+			l, err := s.brook.Internal().SessionsBeginning(t.Context(), "mi")
+			return len(l), err
+		},
 		"threads":   func() (int, error) { l, err := s.brook.EverySession().Threads(t.Context()); return len(l), err },
 		"artifacts": func() (int, error) { l, err := s.brook.Session("mine").Artifacts(t.Context()); return len(l), err },
 		"dead":      func() (int, error) { l, err := s.brook.EverySession().DeadLetters(t.Context()); return len(l), err },
@@ -361,6 +370,13 @@ func rolesSuffice(t *testing.T, s *site) {
 	}
 	if l, err := reader.EverySession().Threads(ctx); err != nil || len(l) != 2 {
 		t.Errorf("threads as reader = %v, %v, want two", l, err)
+	}
+	page, err := reader.SessionPage(ctx, client.SessionQuery{Query: sessions.Query{Unanswered: true, Limit: 1}})
+	if err != nil || len(page.Sessions) != 1 || page.Next == "" {
+		t.Errorf("a page of one of two sessions as reader = %+v, %v", page, err)
+	}
+	if l, err := reader.Internal().SessionsBeginning(ctx, "oth"); err != nil || len(l) != 1 {
+		t.Errorf("sessions that begin with oth as reader = %v, %v, want one", l, err)
 	}
 	var out bytes.Buffer
 	if _, err := reader.Thread(events.Thread{Session: "mine", Name: events.MainThread}).Export(ctx, &out); err != nil ||
