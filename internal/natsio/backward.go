@@ -16,7 +16,8 @@ import (
 
 // Backward reads records from the newest on, a window at a time, and gives those that are wanted. The bucket keeps one message of a key,
 // so its sequences are the order of what changed last: what is read costs what is read, whatever else the bucket holds. For a consumer
-// with a filter the server counts all subjects that match: there is none. A window is twice as large as the one before it.
+// with a filter the server counts all subjects that match: there is none. A window is twice as large as the one before it, up to
+// what is in memory at a time: where most records were overwritten since, it spans more sequences.
 type Backward struct {
 	recs   Records
 	s      jetstream.Stream
@@ -27,6 +28,7 @@ type Backward struct {
 	below  uint64 // from here on all is read, but for the gap
 	gap    Gap
 	oldest time.Time // when the oldest one that was read was stored
+	looked int       // how many records were read, wanted or not
 	ended  bool
 }
 
@@ -35,7 +37,7 @@ type Gap struct{ After, Last uint64 }
 
 const (
 	leastWindow = 256
-	mostWindow  = 16_384 // of what is in memory at a time
+	mostWindow  = 16_384 // records
 )
 
 // otherClocks is by how much the clocks of a cluster's servers are taken to differ.
@@ -68,6 +70,9 @@ func (recs Records) Count(ctx context.Context) (uint64, error) {
 // Last is the newest sequence that there was when the reading began.
 func (b *Backward) Last() uint64 { return b.last }
 
+// Looked is how many records were read, wanted or not.
+func (b *Backward) Looked() int { return b.looked }
+
 // Unread is how far what is not read yet goes up; 0: all is read.
 func (b *Backward) Unread() uint64 {
 	if b.ended {
@@ -99,16 +104,25 @@ func (b *Backward) Window(ctx context.Context) (rs []record.Record, more bool, e
 	if b.gap.Last > 0 {
 		from = max(from, b.gap.Last+1)
 	}
+	before := b.looked
 	if from < b.below {
 		var oldest time.Time
-		if rs, oldest, err = b.read(ctx, from, b.below); err != nil {
+		rs, oldest, err = b.read(ctx, from, b.below)
+		if errors.Is(err, errMany) {
+			b.size = (b.below - from) / 2
+			return nil, true, nil
+		}
+		if err != nil {
 			return nil, false, err
 		}
 		if !oldest.IsZero() {
 			b.oldest = oldest
 		}
 	}
-	b.below, b.size = from, min(2*b.size, mostWindow)
+	b.below = from
+	if b.size < mostWindow || b.looked-before < mostWindow/4 {
+		b.size *= 2
+	}
 	return rs, true, nil
 }
 
@@ -125,12 +139,16 @@ func (b *Backward) Moved(ctx context.Context) ([]record.Record, error) {
 	return rs, err
 }
 
-// errWindow ends the reading of a window.
-var errWindow = errors.New("what is behind was read before")
+// What ends the reading of a window.
+var (
+	errWindow = errors.New("what is behind was read before")
+	errMany   = errors.New("more records than are in memory at a time")
+)
 
 // read gives the records from a sequence on and below another one; 0: to the end, where none escapes that moves meanwhile. oldest is when
 // the first of all was stored.
 func (b *Backward) read(ctx context.Context, from, below uint64) (rs []record.Record, oldest time.Time, err error) {
+	before := b.looked
 	cons, err := b.s.OrderedConsumer(ctx, jetstream.OrderedConsumerConfig{
 		FilterSubjects: []string{events.RecordSubject(">")}, DeliverPolicy: jetstream.DeliverByStartSequencePolicy, OptStartSeq: from,
 		InactiveThreshold: 10 * time.Second,
@@ -140,6 +158,9 @@ func (b *Backward) read(ctx context.Context, from, below uint64) (rs []record.Re
 			seq := meta.Sequence.Stream
 			if below > 0 && below <= b.last && seq >= below {
 				return errWindow
+			}
+			if b.looked++; below > 0 && b.looked-before > mostWindow {
+				return errMany
 			}
 			if oldest.IsZero() {
 				oldest = meta.Timestamp

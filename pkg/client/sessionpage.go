@@ -5,7 +5,9 @@ import (
 	"encoding/base64"
 	"errors"
 	"fmt"
+	"math"
 	"slices"
+	"time"
 
 	"spool/internal/natsio"
 	"spool/internal/record"
@@ -23,12 +25,14 @@ type SessionQuery struct {
 	Only   func(id string) bool // nil: all; of the others nothing is read but their heads
 	After  string               // Next of the page before; "": the first page
 	Keep   func(Session) bool   // nil: all
+	Most   int                  // records to look at, where those have fewer sessions than the page; 0: all
 }
 
 // SessionPage is some sessions, the newest first. Next leads to the following ones, "" where there are none.
 type SessionPage struct {
 	Sessions []Session
 	Next     string
+	Back     time.Time // where the query's Most ended the page: all that was stored since is on it, or on those before
 }
 
 // ErrPlace: a SessionQuery's After is no SessionPage's Next.
@@ -37,7 +41,9 @@ var ErrPlace = errors.New("no place in a list of sessions")
 // SessionPage lists sessions in the order of sessions.List, and reads no more than it must to know which they are: the heads that were
 // stored last, back to a time at which those of the page are newer than what was stored before. So where sessions are as new as their
 // events were when they came, a page costs what it shows; entries that are older than their events, as of an import or a restore, make
-// it read back to the time that the page reaches, in memory for the page alone. What a query passes over is read, too.
+// it read back to the time that the page reaches, in memory for the page alone. What a query passes over is read, too, up to its Most:
+// such a page may have no session, and those behind it were stored before, but may have newer entries where entries are older than
+// their events.
 //
 // A session that moves while its list is read page by page goes to the front: whoever goes on does not see it again. None is left out
 // that stays where it is. How fresh it is: as Sessions.
@@ -57,6 +63,9 @@ func (c *Client) SessionPage(ctx context.Context, q SessionQuery) (page SessionP
 		return page, err
 	}
 	for more := true; more && !p.done(); {
+		if p.enough() {
+			return p.part(), nil
+		}
 		var heads []record.Record
 		if heads, more, err = p.back.Window(ctx); err == nil {
 			err = p.take(ctx, heads)
@@ -112,6 +121,27 @@ func (p *pager) full() bool { return len(p.kept) > p.q.Limit }
 func (p *pager) done() bool {
 	before := p.back.Before()
 	return p.full() && !before.IsZero() && p.kept[len(p.kept)-1].row.Modified > before.UnixMilli()
+}
+
+// enough reports whether the query wants no more to be looked at, and all that was found is on the page.
+func (p *pager) enough() bool {
+	return p.q.Most > 0 && p.back.Looked() >= p.q.Most && !p.left && len(p.kept) <= p.q.Limit &&
+		(p.at.shown.Last == 0 || p.back.Unread() < p.at.shown.Last) // what was stored since the page before was read
+}
+
+// part is a page of what was looked at. The next one is of what was stored before.
+func (p *pager) part() (page SessionPage) {
+	for _, l := range p.kept {
+		page.Sessions = append(page.Sessions, l.Session)
+	}
+	page.Back = p.back.Before()
+	next := p.at
+	if last := page.Back.UnixMilli(); next.id == "" || last < next.modified {
+		next.modified, next.created, next.id = last, math.MaxInt64, "-" // whatever its id
+	}
+	next.shown = natsio.Gap{After: p.back.Unread(), Last: p.back.Last()}
+	page.Next = next.String()
+	return page
 }
 
 // take finds the sessions that belong to the page among those of some heads, the newest first.
@@ -196,13 +226,13 @@ func (p *pager) look(ctx context.Context, ids []string) error {
 	if len(infos) == 0 {
 		return nil
 	}
-	found, err := p.c.sessionsOf(ctx, infos)
+	found, newest, err := p.c.sessionsOf(ctx, infos)
 	if err != nil {
 		return err
 	}
 	for _, s := range found {
 		l := listed{s, s.Row()}
-		if !p.at.before(l.row) || p.q.Keep != nil && !p.q.Keep(s) {
+		if p.shown(newest[s.ID]) || !p.at.before(l.row) || p.q.Keep != nil && !p.q.Keep(s) {
 			p.passed[s.ID] = true
 			continue
 		}
@@ -213,6 +243,11 @@ func (p *pager) look(ctx context.Context, ids []string) error {
 		p.kept, p.left = slices.Delete(p.kept, most, len(p.kept)), true
 	}
 	return nil
+}
+
+// shown reports whether a session was looked at for a page before and has not moved since, by where its newest record is.
+func (p *pager) shown(newest uint64) bool {
+	return p.at.shown.After < newest && newest <= p.at.shown.Last
 }
 
 // forget lets sessions be looked at again that have moved.
@@ -251,14 +286,14 @@ func (p *pager) page() (page SessionPage) {
 	return page
 }
 
-// sessionsOf reads the threads of sessions of which it has the records.
-func (c *Client) sessionsOf(ctx context.Context, infos map[string]sessions.Info) ([]Session, error) {
+// sessionsOf reads the threads of sessions of which it has the records. newest is the sequence of the last record of the threads of each.
+func (c *Client) sessionsOf(ctx context.Context, infos map[string]sessions.Info) (all []Session, newest map[string]uint64, err error) {
 	var heads, history []string
 	for id := range infos {
 		heads, history = append(heads, events.HeadKeys(id)), append(history, events.HistoryKeys(id))
 	}
 	var found []record.Record
-	err := c.records.BetweenDeletions(ctx, func() error {
+	err = c.records.BetweenDeletions(ctx, func() error {
 		active, err := c.records.Matching(ctx, heads) // first: what ends meanwhile is in both
 		if err != nil {
 			return err
@@ -267,7 +302,12 @@ func (c *Client) sessionsOf(ctx context.Context, infos map[string]sessions.Info)
 		found = slices.Concat(ended, active)
 		return err
 	})
-	return sessionsWith(threadsOf(found), infos), err
+	newest = make(map[string]uint64, len(infos))
+	for _, r := range found {
+		id := events.SessionOf(r.Key)
+		newest[id] = max(newest[id], r.Seq)
+	}
+	return sessionsWith(threadsOf(found), infos), newest, err
 }
 
 // mostBeginning is of how many sessions whose ids begin alike more is read than the ids.
@@ -308,7 +348,8 @@ func (c *Client) sessionsNamed(ctx context.Context, ids []string) ([]Session, er
 	if err != nil {
 		return nil, err
 	}
-	return c.sessionsOf(ctx, infos)
+	found, _, err := c.sessionsOf(ctx, infos)
+	return found, err
 }
 
 // SessionNames are the ids of all sessions, in order; those of removed ones may be among them for a while. ok is false, and there are

@@ -124,6 +124,14 @@ func TestPagesAreTheListing(t *testing.T) {
 				if got := pages(t, cl, q, func() {}); !slices.Equal(got, want) {
 					t.Errorf("pages of %+v are\n%v, want\n%v", q.Query, got, want)
 				}
+				// Of pages that look at few records, it is all sessions, each once; in what order is for entries as old as their records.
+				q.Most = 1
+				got := pages(t, cl, q, func() {})
+				slices.Sort(got)
+				slices.Sort(want)
+				if !slices.Equal(got, want) {
+					t.Errorf("pages of %+v of few records have\n%v, want\n%v", q.Query, got, want)
+				}
 			}
 		})
 	}
@@ -132,6 +140,11 @@ func TestPagesAreTheListing(t *testing.T) {
 // A session that moves between two pages goes to the front. All the others come, each once, also those whose records were written anew
 // without a new entry.
 func TestPagesOfWhatMoves(t *testing.T) {
+	t.Run("", func(t *testing.T) { pagesOfWhatMoves(t, 0) })
+	t.Run("of few records", func(t *testing.T) { pagesOfWhatMoves(t, 1) })
+}
+
+func pagesOfWhatMoves(t *testing.T, most int) {
 	conn := natstest.Conn(t)
 	cl := client.New(conn)
 	began := time.Now().UnixMilli() - 1_000_000
@@ -145,7 +158,7 @@ func TestPagesOfWhatMoves(t *testing.T) {
 	}
 	store(t, conn, puts...)
 	moved, rnd := map[string]bool{}, rand.New(rand.NewPCG(1, 2))
-	got := pages(t, cl, client.SessionQuery{Query: sessions.Query{Unanswered: true, Limit: 20}}, func() {
+	got := pages(t, cl, client.SessionQuery{Query: sessions.Query{Unanswered: true, Limit: 20}, Most: most}, func() {
 		i := rnd.IntN(n)
 		moved[sessionName(i)] = true
 		again := rnd.IntN(n) // with the entries that it has
@@ -348,4 +361,43 @@ func TestBeginningCost(t *testing.T) {
 			t.Errorf("the server is asked for the names of all: %s", m.Data)
 		}
 	}
+}
+
+// A query that passes over all sessions looks at as many records as it says, and its Next goes on to the end.
+func TestPageOfFew(t *testing.T) {
+	conn := natstest.Conn(t)
+	const n = 20_000
+	writeSessions(t, conn, n)
+	cl := client.New(conn)
+	q := client.SessionQuery{Query: sessions.Query{Cwd: "/nowhere", Limit: 20}, Most: 1000}
+	var page client.SessionPage
+	cost := readBy(conn, func() { page = must.Get(cl.SessionPage(t.Context(), q))(t) })
+	if len(page.Sessions) != 0 || page.Next == "" || page.Back.IsZero() {
+		t.Errorf("a page of none among the newest = %+v", page)
+	}
+	if cost.messages > 15_000 {
+		t.Errorf("to look at %d records took %+v", q.Most, cost)
+	}
+	must.Same(t, len(pages(t, cl, q, func() {})), 0, "%d sessions are found, want %d")
+}
+
+// Where most records were overwritten since, a page takes no more requests than there are records to read.
+func TestPageBehindWhatIsGone(t *testing.T) {
+	conn := natstest.Conn(t)
+	writeSessions(t, conn, 100)
+	const n = 300_000
+	puts := make([]record.Put, n)
+	for i := range puts {
+		puts[i] = record.Put{Key: "counter.s", Value: []byte("1"), Expect: record.Any}
+	}
+	store(t, conn, puts...)
+	cl := client.New(conn)
+	cost := readBy(conn, func() {
+		page := must.Get(cl.SessionPage(t.Context(), client.SessionQuery{Query: sessions.Query{Unanswered: true, Limit: 1}}))(t)
+		must.Same(t, len(page.Sessions), 1, "a page has %d sessions, want %d")
+	})
+	if cost.requests > 65 {
+		t.Errorf("a page of a session behind %d sequences took %+v", n, cost)
+	}
+	t.Logf("%+v", cost)
 }
