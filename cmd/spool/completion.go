@@ -8,6 +8,9 @@ import (
 	"time"
 
 	"github.com/alecthomas/kong"
+
+	"spool/pkg/client"
+	"spool/pkg/sessions"
 )
 
 // completionCmd writes what a shell runs to complete command lines of spool.
@@ -163,7 +166,10 @@ func (s spot) candidates(a *app, last string) (out []string) {
 	return out
 }
 
-// sessionNames are those that are stored, if the system says so at once: nobody waits for a completion.
+// mostCompleted is how many sessions a completion offers.
+const mostCompleted = 200
+
+// sessionNames are the newest of those that are stored, if the system says so at once: nobody waits for a completion.
 func (a *app) sessionNames() (names []string) {
 	ctx, cancel := context.WithTimeout(a.ctx, time.Second)
 	defer cancel()
@@ -174,11 +180,11 @@ func (a *app) sessionNames() (names []string) {
 	if err != nil {
 		return nil
 	}
-	list, err := cl.Sessions(ctx, "")
+	page, err := cl.SessionPage(ctx, client.SessionQuery{Query: sessions.Query{Unanswered: true, Limit: mostCompleted}})
 	if err != nil {
 		return nil
 	}
-	for _, s := range list {
+	for _, s := range page.Sessions {
 		names = append(names, s.ID)
 	}
 	return names
