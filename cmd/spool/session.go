@@ -52,6 +52,7 @@ type sessionLsCmd struct {
 const (
 	onTerminal = 50     // sessions that a terminal lists unless told how many
 	mostPaged  = 10_000 // beyond that all are read, and counted
+	mostLooked = 20_000 // records, where nobody says how many sessions to list
 )
 
 // most is how many to list; 0: all.
@@ -113,15 +114,19 @@ func (c *sessionLsCmd) read(a *app, cl *client.Client, q sessions.Query) (
 	rows []sessions.Row, forms map[string]view.Session, hidden string, err error,
 ) {
 	var list []view.ListedSession
-	next, views := "", view.NewReader(cl)
+	next, back, views := "", time.Time{}, view.NewReader(cl)
 	paged := 0 < q.Limit && q.Limit <= mostPaged
 	switch {
 	case paged && c.JSON:
 		list, next, err = views.Page(a.ctx, client.SessionQuery{Query: q})
 	case paged:
 		var page client.SessionPage
-		page, err = cl.SessionPage(a.ctx, client.SessionQuery{Query: q})
-		next = page.Next
+		query := client.SessionQuery{Query: q}
+		if c.Limit == nil {
+			query.Most = mostLooked
+		}
+		page, err = cl.SessionPage(a.ctx, query)
+		next, back = page.Next, page.Back
 		for _, s := range page.Sessions {
 			rows = append(rows, s.Row())
 		}
@@ -135,16 +140,20 @@ func (c *sessionLsCmd) read(a *app, cl *client.Client, q sessions.Query) (
 		rows, forms[s.ID] = append(rows, s.Row()), s.View
 	}
 	if paged {
-		return rows, forms, uncounted(q, next != ""), err
+		return rows, forms, uncounted(q, next != "", back), err
 	}
 	hidden = hiddenSessions(rows, q)
 	return sessions.List(rows, q), forms, hidden, err
 }
 
-// uncounted says what a query that was not answered from all sessions may leave out; "" when that is nothing.
-func uncounted(q sessions.Query, more bool) string {
+// uncounted says what a query that was not answered from all sessions may leave out, and back to when it looked, where it did not look
+// for all; "" when that is nothing.
+func uncounted(q sessions.Query, more bool, back time.Time) string {
 	var why []string
-	if more {
+	switch {
+	case !back.IsZero():
+		why = append(why, fmt.Sprintf("that were stored before %s (--limit %d)", back.Local().Format(time.DateTime), q.Limit))
+	case more:
 		why = append(why, "beyond --limit (0 for all)")
 	}
 	if q.Cwd != "" {

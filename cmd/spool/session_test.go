@@ -5,6 +5,7 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
+	"time"
 
 	"spool/internal/interchange"
 	"spool/internal/must"
@@ -92,5 +93,22 @@ func TestOneOfThem(t *testing.T) {
 	}
 	if err := lacking(1); !strings.Contains(err.Error(), "1 value, whose") {
 		t.Errorf("an export says %q", err)
+	}
+}
+
+// A listing that did not look for all says back to when it looked, and what looks further.
+func TestUncounted(t *testing.T) {
+	back := time.Date(2026, 11, 20, 10, 0, 0, 0, time.Local)
+	for _, c := range []struct {
+		back time.Time
+		more bool
+		want string
+	}{
+		{time.Time{}, false, ""},
+		{time.Time{}, true, "not listed, where there are any: sessions beyond --limit (0 for all)"},
+		{back, true, "not listed, where there are any: sessions that were stored before 2026-11-20 10:00:00 (--limit 50)"},
+	} {
+		got := uncounted(sessions.Query{Unanswered: true, Limit: 50}, c.more, c.back)
+		must.Same(t, got, c.want, "uncounted = %q, want %q")
 	}
 }

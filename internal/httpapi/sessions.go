@@ -17,6 +17,9 @@ import (
 	"spool/pkg/sessions"
 )
 
+// mostLooked is at how many records a page looks, where those have fewer sessions than it may.
+const mostLooked = 20_000
+
 // sessions lists sessions, newest first.
 func (a *api) sessions(w http.ResponseWriter, r *http.Request) error {
 	most, err := limit(r, 100, mostListed)
@@ -25,7 +28,7 @@ func (a *api) sessions(w http.ResponseWriter, r *http.Request) error {
 	}
 	q, grant := r.URL.Query(), access.From(r.Context())
 	found, next, err := a.views.Page(r.Context(), client.SessionQuery{
-		Query: sessions.Query{Cwd: q.Get("cwd"), Unanswered: isSet(r, "unanswered"), Limit: int(most)}, After: q.Get("after"),
+		Query: sessions.Query{Cwd: q.Get("cwd"), Unanswered: isSet(r, "unanswered"), Limit: int(most)}, After: q.Get("after"), Most: mostLooked,
 		Only: grant.Session,
 		Keep: func(s client.Session) bool { return matches(q.Get("q"), s.Title, s.Summary, s.Prompt, s.ID, s.Cwd) },
 	})

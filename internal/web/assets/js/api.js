@@ -83,6 +83,21 @@ export function query(values) {
   return q.size ? `?${q}` : '';
 }
 
+/**
+ * The newest sessions that have the words q, up to a limit. A page of them looks at the newest records alone: where it has fewer than it
+ * may, and there is a next one, this reads on.
+ */
+export async function listed(q, limit, signal) {
+  const sessions = [];
+  let next;
+  do {
+    const got = await get('/v1/sessions' + query({ q, limit: limit - sessions.length, unanswered: 1, after: next }), { signal });
+    sessions.push(...got.sessions);
+    next = got.next;
+  } while (next && sessions.length < limit);
+  return { sessions, next };
+}
+
 /** Events cuts a text/event-stream into events: feed() takes text in any pieces. */
 class Events {
   constructor(take) {

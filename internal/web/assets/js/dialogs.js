@@ -1,7 +1,7 @@
 // What is asked and told in front of a view: keys, where to go, a token.
 
 import { h } from './dom.js';
-import { get, query } from './api.js';
+import { listed } from './api.js';
 import { harnessName, nameOf, stateOf } from './sessions.js';
 
 /** modal shows a dialog and gives its return value when it is closed. */
@@ -73,7 +73,7 @@ export async function goTo({ items }) {
     draw();
     let nothing = 'Nothing found.';
     try {
-      const { sessions } = await get('/v1/sessions' + query({ q, limit: 12, unanswered: 1 }));
+      const { sessions } = await listed(q, 12);
       if (mine !== asked) return;
       places.push(...sessions.map((s) => ({ href: `/s/${encodeURIComponent(s.id)}`, label: nameOf(s), note: ` ${[stateOf(s), harnessName(s), s.host].filter(Boolean).join(' · ')}` })));
     } catch (e) {

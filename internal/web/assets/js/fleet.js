@@ -1,7 +1,7 @@
 // The first screen: who waits for a person, then every session by what it is doing.
 
 import { announce, h, keyed } from './dom.js';
-import { follow, get, query } from './api.js';
+import { follow, get, listed } from './api.js';
 import { count, plural, time } from './format.js';
 import { answering, deadline, kindOf, nameField } from './prompts.js';
 import { harnessName, isQuiet, nameOf, stateOf, states, threadLink, tokens, turns } from './sessions.js';
@@ -96,13 +96,13 @@ class Fleet {
 
   async read() {
     try {
-      const [prompts, listed] = await Promise.all([
+      const [prompts, { sessions, next }] = await Promise.all([
         get('/v1/prompts', { signal: this.signal }),
-        get('/v1/sessions' + query({ limit: this.limit, unanswered: 1, q: this.filter.q }), { signal: this.signal }),
+        listed(this.filter.q, this.limit, this.signal),
       ]);
       this.take(prompts.prompts);
-      this.sessions = listed.sessions;
-      this.whole = !listed.next;
+      this.sessions = sessions;
+      this.whole = !next;
       this.more.hidden = this.whole || this.limit === most;
       this.problem.hidden = true;
     } catch (err) {
