@@ -48,7 +48,7 @@ func TestPausedPersister(t *testing.T) {
 	}
 	publish := func(es ...client.Entry) {
 		t.Helper()
-		must.Do(t, pub.Publish(ctx, es...))
+		must.Get(pub.Publish(ctx, es...))(t)
 	}
 	await := func(th events.Thread) {
 		t.Helper()
@@ -80,7 +80,7 @@ func TestPausedPersister(t *testing.T) {
 		go func() { // one by one: many commits
 			var err error
 			for _, e := range es {
-				err = errors.Join(err, pub.Publish(ctx, e))
+				err = errors.Join(err, must.Err(pub.Publish(ctx, e)))
 			}
 			forked <- err
 		}()

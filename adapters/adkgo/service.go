@@ -104,24 +104,24 @@ func (s *Service) put(ctx context.Context, user string, lines ...line) error {
 			return err
 		}
 		w := &s.writers[crc32.ChecksumIEEE([]byte(one.to.Session))%uint32(len(s.writers))]
-		seq, err := w.publish(ctx, s.cl, user, client.Entry{Thread: one.to, Dialect: "raw", Body: b})
+		ack, err := w.publish(ctx, s.cl, user, client.Entry{Thread: one.to, Dialect: "raw", Body: b})
 		if err != nil {
 			return err
 		}
-		if err := s.cl.Thread(one.to).Await(ctx, w.producer, 0, seq); err != nil {
+		if err := ack.Applied(ctx); err != nil {
 			return err
 		}
 	}
 	return nil
 }
 
-// publish returns when an entry is durable, with its sequence. One that failed may come to be stored, and keeps its sequence.
-func (w *writer) publish(ctx context.Context, cl *client.Client, user string, e client.Entry) (seq uint64, err error) {
+// publish returns when an entry is durable. One that failed may come to be stored, and keeps its sequence.
+func (w *writer) publish(ctx context.Context, cl *client.Client, user string, e client.Entry) (client.Ack, error) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	w.seq++
 	e.Seq = w.seq
-	return e.Seq, cl.Publisher(client.PublisherConfig{Producer: w.producer, User: user}).Publish(ctx, e)
+	return cl.Publisher(client.PublisherConfig{Producer: w.producer, User: user}).Publish(ctx, e)
 }
 
 // shared are the lines that set keys of an app and a user.

@@ -84,7 +84,7 @@ func TestProcesses(t *testing.T) {
 	}
 	beside := client.New(conn).Publisher(client.PublisherConfig{}) // what another program notes is no event
 	t1 := events.Thread{Session: must.Get(client.New(conn).Sessions(ctx, ""))(t)[0].ID, Name: events.MainThread}
-	must.Do(t, beside.Publish(ctx, client.Entry{Thread: t1, Dialect: "raw", Body: []byte(`{"note":1}`)}))
+	must.Get(beside.Publish(ctx, client.Entry{Thread: t1, Dialect: "raw", Body: []byte(`{"note":1}`)}))(t)
 	must.Do(t, client.New(conn).Thread(t1).Await(ctx, beside.Producer(), 0, 1))
 	must.Same(t, must.Get(other.Get(ctx, &key))(t).Session.Events().Len(), 20, "beside a note there are %d events, want %d")
 	listed := must.Get(other.List(ctx, &session.ListRequest{AppName: key.AppName}))(t).Sessions
@@ -145,7 +145,7 @@ func TestWhatOthersWrite(t *testing.T) {
 	write := func(lines ...string) {
 		pub := cl.Publisher(client.PublisherConfig{})
 		for i, one := range lines {
-			must.Do(t, pub.Publish(ctx, client.Entry{Thread: at, Dialect: "raw", Body: []byte(one)}))
+			must.Get(pub.Publish(ctx, client.Entry{Thread: at, Dialect: "raw", Body: []byte(one)}))(t)
 			must.Do(t, cl.Thread(at).Await(ctx, pub.Producer(), 0, uint64(i)+1))
 		}
 	}

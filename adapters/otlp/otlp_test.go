@@ -98,7 +98,7 @@ func storedLines(t *testing.T, lines []string) *client.Client {
 	cl, main := client.New(conn), events.Thread{Session: "s", Name: events.MainThread}
 	pub := cl.Publisher(client.PublisherConfig{Producer: "p"})
 	for i, line := range lines {
-		must.Do(t, pub.Publish(t.Context(), client.Entry{Thread: main, Dialect: "claude", Seq: uint64(i + 1), Body: []byte(line)}))
+		must.Get(pub.Publish(t.Context(), client.Entry{Thread: main, Dialect: "claude", Seq: uint64(i + 1), Body: []byte(line)}))(t)
 	}
 	must.Do(t, cl.Thread(main).Await(t.Context(), "p", 0, uint64(len(lines))))
 	return cl
@@ -305,7 +305,7 @@ func TestSubagent(t *testing.T) {
 			fmt.Sprintf(`{"type":"user","uuid":"%s-1","isSidechain":true,"agentId":"x","sessionId":"s","timestamp":"2026-11-20T10:00:04.000Z","message":{"role":"user","content":%q}}`, name, task),
 			fmt.Sprintf(`{"type":"assistant","uuid":"%s-2","isSidechain":true,"agentId":"x","sessionId":"s","timestamp":"2026-11-20T10:00:05.000Z","message":{"id":"m","role":"assistant","stop_reason":"end_turn","content":[{"type":"text","text":"there"}]}}`, name),
 		} {
-			must.Do(t, pub.Publish(t.Context(), client.Entry{Thread: th, Dialect: "claude", Seq: uint64(i + 1), Body: []byte(line)}))
+			must.Get(pub.Publish(t.Context(), client.Entry{Thread: th, Dialect: "claude", Seq: uint64(i + 1), Body: []byte(line)}))(t)
 		}
 		must.Do(t, cl.Thread(th).Await(t.Context(), name, 0, 2))
 	}
@@ -345,7 +345,7 @@ func TestAgent(t *testing.T) {
 		`{"type":"message","id":"a","timestamp":"2026-11-20T12:00:00Z","message":{"role":"user","content":"hi"}}`,
 		`{"type":"message","id":"b","timestamp":"2026-11-20T12:00:01Z","message":{"role":"assistant","content":[],"stopReason":"stop"}}`,
 	} {
-		must.Do(t, pub.Publish(t.Context(), client.Entry{Thread: main, Dialect: "omp", Seq: uint64(i + 1), Body: []byte(line)}))
+		must.Get(pub.Publish(t.Context(), client.Entry{Thread: main, Dialect: "omp", Seq: uint64(i + 1), Body: []byte(line)}))(t)
 	}
 	must.Do(t, cl.Thread(main).Await(t.Context(), "p", 0, 2))
 	upload, sink := collector(t)

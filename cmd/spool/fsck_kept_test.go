@@ -27,8 +27,7 @@ func TestFsckOfLostPromptsAndRuns(t *testing.T) {
 	pub := cl.Publisher(client.PublisherConfig{Producer: "p"})
 	post := func(seq uint64, it events.Item) {
 		t.Helper()
-		must.Do(t, pub.Publish(ctx, client.Entry{Thread: id, Dialect: "item", Body: it.JSON(), Seq: seq}))
-		must.Do(t, cl.Thread(id).Await(ctx, "p", 0, seq))
+		must.Do(t, must.Get(pub.Publish(ctx, client.Entry{Thread: id, Dialect: "item", Body: it.JSON(), Seq: seq}))(t).Applied(ctx))
 	}
 	for i, prompt := range []string{"open", "answered", "settled"} {
 		post(uint64(i+1), events.Prompt{ID: prompt, Kind: events.PromptText, Text: "Which " + prompt + "?"}.Item())
@@ -39,7 +38,7 @@ func TestFsckOfLostPromptsAndRuns(t *testing.T) {
 	must.Do(t, r.End(ctx, artifacts.RunCompleted, "done"))
 	gone := events.Thread{Session: "s", Name: "gone"} // what went with its thread is not lost
 	at := cl.Publisher(client.PublisherConfig{Producer: "q"})
-	must.Do(t, at.Publish(ctx, client.Entry{Thread: gone, Dialect: "item", Body: events.Prompt{ID: "x", Kind: "text"}.Item().JSON(), Seq: 1}))
+	must.Get(at.Publish(ctx, client.Entry{Thread: gone, Dialect: "item", Body: events.Prompt{ID: "x", Kind: "text"}.Item().JSON(), Seq: 1}))(t)
 	must.Do(t, cl.Thread(gone).End(ctx, events.End{}))
 	must.Do(t, cl.Thread(gone).Remove(ctx))
 	none := events.Event{Kind: events.KindControl, Thread: events.Thread{Session: "s", Name: "none"}, Producer: "r", Seq: 1,

@@ -232,7 +232,7 @@ func (w writer) Write(b []byte) (int, error) { return w(b) }
 func publish(t *testing.T, cl *client.Client, session, item string) {
 	t.Helper()
 	th := events.Thread{Session: session, Name: events.MainThread}
-	must.Do(t, cl.Publisher(client.PublisherConfig{}).Publish(t.Context(), client.Entry{Thread: th, Dialect: "item", Body: []byte(item)}))
+	must.Get(cl.Publisher(client.PublisherConfig{}).Publish(t.Context(), client.Entry{Thread: th, Dialect: "item", Body: []byte(item)}))(t)
 	must.Do(t, cl.Thread(th).Settled(t.Context()))
 }
 

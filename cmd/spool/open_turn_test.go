@@ -16,7 +16,7 @@ func TestOpenTurn(t *testing.T) {
 	th := events.Thread{Session: "orchard", Name: events.MainThread}
 	p := cl.Publisher(client.PublisherConfig{})
 	say := func(line string) {
-		must.Do(t, p.Publish(t.Context(), client.Entry{Thread: th, Dialect: "claude", Body: []byte(line)}))
+		must.Get(p.Publish(t.Context(), client.Entry{Thread: th, Dialect: "claude", Body: []byte(line)}))(t)
 		must.Do(t, cl.Thread(th).Settled(t.Context()))
 	}
 	answer := func(id, stop string) string {

@@ -70,7 +70,7 @@ func serveChild(text string) error {
 			}
 		}
 		some, cancel := context.WithTimeout(ctx, time.Duration(1+r.IntN(6000))*time.Millisecond)
-		err := p.Publish(some, es...)
+		_, err := p.Publish(some, es...)
 		cancel()
 		for i := range cs {
 			if cs[i].Acked = true; err != nil {

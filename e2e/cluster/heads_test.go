@@ -200,7 +200,7 @@ func (r *recorder) refill(ctx context.Context, name string, c *client.Client, co
 		}
 		th := events.Thread{Session: fmt.Sprintf("head-%s-%d", name, n), Name: events.MainThread}
 		pub := c.Publisher(client.PublisherConfig{Producer: th.Session})
-		if err := pub.Publish(ctx, client.Entry{Thread: th, Dialect: "item",
+		if _, err := pub.Publish(ctx, client.Entry{Thread: th, Dialect: "item",
 			Body: []byte(`{"content":[{"type":"text","text":"a head to move"}]}`), Seq: 1}); err != nil {
 			return ended(ctx, err)
 		}

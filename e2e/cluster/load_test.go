@@ -219,7 +219,7 @@ func (l *load) changes(ctx context.Context, c *client.Client, source events.Thre
 		entries = append(entries, client.Entry{Thread: doomed, Dialect: "omp", Seq: uint64(i + 1), Body: fmt.Appendf(nil,
 			`{"type":"message","id":"d%d-%d","message":{"role":"user","content":[{"type":"image","mimeType":"image/png","data":%q}]}}`, k, i, image)})
 	}
-	if err := pub.Publish(ctx, entries...); err != nil {
+	if _, err := pub.Publish(ctx, entries...); err != nil {
 		return err
 	}
 	return attempt("deletion", &l.deletions, func(ctx context.Context) error {

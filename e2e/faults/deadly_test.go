@@ -70,7 +70,7 @@ func TestDeadlyEvent(t *testing.T) {
 	}
 	p := c.Publisher(client.PublisherConfig{Producer: "p"})
 	for i, text := range []string{"before", "deadly", "behind"} { // one by one: several would share a message
-		must.Do(t, p.Publish(t.Context(), entry(uint64(i+1), text)))
+		must.Get(p.Publish(t.Context(), entry(uint64(i+1), text)))(t)
 	}
 	mended := w.tools
 	w.tools = buildDeadly(t)

@@ -91,7 +91,7 @@ func (w *world) flood(sessions int) {
 					all = append(all, client.Entry{Thread: thread, Dialect: "item",
 						Body: fmt.Appendf(nil, `{"content":[{"type":"text","text":"%d"}]}`, n)})
 				}
-				if err := pub.Publish(w.t.Context(), all...); err != nil {
+				if _, err := pub.Publish(w.t.Context(), all...); err != nil {
 					w.t.Error(err)
 				}
 			}

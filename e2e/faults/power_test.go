@@ -140,8 +140,9 @@ type agent struct {
 // publish publishes a number, as the producer's entry of that number.
 func (a *agent) publish(ctx context.Context, n int) error {
 	pub := a.c.Publisher(client.PublisherConfig{Producer: "agent"})
-	return pub.Publish(ctx, client.Entry{Thread: a.thread, Dialect: "item", Seq: uint64(n),
+	_, err := pub.Publish(ctx, client.Entry{Thread: a.thread, Dialect: "item", Seq: uint64(n),
 		Body: fmt.Appendf(nil, `{"content":[{"type":"text","text":"%d"}]}`, n)})
+	return err
 }
 
 // read is how many of the numbers 1, 2, 3, … are in the thread; an error if anything else is.

@@ -108,7 +108,7 @@ func TestFailbackInALinkedBatch(t *testing.T) {
 	ctx, cancel := context.WithTimeout(t.Context(), 3*patience)
 	defer cancel()
 	for n := range before {
-		must.Do(t, pub.Publish(ctx, entry(n)))
+		must.Get(pub.Publish(ctx, entry(n)))(t)
 	}
 	must.Do(t, c.Thread(id).Await(ctx, "p", 0, before))
 	second := w.start("persister", "-batch-events", "2") // so that it can be stopped in the middle
@@ -118,7 +118,7 @@ func TestFailbackInALinkedBatch(t *testing.T) {
 	for n := before; n < entries; n++ {
 		batch = append(batch, entry(n))
 	}
-	must.Do(t, pub.Publish(ctx, batch...))
+	must.Get(pub.Publish(ctx, batch...))(t)
 	applied := func() int64 {
 		t.Helper()
 		h := must.Get(c.Thread(id).Head(ctx))(t)

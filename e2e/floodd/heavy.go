@@ -96,13 +96,13 @@ func (f *flood) goOn(ctx context.Context, until time.Time) error {
 					for j := range batch {
 						batch[j] = client.Entry{Thread: t, Dialect: "item", Body: []byte(`{"content":[{"type":"text","text":"x"}]}`)}
 					}
-					err = pub.Publish(ctx, batch...)
+					_, err = pub.Publish(ctx, batch...)
 					i += len(batch) - 1
 					done.Add(int64(len(batch) - 1))
 				case isEntry:
 					b := body(i)
 					sent.Add(int64(len(b)))
-					err = pub.Publish(ctx, client.Entry{Thread: t, Dialect: "item", Body: b})
+					_, err = pub.Publish(ctx, client.Entry{Thread: t, Dialect: "item", Body: b})
 				case f.kind == "output":
 					err = stream(ctx, c, t, &sent)
 				default:
@@ -165,7 +165,7 @@ func stream(ctx context.Context, c *client.Client, t events.Thread, sent *atomic
 func (f *flood) churn(ctx context.Context, c *client.Client, pub *client.Publisher, t events.Thread, i int) error {
 	if i == 0 {
 		for j := range 20 {
-			if err := pub.Publish(ctx, entry(t.Session, strconv.Itoa(j)+letters(4096))); err != nil {
+			if _, err := pub.Publish(ctx, entry(t.Session, strconv.Itoa(j)+letters(4096))); err != nil {
 				return err
 			}
 		}

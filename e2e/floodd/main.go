@@ -149,7 +149,7 @@ func (f *flood) publish(ctx context.Context, c *client.Client, session string, u
 	pub := c.Publisher(client.PublisherConfig{})
 	for tick := time.NewTicker(f.every); time.Now().Before(until); <-tick.C {
 		began := time.Now()
-		err := pub.Publish(ctx, entry(session, fmt.Sprintf("%d %d", began.UnixNano(), cpuOf(f.pid))))
+		_, err := pub.Publish(ctx, entry(session, fmt.Sprintf("%d %d", began.UnixNano(), cpuOf(f.pid))))
 		if err != nil {
 			return fmt.Errorf("%s after %v: %w", session, time.Since(began), err)
 		}
@@ -243,7 +243,7 @@ func (f *flood) acked(ctx context.Context, user string, at func(int) client.Entr
 				if i+connections < f.n && len(batch) < 500 && len(batch)*len(batch[0].Body) < 4<<20 {
 					continue
 				}
-				if err := pub.Publish(ctx, batch...); err != nil {
+				if _, err := pub.Publish(ctx, batch...); err != nil {
 					return err
 				}
 				batch = nil

@@ -52,7 +52,7 @@ func keep(dir, session string, writers, n int, pause time.Duration) error {
 			for i := 1; n == 0 || i <= n; i++ {
 				body := fmt.Sprintf(`{"id":"%d-%d","role":"coder","content":"entry %d"}`, w, i, i)
 				e := client.Entry{Thread: th, Dialect: "step", Body: []byte(body), Seq: uint64(i)}
-				if err := p.Publish(ctx, e); err != nil {
+				if _, err := p.Publish(ctx, e); err != nil {
 					return fmt.Errorf("writer %d, entry %d: %w", w, i, err)
 				}
 				fmt.Printf("acked %d %d\n", w, i)

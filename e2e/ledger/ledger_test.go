@@ -267,7 +267,7 @@ func (r *round) churn(ctx context.Context, conn *natsio.Conn) {
 		var err error
 		for n := range 20 {
 			body := fmt.Sprintf(`{"content":[{"type":"text","text":"%d %s"}]}`, n, strings.Repeat("soon gone ", 50))
-			if err = pub.Publish(some, client.Entry{Thread: t, Dialect: "item", Body: []byte(body), Seq: uint64(n + 1)}); err != nil {
+			if _, err = pub.Publish(some, client.Entry{Thread: t, Dialect: "item", Body: []byte(body), Seq: uint64(n + 1)}); err != nil {
 				break
 			}
 		}

@@ -30,7 +30,7 @@ func ways(f *fleet, children []*child) func(producer string, c *client.Client) f
 		defer mu.Unlock()
 		switch n++; n % 3 {
 		case 0:
-			return c.Publisher(client.PublisherConfig{Producer: producer})
+			return faulttest.ByClient{Publisher: c.Publisher(client.PublisherConfig{Producer: producer})}
 		case 1:
 			return &remote{producer: producer, child: children[n/3%len(children)]}
 		}
@@ -148,7 +148,7 @@ func serveChild(url string) error {
 			pubs[b.Producer] = cl.Publisher(client.PublisherConfig{Producer: b.Producer})
 		}
 		answer := ""
-		if err := pubs[b.Producer].Publish(ctx, b.Entries...); err != nil {
+		if _, err := pubs[b.Producer].Publish(ctx, b.Entries...); err != nil {
 			answer = err.Error()
 		}
 		if err := out.Encode(answer); err != nil {

@@ -174,7 +174,7 @@ func (p *product) say(ctx context.Context, lines ...string) error {
 	for i, line := range lines {
 		entries[i] = client.Entry{Thread: raced, Dialect: "omp", Body: []byte(line)}
 	}
-	if err := pub.Publish(ctx, entries...); err != nil {
+	if _, err := pub.Publish(ctx, entries...); err != nil {
 		return err
 	}
 	return p.Thread(raced).Await(ctx, pub.Producer(), 0, uint64(len(lines)))
@@ -221,7 +221,7 @@ func (p *product) killed(ctx context.Context, appends int) (survived int, err er
 	for i := range appends {
 		line := fmt.Appendf(nil, `{"type":"message","id":"%08d","timestamp":"2026-11-20T10:00:00.000Z",`+
 			`"message":{"role":"user","content":"append %d"}}`, i, i)
-		if err := pub.Publish(ctx, client.Entry{Thread: raced, Dialect: "omp", Body: line}); err != nil {
+		if _, err := pub.Publish(ctx, client.Entry{Thread: raced, Dialect: "omp", Body: line}); err != nil {
 			return 0, err
 		}
 	}

@@ -83,7 +83,7 @@ func contextsOf(entries []any) (func(leaf any) any, error) {
 	}
 	pub := p.Publisher(client.PublisherConfig{})
 	for _, e := range entries {
-		if err := pub.Publish(ctx, client.Entry{Thread: l.thread(), Dialect: "omp", Body: encodeJSON(e)}); err != nil {
+		if _, err := pub.Publish(ctx, client.Entry{Thread: l.thread(), Dialect: "omp", Body: encodeJSON(e)}); err != nil {
 			return nil, err
 		}
 	}

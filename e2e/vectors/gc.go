@@ -121,7 +121,7 @@ func (p *product) putBlobs(ctx context.Context, files []any) (hashes []string, y
 	other := events.Thread{Session: "other", Name: events.MainThread}
 	pub := p.Publisher(client.PublisherConfig{})
 	hello := []byte(`{"content":[{"type":"text","text":"hello"}]}`)
-	err = pub.Publish(ctx, client.Entry{Thread: other, Dialect: "item", Body: hello})
+	_, err = pub.Publish(ctx, client.Entry{Thread: other, Dialect: "item", Body: hello})
 	if err = errors.Join(err, p.Thread(other).Await(ctx, pub.Producer(), 0, 1)); err != nil {
 		return nil, false, err
 	}

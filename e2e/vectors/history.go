@@ -45,7 +45,7 @@ func (h *asked) post(prompts []any) error {
 	pub := h.Publisher(client.PublisherConfig{})
 	for _, text := range prompts {
 		body := encodeJSON(map[string]any{"type": "message", "message": map[string]any{"role": "user", "content": text}})
-		if err := pub.Publish(h.ctx, client.Entry{Thread: t, Dialect: "omp", Body: body}); err != nil {
+		if _, err := pub.Publish(h.ctx, client.Entry{Thread: t, Dialect: "omp", Body: body}); err != nil {
 			return err
 		}
 	}

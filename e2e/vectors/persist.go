@@ -81,7 +81,7 @@ func (p *product) persist(raw []byte) (e persisted, err error) {
 	t := events.Thread{Session: fmt.Sprintf("persist-%d", p.scenarios), Name: events.MainThread}
 	e.thread = t
 	pub := p.Publisher(client.PublisherConfig{})
-	if err := pub.Publish(ctx, client.Entry{Thread: t, Dialect: "omp", Body: e.raw}); err != nil {
+	if _, err := pub.Publish(ctx, client.Entry{Thread: t, Dialect: "omp", Body: e.raw}); err != nil {
 		return e, err
 	}
 	if err := p.Thread(t).Await(ctx, pub.Producer(), 0, 1); err != nil {

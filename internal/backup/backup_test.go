@@ -91,7 +91,7 @@ func TestBackupUnderLoad(t *testing.T) {
 					return
 				default:
 				}
-				if err := pub.Publish(ctx, client.Entry{Thread: thread(w), Dialect: "omp", Body: line(n), Seq: uint64(n + 1)}); err != nil {
+				if _, err := pub.Publish(ctx, client.Entry{Thread: thread(w), Dialect: "omp", Body: line(n), Seq: uint64(n + 1)}); err != nil {
 					t.Error(err)
 					totals <- [2]int{w, n}
 					return
@@ -111,17 +111,17 @@ func TestBackupUnderLoad(t *testing.T) {
 	must.Do(t, err)
 	poison := events.Thread{Session: "s0", Name: "bad"}
 	bad := src.Publisher(client.PublisherConfig{Producer: "bad"})
-	must.Do(t, bad.Publish(ctx, client.Entry{Thread: poison, Dialect: "cobol", Body: []byte("1"), Seq: 1},
-		client.Entry{Thread: poison, Dialect: "omp", Body: line(0), Seq: 2}))
+	must.Get(bad.Publish(ctx, client.Entry{Thread: poison, Dialect: "cobol", Body: []byte("1"), Seq: 1},
+		client.Entry{Thread: poison, Dialect: "omp", Body: line(0), Seq: 2}))(t)
 	src.await(t, poison, "bad", 2)
 	large := bytes.Repeat([]byte(`{"type":"custom","data":1}       `), 60_000) // a body that waits in the inbox until it is applied
 	large = append([]byte(`{"type":"custom","text":"`), append(bytes.Repeat([]byte("x"), len(large)), `"}`...)...)
-	must.Do(t, bad.Publish(ctx, client.Entry{Thread: poison, Dialect: "omp", Body: large, Seq: 3}))
+	must.Get(bad.Publish(ctx, client.Entry{Thread: poison, Dialect: "omp", Body: large, Seq: 3}))(t)
 
 	open, printed := openOutput(t, src)
 
 	over := events.Thread{Session: "s0", Name: "over"} // its head is in the history
-	must.Do(t, bad.Publish(ctx, client.Entry{Thread: over, Dialect: "omp", Body: line(0), Seq: 4}))
+	must.Get(bad.Publish(ctx, client.Entry{Thread: over, Dialect: "omp", Body: line(0), Seq: 4}))(t)
 	src.await(t, over, "bad", 4)
 	must.Do(t, src.Thread(over).End(ctx, events.End{Summary: "done"}))
 
@@ -173,7 +173,7 @@ func TestBackupUnderLoad(t *testing.T) {
 	for w := range writers {
 		pub := dst.Publisher(client.PublisherConfig{Producer: fmt.Sprint("w", w)})
 		for n := range total[w] {
-			must.Do(t, pub.Publish(ctx, client.Entry{Thread: thread(w), Dialect: "omp", Body: line(n), Seq: uint64(n + 1)}))
+			must.Get(pub.Publish(ctx, client.Entry{Thread: thread(w), Dialect: "omp", Body: line(n), Seq: uint64(n + 1)}))(t)
 		}
 		dst.await(t, thread(w), fmt.Sprint("w", w), uint64(total[w]))
 		if got, want := dst.export(t, thread(w)), src.export(t, thread(w)); !bytes.Equal(got, want) {
@@ -265,7 +265,7 @@ func TestRestoreTwice(t *testing.T) {
 	src := work(t, natstest.Conn(t))
 	pub := src.Publisher(client.PublisherConfig{Producer: "p"})
 	for n := range 20 {
-		must.Do(t, pub.Publish(t.Context(), client.Entry{Thread: thread(0), Dialect: "omp", Body: line(n), Seq: uint64(n + 1)}))
+		must.Get(pub.Publish(t.Context(), client.Entry{Thread: thread(0), Dialect: "omp", Body: line(n), Seq: uint64(n + 1)}))(t)
 	}
 	src.await(t, thread(0), "p", 20)
 	repo := must.Get(backup.Open(filepath.Join(t.TempDir(), "b"), true))(t)
@@ -297,9 +297,9 @@ func TestUnknownClass(t *testing.T) {
 	put := func(value []byte) {
 		must.Get(src.conn.Records().Write(t.Context(), record.Put{Key: "future.x", Value: value, Expect: record.Any}))(t)
 	}
-	must.Do(t, src.Publisher(client.PublisherConfig{Producer: "p"}).Publish(t.Context(), client.Entry{
+	must.Get(src.Publisher(client.PublisherConfig{Producer: "p"}).Publish(t.Context(), client.Entry{
 		Thread: thread(0), Dialect: "omp", Body: line(0), Seq: 1,
-	}))
+	}))(t)
 	src.await(t, thread(0), "p", 1)
 	repo := must.Get(backup.Open(filepath.Join(t.TempDir(), "b"), true))(t)
 	put([]byte("?"))
@@ -318,7 +318,7 @@ func TestRestoreRefuses(t *testing.T) {
 	ctx := t.Context()
 	pub := src.Publisher(client.PublisherConfig{Producer: "p"})
 	for n := range 60 {
-		must.Do(t, pub.Publish(ctx, client.Entry{Thread: thread(0), Dialect: "omp", Body: line(n), Seq: uint64(n + 1)}))
+		must.Get(pub.Publish(ctx, client.Entry{Thread: thread(0), Dialect: "omp", Body: line(n), Seq: uint64(n + 1)}))(t)
 	}
 	src.await(t, thread(0), "p", 60)
 	dir := filepath.Join(t.TempDir(), "b")

@@ -138,8 +138,8 @@ func TestRefusedAndNotYetALetter(t *testing.T) {
 				return client.Entry{Thread: th, Dialect: dialect, Body: line(int(seq)), Seq: seq}
 			}
 			pub := client.New(src).Publisher(client.PublisherConfig{Producer: "p"})
-			must.Do(t, pub.Publish(ctx, entry(1, "omp"), entry(2, "cobol"), entry(3, "omp"), entry(4, "cobol")))
-			must.Do(t, pub.Publish(ctx, entry(5, "cobol")))
+			must.Get(pub.Publish(ctx, entry(1, "omp"), entry(2, "cobol"), entry(3, "omp"), entry(4, "cobol")))(t)
+			must.Get(pub.Publish(ctx, entry(5, "cobol")))(t)
 			workOff(t, src)
 			want := map[string]int{}
 			var at []uint64

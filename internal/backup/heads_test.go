@@ -21,7 +21,7 @@ func TestRestoreOfAHeadWithNodes(t *testing.T) {
 	for n := range 90 {
 		pub := src.Publisher(client.PublisherConfig{Producer: fmt.Sprint("p", n)})
 		body := fmt.Appendf(nil, `{"type":"message","id":"e%d","parentId":null,"message":{"role":"user","content":"x"}}`, n)
-		must.Do(t, pub.Publish(ctx, client.Entry{Thread: th, Dialect: "omp", Body: body, Seq: 1}))
+		must.Get(pub.Publish(ctx, client.Entry{Thread: th, Dialect: "omp", Body: body, Seq: 1}))(t)
 		src.await(t, th, fmt.Sprint("p", n), 1)
 	}
 	repo := must.Get(backup.Open(filepath.Join(t.TempDir(), "b"), true))(t)

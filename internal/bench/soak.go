@@ -237,7 +237,7 @@ func (s *soak) publish(ctx context.Context, by int, c *client.Client, counts []i
 		s.due[of.index] = append(s.due[of.index], due)
 		s.mu.Unlock()
 		for until := time.Now().Add(drainLimit); ; time.Sleep(50 * time.Millisecond) {
-			err := p.Publish(ctx, entry)
+			_, err := p.Publish(ctx, entry)
 			if err == nil {
 				break
 			}

@@ -103,7 +103,8 @@ func (t *transport) publish(ctx context.Context, by int, ss []*session, n int) e
 		t.next[by]++
 		entries[i] = client.Entry{Thread: from.thread, Dialect: dialectName, Body: from.next()}
 	}
-	return t.publishing[by].Publish(ctx, entries...)
+	_, err := t.publishing[by].Publish(ctx, entries...)
+	return err
 }
 
 // done counts entries whose head is durable and whose item is stored: the persister counts an item after both, and an entry

@@ -192,7 +192,7 @@ func (b *threadsBench) publish(ctx context.Context, s *session, n int, file stri
 				return size, err
 			}
 		}
-		if err := pub.Publish(ctx, entries...); err != nil {
+		if _, err := pub.Publish(ctx, entries...); err != nil {
 			return size, err
 		}
 	}

@@ -385,7 +385,7 @@ func (b *storeBench) chain(ctx context.Context, s *spool) error {
 				return err
 			}
 		}
-		if err := pub.Publish(ctx, step(name(i), i)); err != nil {
+		if _, err := pub.Publish(ctx, step(name(i), i)); err != nil {
 			return err
 		}
 	}
@@ -413,7 +413,7 @@ func (b *storeBench) forks(ctx context.Context, s *spool) error {
 	for i := range entries {
 		entries[i] = step(main, i)
 	}
-	if err := s.publishing[0].Publish(ctx, entries...); err != nil {
+	if _, err := s.publishing[0].Publish(ctx, entries...); err != nil {
 		return err
 	}
 	if err := s.await(ctx, forkedEntries); err != nil {

@@ -294,7 +294,7 @@ func (s *Store) publish(ctx context.Context, k Key, st *state, news []entry) err
 	st.began, st.sent = cmp.Or(st.began, head.Began), st.lines+int32(len(news))
 	if head.Applied != chain.Seq || head.Entries != st.entries+int64(len(news)) { // others wrote since, or one was refused
 		for _, e := range evs {
-			err := s.client.Thread(e.Thread).AwaitStored(ctx, e.Producer, e.Epoch, e.Seq)
+			err := s.client.Internal().AwaitStored(ctx, e)
 			if errors.Is(err, client.ErrRemoved) { // the session is another one by now
 				err = fmt.Errorf("%w: %w", record.ErrConflict, err)
 			}

@@ -179,7 +179,7 @@ func (d *Demo) checkFork(ctx context.Context) error {
 		problems = append(problems, fmt.Errorf("%s does not share the nodes of %s", fork, source))
 	}
 	pub := d.cl.Publisher(client.PublisherConfig{})
-	if err := pub.Publish(ctx, client.Entry{Thread: fork, Dialect: "item",
+	if _, err := pub.Publish(ctx, client.Entry{Thread: fork, Dialect: "item",
 		Body: []byte(`{"content":[{"type":"text","text":"again, from here"}]}`)}); err != nil {
 		return err
 	}

@@ -288,7 +288,7 @@ func TestThreadsAreStreams(t *testing.T) {
 	th := events.Thread{Session: "s", Name: "t"}
 	publish := func(dialect, body string) {
 		t.Helper()
-		must.Do(t, pub.Publish(r.ctx, client.Entry{Thread: th, Dialect: dialect, Body: []byte(body)}))
+		must.Get(pub.Publish(r.ctx, client.Entry{Thread: th, Dialect: dialect, Body: []byte(body)}))(t)
 	}
 	publish("claude", `{"type":"user","uuid":"a","parentUuid":null,"sessionId":"s","message":{"role":"user","content":"hi"}}`)
 	publish("raw", "no \"JSON\"")
@@ -334,7 +334,7 @@ func TestBranches(t *testing.T) {
 	}
 	all := []string{line("a", "null"), line("b", `"a"`), line("c", `"b"`), line("d", `"a"`), line("e", `"d"`)}
 	for _, l := range all {
-		must.Do(t, pub.Publish(r.ctx, client.Entry{Thread: th, Dialect: "omp", Body: []byte(l)}))
+		must.Get(pub.Publish(r.ctx, client.Entry{Thread: th, Dialect: "omp", Body: []byte(l)}))(t)
 	}
 	must.Do(t, r.h.Client().Thread(th).Await(r.ctx, pub.Producer(), 0, uint64(len(all))))
 	r.holds("s", "["+strings.Join(all, ",")+"]")
@@ -450,8 +450,7 @@ func TestLong(t *testing.T) {
 	for i := range entries {
 		entries[i] = client.Entry{Thread: th, Dialect: "raw", Body: fmt.Appendf(nil, "%d,", i+1)}
 	}
-	must.Do(t, pub.Publish(r.ctx, entries...))
-	must.Do(t, r.h.Client().Thread(th).Await(r.ctx, pub.Producer(), 0, n))
+	must.Do(t, must.Get(pub.Publish(r.ctx, entries...))(t).Applied(r.ctx))
 	next, at := 1, "-1"
 	for done := false; !done; {
 		a := r.want(200, "GET", "s?offset="+at, "")

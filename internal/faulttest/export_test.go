@@ -73,7 +73,7 @@ func (f Forger) Await() {
 func (f Forger) publish(t events.Thread, dialect, body string) {
 	f.t.Helper()
 	*f.seq++
-	must.Do(f.t, f.pub.Publish(f.t.Context(), client.Entry{Thread: t, Dialect: dialect, Body: []byte(body), Seq: *f.seq}))
+	must.Get(f.pub.Publish(f.t.Context(), client.Entry{Thread: t, Dialect: dialect, Body: []byte(body), Seq: *f.seq}))(f.t)
 }
 
 func (f Forger) await(t events.Thread) {

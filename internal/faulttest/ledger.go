@@ -193,7 +193,16 @@ func (w *writer) publisher(c *client.Client) Publisher {
 	if w.w.Publisher != nil {
 		return w.w.Publisher(w.name, c)
 	}
-	return c.Publisher(client.PublisherConfig{Producer: w.name})
+	return ByClient{c.Publisher(client.PublisherConfig{Producer: w.name})}
+}
+
+// ByClient is the Publisher that a client has.
+type ByClient struct{ *client.Publisher }
+
+// Publish is that of the client, without its ack.
+func (p ByClient) Publish(ctx context.Context, entries ...client.Entry) error {
+	_, err := p.Publisher.Publish(ctx, entries...)
+	return err
 }
 
 // batch is how many entries the next Publish has.

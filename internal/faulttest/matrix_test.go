@@ -153,7 +153,7 @@ func TestPublisherMatrix(t *testing.T) {
 			run: func(ctx context.Context, conn *natsio.Conn) error {
 				c := client.New(conn)
 				pub := c.Publisher(client.PublisherConfig{Producer: "large"})
-				if err := pub.Publish(ctx, client.Entry{Thread: large, Dialect: "item", Body: body, Seq: 1}); err != nil {
+				if _, err := pub.Publish(ctx, client.Entry{Thread: large, Dialect: "item", Body: body, Seq: 1}); err != nil {
 					return err
 				}
 				return l.Publish(ctx, c, 30)
@@ -293,7 +293,7 @@ func TestArtifactMatrix(t *testing.T) {
 		text := strings.Repeat("what "+name+" printed\n", 20_000)
 		session := events.Thread{Session: name, Name: events.MainThread}
 		pub := w.Publisher(client.PublisherConfig{Producer: "p"})
-		must.Do(w.t, pub.Publish(within(w.t), client.Entry{Thread: session, Dialect: "raw", Body: []byte("a session"), Seq: 1}))
+		must.Get(pub.Publish(within(w.t), client.Entry{Thread: session, Dialect: "raw", Body: []byte("a session"), Seq: 1}))(w.t)
 		w.await(session, "p", 0, 1)
 		return job{
 			run: func(ctx context.Context, conn *natsio.Conn) error {
@@ -370,7 +370,7 @@ func waste(w *world, name string, l *faulttest.Ledger) {
 	for i := range 5 {
 		image := fmt.Appendf(nil, `{"type":"message","id":"i%d","timestamp":"2026-11-20T10:00:00.000Z","message":{"role":"user","content":[{"type":"image","mimeType":"image/png","data":%q}]}}`,
 			i, strings.Repeat(fmt.Sprintf("%c%c%cA", 'A'+i, 'a'+len(name), name[len(name)-1]), 600))
-		must.Do(w.t, errors.Join(pub.Publish(ctx, client.Entry{Thread: gone, Dialect: "omp", Body: image, Seq: uint64(i + 1)}),
+		must.Do(w.t, errors.Join(must.Err(pub.Publish(ctx, client.Entry{Thread: gone, Dialect: "omp", Body: image, Seq: uint64(i + 1)})),
 			l.Publish(ctx, w.Client, 3)))
 		w.await(gone, "p", 0, uint64(i+1))
 	}

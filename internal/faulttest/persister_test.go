@@ -295,7 +295,7 @@ func TestBodyWithAHole(t *testing.T) {
 			body := fmt.Appendf(nil, `{"content":[{"type":"text","text":%q}]}`, strings.Repeat("large ", 1<<18))
 			c := client.New(conn)
 			pub := c.Publisher(client.PublisherConfig{Producer: "large"})
-			must.Do(t, pub.Publish(t.Context(), client.Entry{Thread: to, Dialect: "item", Body: body, Seq: 1}))
+			must.Get(pub.Publish(t.Context(), client.Entry{Thread: to, Dialect: "item", Body: body, Seq: 1}))(t)
 			var in *holed
 			p := faulttest.Start(t, conn, func(d *persist.Deps, c *persist.Config) {
 				small(d, c)

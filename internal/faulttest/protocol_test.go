@@ -178,8 +178,8 @@ func TestRecordsFromTheFuture(t *testing.T) {
 			pub := w.Publisher(client.PublisherConfig{Producer: "p"})
 			say := func(t events.Thread, seq uint64) {
 				w.t.Helper()
-				must.Do(w.t, pub.Publish(within(w.t), client.Entry{Thread: t, Dialect: "item",
-					Body: []byte(said(fmt.Sprint("entry ", seq))), Seq: seq}))
+				must.Get(pub.Publish(within(w.t), client.Entry{Thread: t, Dialect: "item",
+					Body: []byte(said(fmt.Sprint("entry ", seq))), Seq: seq}))(w.t)
 			}
 			say(to, 1)
 			w.await(to, "p", 0, 1)
@@ -267,7 +267,7 @@ func TestPanicOverAnEvent(t *testing.T) {
 	to := events.Thread{Session: "panic", Name: events.MainThread}
 	pub := w.Publisher(client.PublisherConfig{Producer: "p"})
 	for i, text := range []string{"one", "panic now", "two"} {
-		must.Do(t, pub.Publish(within(t), client.Entry{Thread: to, Dialect: "item", Body: []byte(said(text)), Seq: uint64(i + 1)}))
+		must.Get(pub.Publish(within(t), client.Entry{Thread: to, Dialect: "item", Body: []byte(said(text)), Seq: uint64(i + 1)}))(t)
 	}
 	checkExport(w, to, []byte(said("one")+"\n"+said("two")+"\n"), 3, "p")
 	if d := w.letters(to.Session, 1); len(d) == 1 && (!strings.Contains(d[0].Reason, "index out of range") ||

@@ -37,7 +37,7 @@ func TestEraseMatrix(t *testing.T) {
 		pub := w.Publisher(client.PublisherConfig{Producer: "p"})
 		for i := range 3 {
 			body := fmt.Appendf(nil, `{"content":[{"type":"text","text":"%s%s"}]}`, strings.Repeat("Nothing to see here. ", 20), secret)
-			must.Do(w.t, errors.Join(pub.Publish(ctx, client.Entry{Thread: gone, Dialect: "item", Body: body, Seq: uint64(i + 1)}),
+			must.Do(w.t, errors.Join(must.Err(pub.Publish(ctx, client.Entry{Thread: gone, Dialect: "item", Body: body, Seq: uint64(i + 1)})),
 				l.Publish(ctx, w.Client, 3)))
 			w.await(gone, "p", 0, uint64(i+1))
 		}
@@ -114,7 +114,7 @@ func TestRetentionMatrix(t *testing.T) {
 		for i := range 3 {
 			old := events.Thread{Session: fmt.Sprintf("%s-old-%d", name, i), Name: events.MainThread}
 			body := []byte(`{"role":"coder","content":"x"}`)
-			must.Do(w.t, pub.Publish(ctx, client.Entry{Thread: old, Dialect: "step", Body: body, Seq: uint64(i + 1)}))
+			must.Get(pub.Publish(ctx, client.Entry{Thread: old, Dialect: "step", Body: body, Seq: uint64(i + 1)}))(w.t)
 			w.await(old, name, 0, uint64(i+1))
 		}
 		must.Do(w.t, errors.Join(l.Publish(ctx, w.Client, 5), faulttest.Settle(ctx, w.conn)))

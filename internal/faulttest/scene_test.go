@@ -70,7 +70,7 @@ func (s *scene) publish() {
 	say := func(t events.Thread, dialect string, body []byte) {
 		s.t.Helper()
 		seq++
-		must.Do(s.t, pub.Publish(ctx, client.Entry{Thread: t, Dialect: dialect, Body: body, Seq: seq}))
+		must.Get(pub.Publish(ctx, client.Entry{Thread: t, Dialect: dialect, Body: body, Seq: seq}))(s.t)
 	}
 	plain := func(text string) []byte { return fmt.Appendf(nil, `{"content":[{"type":"text","text":%q}]}`, text) }
 	for i := range 2 {

@@ -242,7 +242,7 @@ func TestAccountFindsWhatIsLost(t *testing.T) {
 	id := events.Thread{Session: "s", Name: "main"}
 	p := w.cl.Publisher(client.PublisherConfig{Producer: "p"})
 	publish := func(text string) {
-		must.Do(w, p.Publish(w.Context(), client.Entry{Thread: id, Dialect: "step", Body: step(text)}))
+		must.Get(p.Publish(w.Context(), client.Entry{Thread: id, Dialect: "step", Body: step(text)}))(w)
 		w.settle()
 	}
 	publish("kept")

@@ -23,9 +23,8 @@ func TestDialectOfANote(t *testing.T) {
 		t.Helper()
 		for _, line := range lines {
 			n++
-			must.Do(t, w.cl.Publisher(client.PublisherConfig{Producer: "p"}).Publish(ctx,
-				client.Entry{Thread: to, Dialect: dialect, Body: []byte(line), Seq: n}))
-			must.Do(t, w.cl.Thread(to).Await(ctx, "p", 0, n))
+			must.Do(t, must.Get(w.cl.Publisher(client.PublisherConfig{Producer: "p"}).Publish(ctx,
+				client.Entry{Thread: to, Dialect: dialect, Body: []byte(line), Seq: n}))(t).Applied(ctx))
 		}
 	}
 	entry := func(id, parent string) string {

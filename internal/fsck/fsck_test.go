@@ -64,8 +64,8 @@ func (w *world) steps(id events.Thread, from, to int) {
 	p := w.cl.Publisher(client.PublisherConfig{Producer: "agent." + id.Name})
 	for i := from; i < to; i++ {
 		body := fmt.Appendf(nil, `{"id":"%s%d","role":"coder","content":"step %d","timestamp":%d}`, id.Name, i, i, 1795176000000+int64(i))
-		must.Do(w, p.Publish(w.Context(), client.Entry{Thread: id, Dialect: "step", Body: body, Seq: uint64(i)}))
-		must.Do(w, w.cl.Thread(id).Await(w.Context(), p.Producer(), 0, uint64(i)))
+		e := client.Entry{Thread: id, Dialect: "step", Body: body, Seq: uint64(i)}
+		must.Do(w, must.Get(p.Publish(w.Context(), e))(w).Applied(w.Context()))
 	}
 }
 
@@ -83,9 +83,8 @@ func (w *world) fill() (id, fork events.Thread) {
 	must.Do(w, err)
 	with := events.Thread{Session: "other", Name: "main"}
 	p := w.cl.Publisher(client.PublisherConfig{Producer: "q"})
-	must.Do(w, p.Publish(ctx, client.Entry{Thread: with, Dialect: "step",
-		Body: fmt.Appendf(nil, `{"id":"b","role":"coder","content":"c","refs":[%q]}`, blob), Seq: 1}))
-	must.Do(w, w.cl.Thread(with).Await(ctx, "q", 0, 1))
+	must.Do(w, must.Get(p.Publish(ctx, client.Entry{Thread: with, Dialect: "step",
+		Body: fmt.Appendf(nil, `{"id":"b","role":"coder","content":"c","refs":[%q]}`, blob), Seq: 1}))(w).Applied(ctx))
 	must.Do(w, w.cl.Thread(id).Branch(ctx, "main12"))
 	w.steps(id, 15, 17)
 	must.Do(w, w.cl.Thread(with).Rename(ctx, "renamed"))
@@ -373,8 +372,8 @@ func TestRepairReplays(t *testing.T) {
 	p := w.cl.Publisher(client.PublisherConfig{Producer: "agent.main"})
 	for i := 17; i < 20; i++ {
 		body := fmt.Appendf(nil, `{"id":"main%d","role":"coder","content":"step %d: %s","timestamp":%d}`, i, i, leaked, 1795176000000+int64(i))
-		must.Do(w, p.Publish(t.Context(), client.Entry{Thread: id, Dialect: "step", Body: body, Seq: uint64(i)}))
-		must.Do(w, w.cl.Thread(id).Await(t.Context(), "agent.main", 0, uint64(i)))
+		e := client.Entry{Thread: id, Dialect: "step", Body: body, Seq: uint64(i)}
+		must.Do(w, must.Get(p.Publish(t.Context(), e))(w).Applied(t.Context()))
 	}
 	want := must.Get(w.cl.Thread(id).Head(t.Context()))(w)
 	for _, l := range want.Recent[:3] {
@@ -448,7 +447,7 @@ func (w *world) interleave(entries int) (a, b events.Thread) {
 			es = append(es, client.Entry{Thread: t, Dialect: "step",
 				Body: fmt.Appendf(nil, `{"id":"%s%d","role":"coder","content":"step %d","timestamp":%d}`, t.Name, i, i, 1795176000000+int64(i))})
 		}
-		must.Do(w, p.Publish(w.Context(), es...))
+		must.Get(p.Publish(w.Context(), es...))(w)
 		for _, t := range ts {
 			seq++
 			must.Do(w, w.cl.Thread(t).Await(w.Context(), "both", 0, seq))
@@ -618,8 +617,7 @@ func TestGapOfResults(t *testing.T) {
 					`{"type":"tool_result","tool_use_id":"t%[1]d","content":[{"type":"text","text":"%[1]d%[2]s"},`+
 					`{"type":"image","source":{"data":"%[3]s"}}]}]}}`,
 					i, strings.Repeat("x", 70_000), strings.Repeat("A", 2000))
-				must.Do(w, p.Publish(w.Context(), client.Entry{Thread: id, Dialect: "claude", Body: body}))
-				must.Do(w, w.cl.Thread(id).Await(w.Context(), p.Producer(), 0, uint64(i+1)))
+				must.Do(w, must.Get(p.Publish(w.Context(), client.Entry{Thread: id, Dialect: "claude", Body: body}))(w).Applied(w.Context()))
 			}
 			w.stop()
 			lost := w.path(id)[5]

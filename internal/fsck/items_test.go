@@ -295,7 +295,7 @@ func TestLostHeadOfANameThatWasUsed(t *testing.T) {
 			w.wantClean()
 			p := w.cl.Publisher(client.PublisherConfig{Producer: "next"})
 			for _, text := range []string{"one", "two"} {
-				must.Do(w, p.Publish(t.Context(), client.Entry{Thread: id, Dialect: "step", Body: step(text)}))
+				must.Get(p.Publish(t.Context(), client.Entry{Thread: id, Dialect: "step", Body: step(text)}))(w)
 			}
 			must.Do(w, faulttest.Settle(t.Context(), w.conn))
 			w.wantClean()

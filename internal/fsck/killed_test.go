@@ -76,9 +76,8 @@ func masking(t *testing.T) *world {
 func (w *world) laterLife(id events.Thread) {
 	w.Helper()
 	p := w.cl.Publisher(client.PublisherConfig{Producer: "former"})
-	must.Do(w, p.Publish(w.Context(), client.Entry{Thread: id, Dialect: "step",
-		Body: []byte(`{"id":"f","role":"coder","content":"f"}`), Seq: 1}))
-	must.Do(w, w.cl.Thread(id).Await(w.Context(), "former", 0, 1))
+	must.Do(w, must.Get(p.Publish(w.Context(), client.Entry{Thread: id, Dialect: "step",
+		Body: []byte(`{"id":"f","role":"coder","content":"f"}`), Seq: 1}))(w).Applied(w.Context()))
 	must.Do(w, w.cl.Thread(id).Remove(w.Context(), client.Force(true)))
 }
 
@@ -89,8 +88,8 @@ func (w *world) secrets(id events.Thread, n int) {
 	for i := range n {
 		body := fmt.Appendf(nil, `{"id":"main%d","role":"coder","content":"step %d: %s","timestamp":%d}`, i+1, i+1, leaked,
 			1795176000000+int64(i))
-		must.Do(w, p.Publish(w.Context(), client.Entry{Thread: id, Dialect: "step", Body: body, Seq: uint64(i + 1)}))
-		must.Do(w, w.cl.Thread(id).Await(w.Context(), "agent.main", 0, uint64(i+1)))
+		e := client.Entry{Thread: id, Dialect: "step", Body: body, Seq: uint64(i + 1)}
+		must.Do(w, must.Get(p.Publish(w.Context(), e))(w).Applied(w.Context()))
 	}
 }
 

@@ -18,8 +18,8 @@ func (w *world) turns(id events.Thread, from, to int) {
 	for i := from; i < to; i++ {
 		p := w.cl.Publisher(client.PublisherConfig{Producer: fmt.Sprint("agent.", i%3), Epoch: uint64(i / 10)})
 		body := fmt.Appendf(nil, `{"id":"%s%d","role":"coder","content":"step %d","timestamp":%d}`, id.Name, i, i, 1795176000000+int64(i))
-		must.Do(w, p.Publish(w.Context(), client.Entry{Thread: id, Dialect: "step", Body: body, Seq: uint64(i)}))
-		must.Do(w, w.cl.Thread(id).Await(w.Context(), p.Producer(), uint64(i/10), uint64(i)))
+		e := client.Entry{Thread: id, Dialect: "step", Body: body, Seq: uint64(i)}
+		must.Do(w, must.Get(p.Publish(w.Context(), e))(w).Applied(w.Context()))
 	}
 }
 

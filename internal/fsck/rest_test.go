@@ -34,8 +34,7 @@ func (w *world) branch(id events.Thread, from, to int) threads.Head {
 		p := w.cl.Publisher(client.PublisherConfig{Producer: fmt.Sprint("p", i)})
 		body := fmt.Appendf(nil, `{"type":"message","id":"e%d","parentId":null,"timestamp":"2026-11-20T10:00:00.000Z",`+
 			`"message":{"role":"user","content":"x"}}`, i)
-		must.Do(w, p.Publish(w.Context(), client.Entry{Thread: id, Dialect: "omp", Body: body, Seq: 1}))
-		must.Do(w, w.cl.Thread(id).Await(w.Context(), p.Producer(), 0, 1))
+		must.Do(w, must.Get(p.Publish(w.Context(), client.Entry{Thread: id, Dialect: "omp", Body: body, Seq: 1}))(w).Applied(w.Context()))
 	}
 	h := must.Get(w.cl.Thread(id).Head(w.Context()))(w)
 	return h
@@ -78,7 +77,7 @@ func (w *world) tell(id events.Thread, producer string) int64 {
 	w.Helper()
 	p := w.cl.Publisher(client.PublisherConfig{Producer: producer})
 	body := []byte(`{"type":"message","id":"twice","parentId":null,"message":{}}`)
-	must.Do(w, p.Publish(w.Context(), client.Entry{Thread: id, Dialect: "omp", Body: body, Seq: 1}))
+	must.Get(p.Publish(w.Context(), client.Entry{Thread: id, Dialect: "omp", Body: body, Seq: 1}))(w)
 	h := w.branch(id, 1000, 1001)
 	return h.Entries
 }

@@ -40,7 +40,7 @@ func recordOfASession(t *testing.T, renamed, headless bool) {
 		`{"type":"message","id":"1","timestamp":"2026-11-01T10:00:01.000Z","message":{"role":"user","content":[{"type":"text","text":"Fix the build"}]}}`,
 		`{"type":"message","id":"2","parentId":"1","timestamp":"2026-11-01T10:00:02.000Z","message":{"role":"assistant","content":[{"type":"text","text":"Done"}]}}`,
 	} {
-		must.Do(t, p.Publish(ctx, client.Entry{Thread: main, Dialect: "omp", Body: []byte(line), Seq: uint64(i + 1)}))
+		must.Get(p.Publish(ctx, client.Entry{Thread: main, Dialect: "omp", Body: []byte(line), Seq: uint64(i + 1)}))(t)
 	}
 	must.Do(t, w.cl.Thread(main).Settled(ctx))
 	must.Do(t, w.conn.Events().PublishEvents(ctx, []*events.Event{{
@@ -50,8 +50,8 @@ func recordOfASession(t *testing.T, renamed, headless bool) {
 	}}))
 	must.Do(t, w.cl.Thread(events.Thread{Session: "s", Name: "side"}).Start(ctx, events.Start{Prompt: "Look"}))
 	if !renamed { // else it would be taken for the main one
-		must.Do(t, p.Publish(ctx, client.Entry{Thread: events.Thread{Session: "s", Name: "earlier"}, Dialect: "omp", Seq: 9,
-			Body: []byte(`{"type":"message","id":"e","timestamp":"2026-10-31T10:00:01.000Z","message":{"role":"user","content":"Look"}}`)}))
+		must.Get(p.Publish(ctx, client.Entry{Thread: events.Thread{Session: "s", Name: "earlier"}, Dialect: "omp", Seq: 9,
+			Body: []byte(`{"type":"message","id":"e","timestamp":"2026-10-31T10:00:01.000Z","message":{"role":"user","content":"Look"}}`)}))(t)
 	}
 	must.Do(t, w.cl.Session("s").Name(ctx, "The build", false))
 	must.Do(t, w.cl.Session("s").Move(ctx, "/elsewhere"))

@@ -55,11 +55,11 @@ func TestBuriedNode(t *testing.T) {
 		t.Errorf("Explain(%s) = %+v, %v, want it buried garbage", dead.Ref, e, err)
 	}
 	bad := r.step(dead.String())
-	must.Is(t, r.producer.Publish(t.Context(), bad), client.ErrMissingRef, "Publish of a step that refers to it")
+	must.Is(t, must.Err(r.producer.Publish(t.Context(), bad)), client.ErrMissingRef, "Publish of a step that refers to it")
 	e := &events.Event{Producer: "p", Seq: bad.Seq, Kind: events.KindEntry, Dialect: "step", Thread: bad.Thread, Body: bad.Body}
 	must.Do(t, r.conn.Events().PublishEvents(t.Context(), []*events.Event{e}))
 	good := r.step(alive.String())
-	must.Is(t, r.producer.Publish(t.Context(), good), nil, "Publish of a step that refers to another node of the pack")
+	must.Is(t, must.Err(r.producer.Publish(t.Context(), good)), nil, "Publish of a step that refers to another node of the pack")
 	r.await(good.Thread)
 	if h, err := r.Thread(good.Thread).Head(t.Context()); err != nil || h.Entries != 1 {
 		t.Errorf("%d entries, %v, want the one of the good step", h.Entries, err)
@@ -91,7 +91,7 @@ func TestRefByAnOldName(t *testing.T) {
 		if s == gc.StepForget && !published {
 			published = true
 			e := r.step(at.String())
-			if err := r.producer.Publish(t.Context(), e); err != nil {
+			if _, err := r.producer.Publish(t.Context(), e); err != nil {
 				return err
 			}
 			r.await(e.Thread)

@@ -22,13 +22,13 @@ func TestRepackKeepsWhatItDoesNotKnow(t *testing.T) {
 	header, body := must.Two(b.Finish())(t)
 	must.Do(t, r.conn.Store(0).PutPack(t.Context(), at.Pack, header, body))
 	step := fmt.Appendf(nil, `{"role":"coder","content":"see there","refs":[%q]}`, at)
-	must.Do(t, r.producer.Publish(t.Context(), client.Entry{Thread: th("keep"), Dialect: "step", Body: step, Seq: 1}))
+	must.Get(r.producer.Publish(t.Context(), client.Entry{Thread: th("keep"), Dialect: "step", Body: step, Seq: 1}))(t)
 	r.seq = 1
 	r.await(th("keep"))
 	for i := range 5 { // small neighbours
 		body := fmt.Appendf(nil, `{"role":"coder","content":"step %d"}`, i)
 		r.seq++
-		must.Do(t, r.producer.Publish(t.Context(), client.Entry{Thread: th("keep"), Dialect: "step", Body: body, Seq: r.seq}))
+		must.Get(r.producer.Publish(t.Context(), client.Entry{Thread: th("keep"), Dialect: "step", Body: body, Seq: r.seq}))(t)
 		r.await(th("keep"))
 	}
 	if _, done := r.collect(brave()); done.Repacked < 4 {

@@ -93,7 +93,7 @@ func (r *rig) publish(all ...said) {
 			es = append(es, client.Entry{Thread: s.to, Dialect: "omp", Body: b, Seq: r.seq})
 		}
 	}
-	must.Do(r.t, r.producer.Publish(r.t.Context(), es...))
+	must.Get(r.producer.Publish(r.t.Context(), es...))(r.t)
 }
 
 // say publishes entries to a thread and waits until they are applied.

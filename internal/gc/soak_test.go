@@ -176,7 +176,7 @@ func (s *soak) write(ctx context.Context, who int, r *rand.Rand) {
 				}
 				es = append(es, client.Entry{Thread: t, Dialect: "omp", Body: body, Seq: seq})
 			}
-			s.ok(ctx, p.Publish(ctx, es...))
+			s.ok(ctx, must.Err(p.Publish(ctx, es...)))
 		case k == 14:
 			if h, err := s.Thread(t).Head(ctx); err == nil {
 				known = append(known, h.Head())
@@ -187,7 +187,7 @@ func (s *soak) write(ctx context.Context, who int, r *rand.Rand) {
 			seq++
 			to := known[r.IntN(len(known))]
 			step := fmt.Appendf(nil, `{"id":"r%d","role":"coder","content":"see there","refs":[%q]}`, seq, to)
-			err := p.Publish(ctx, client.Entry{Thread: events.Thread{Session: t.Session, Name: "steps"}, Dialect: "step", Body: step, Seq: seq})
+			_, err := p.Publish(ctx, client.Entry{Thread: events.Thread{Session: t.Session, Name: "steps"}, Dialect: "step", Body: step, Seq: seq})
 			switch {
 			case errors.Is(err, client.ErrMissingRef):
 				s.missing.Add(1)

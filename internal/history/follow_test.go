@@ -63,7 +63,7 @@ func (s *spool) say(thread string, seconds int, lines ...string) {
 		must.Do(s.t, err)
 		entries = append(entries, client.Entry{Thread: t, Dialect: "omp", Body: body})
 	}
-	must.Do(s.t, s.Publish(s.t.Context(), entries...))
+	must.Get(s.Publish(s.t.Context(), entries...))(s.t)
 	s.sent(t, before+int64(len(lines)))
 }
 
@@ -348,9 +348,9 @@ func TestWhoseAndWhichPrompts(t *testing.T) {
 	}))
 	s.say("one/0-Review", 1_700_000_500, "user:SUBAGENT TASK")
 	side := events.Thread{Session: "two", Name: "agent-1a2b"}
-	must.Do(t, s.Publish(t.Context(), client.Entry{Thread: side, Dialect: "claude", Body: []byte(
+	must.Get(s.Publish(t.Context(), client.Entry{Thread: side, Dialect: "claude", Body: []byte(
 		`{"type":"user","uuid":"u","agentId":"1a2b","isSidechain":true,"timestamp":"2023-11-14T22:20:00.000Z",` +
-			`"message":{"role":"user","content":"SIDE TASK"}}`)}))
+			`"message":{"role":"user","content":"SIDE TASK"}}`)}))(t)
 	s.sent(side, 1)
 	s.say("one/second", 1_700_000_600, "user:in a thread of my own")
 	db := open(t, filepath.Join(t.TempDir(), "history.db"))

@@ -43,13 +43,13 @@ func (s *spool) work(session string, at int, word string) {
 		return client.Entry{Thread: t, Dialect: "claude", Body: fmt.Appendf(nil,
 			`{"type":%q,"uuid":"u%d-%d","sessionId":%q,"cwd":"/home/ada","timestamp":%q,"message":%s}`, typ, at, n, session, when, message)}
 	}
-	must.Do(s.t, s.Publish(s.t.Context(),
+	must.Get(s.Publish(s.t.Context(),
 		line(0, "user", `{"role":"user","content":"prune the `+word+`"}`),
 		line(1, "assistant", `{"role":"assistant","id":"m1","model":"opus","usage":{"input_tokens":10,"output_tokens":3},"content":[`+
 			`{"type":"thinking","thinking":"which `+word+`?"},{"type":"tool_use","id":"c1","name":"Bash","input":{"command":"ls","note":"`+word+` saw"}}]}`),
 		line(2, "user", `{"role":"user","content":[{"type":"tool_result","tool_use_id":"c1","is_error":true,"content":"no `+word+` here"}]}`),
 		line(3, "assistant", `{"role":"assistant","id":"m2","model":"opus","stop_reason":"end_turn","usage":{"input_tokens":20,`+
-			`"cache_read_input_tokens":5,"output_tokens":4},"content":[{"type":"text","text":"The `+word+` is gone"}]}`)))
+			`"cache_read_input_tokens":5,"output_tokens":4},"content":[{"type":"text","text":"The `+word+` is gone"}]}`)))(s.t)
 	s.sent(t, 5)
 }
 

@@ -19,7 +19,7 @@ func (s *spool) said(th events.Thread, text string) {
 	s.t.Helper()
 	p := s.Client.Publisher(client.PublisherConfig{})
 	body := []byte(`{"content":[{"type":"text","text":"` + text + `"}]}`)
-	err := p.Publish(s.t.Context(), client.Entry{Thread: th, Dialect: "item", Body: body})
+	_, err := p.Publish(s.t.Context(), client.Entry{Thread: th, Dialect: "item", Body: body})
 	if err == nil {
 		err = s.Thread(th).Await(s.t.Context(), p.Producer(), 0, 1)
 	}

@@ -63,8 +63,7 @@ func TestSentAgainWithoutAProducer(t *testing.T) {
 		t.Helper()
 		p := cl.Publisher(client.PublisherConfig{}) // a mark behind all that was sent
 		main := events.Thread{Session: "s", Name: "main"}
-		must.Do(t, p.Publish(t.Context(), client.Entry{Thread: main, Dialect: "raw", Body: []byte("mark")}))
-		must.Do(t, cl.Thread(main).Await(t.Context(), p.Producer(), 0, 1))
+		must.Do(t, must.Get(p.Publish(t.Context(), client.Entry{Thread: main, Dialect: "raw", Body: []byte("mark")}))(t).Applied(t.Context()))
 		now := int(must.Get(cl.Thread(main).Head(t.Context()))(t).Entries)
 		must.Same(t, now-1-entries, want, "%d entries came in, want %d")
 		entries = now

@@ -23,11 +23,10 @@ func TestImagesOfAContext(t *testing.T) {
 	ref, gone := must.Get(cl.PutBlob(ctx, png))(t), casstore.SumBlob([]byte("never stored"))
 	th := events.Thread{Session: "s", Name: events.MainThread}
 	p := cl.Publisher(client.PublisherConfig{})
-	must.Do(t, p.Publish(ctx, client.Entry{Thread: th, Dialect: "omp",
+	must.Do(t, must.Get(p.Publish(ctx, client.Entry{Thread: th, Dialect: "omp",
 		Body: []byte(`{"type":"message","id":"a1","parentId":null,` +
 			`"message":{"role":"user","content":[{"type":"image","data":"` + ref.String() + `"},{"type":"image","data":"` +
-			gone.String() + `"}]}}`)}))
-	must.Do(t, cl.Thread(th).Await(ctx, p.Producer(), 0, 1))
+			gone.String() + `"}]}}`)}))(t).Applied(ctx))
 	for _, path := range []string{"context", "items/1?full=1", "logs/thread.log"} {
 		status, h, body := get(t, url, "/v1/sessions/s/threads/main/"+path)
 		if status != 200 || !strings.Contains(body, base64.StdEncoding.EncodeToString(png)) || strings.Contains(body,
@@ -40,9 +39,9 @@ func TestImagesOfAContext(t *testing.T) {
 		}
 	}
 	for i := range 3 {
-		must.Do(t, p.Publish(ctx, client.Entry{Thread: th, Dialect: "omp", Body: []byte(`{"type":"message","id":"b` + strconv.Itoa(i) +
+		must.Get(p.Publish(ctx, client.Entry{Thread: th, Dialect: "omp", Body: []byte(`{"type":"message","id":"b` + strconv.Itoa(i) +
 			`","parentId":"a1","message":{"role":"user","content":[{"type":"text","text":"` + strings.Repeat("long ", 200_000) +
-			`"},{"type":"image","data":"` + gone.String() + `"}]}}`)}))
+			`"},{"type":"image","data":"` + gone.String() + `"}]}}`)}))(t)
 	}
 	must.Do(t, cl.Thread(th).Settled(ctx))
 	res := must.Get(http.Get(url + "/v1/sessions/s/threads/main/logs/thread.log"))(t)

@@ -126,7 +126,7 @@ func say(ctx context.Context, t testing.TB, cl *client.Client, th events.Thread,
 	for i, text := range texts {
 		body, _ := json.Marshal(map[string]any{"content": []any{map[string]string{"type": "text", "text": text}},
 			"metadata": map[string]any{"type": "text"}})
-		must.Do(t, pub.Publish(ctx, client.Entry{Thread: th, Dialect: "item", Body: body, Time: int64(1_700_000_000_000 + i)}))
+		must.Get(pub.Publish(ctx, client.Entry{Thread: th, Dialect: "item", Body: body, Time: int64(1_700_000_000_000 + i)}))(t)
 	}
 	must.Do(t, cl.Thread(th).Await(ctx, pub.Producer(), 0, uint64(len(texts))))
 }
@@ -203,7 +203,7 @@ func TestCutEverywhere(t *testing.T) {
 					}
 				}
 				body := fmt.Appendf(nil, `{"content":[{"type":"text","text":"%d"}],"metadata":{"type":"text"}}`, i)
-				if err := pub.Publish(ctx, client.Entry{Thread: th, Dialect: "item", Body: body}); err != nil {
+				if _, err := pub.Publish(ctx, client.Entry{Thread: th, Dialect: "item", Body: body}); err != nil {
 					return err
 				}
 				if err := cl.Thread(th).Await(ctx, pub.Producer(), 0, uint64(i+1)); err != nil {
@@ -692,10 +692,9 @@ func TestItemStreams(t *testing.T) {
 	say(ctx, t, cl, a, "a1")
 	say(ctx, t, cl, b, "b1")
 	pub := cl.Publisher(client.PublisherConfig{})
-	for i, failed := range []string{"false", "true"} {
+	for _, failed := range []string{"false", "true"} {
 		body := `{"content":[{"type":"text","text":"x"}],"metadata":{"type":"tool_result","tool":{"invocation_id":"i","is_error":` + failed + `,"output":"x"}}}`
-		must.Do(t, pub.Publish(ctx, client.Entry{Thread: b, Dialect: "item", Body: []byte(body)}))
-		must.Do(t, cl.Thread(b).Await(ctx, pub.Producer(), 0, uint64(i+1)))
+		must.Do(t, must.Get(pub.Publish(ctx, client.Entry{Thread: b, Dialect: "item", Body: []byte(body)}))(t).Applied(ctx))
 	}
 	where := func(path, last string, n int) string {
 		t.Helper()

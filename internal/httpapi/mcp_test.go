@@ -75,9 +75,8 @@ func TestMCP(t *testing.T) {
 	for _, session := range []string{"ci-1", "prod"} {
 		th := events.Thread{Session: session, Name: "main"}
 		pub := cl.Publisher(client.PublisherConfig{User: "mira"})
-		must.Do(t, pub.Publish(ctx, client.Entry{Thread: th, Dialect: "item",
-			Body: []byte(`{"content":[{"type":"text","text":"hello from ` + session + `"}]}`)}))
-		must.Do(t, cl.Thread(th).Await(ctx, pub.Producer(), 0, 1))
+		must.Do(t, must.Get(pub.Publish(ctx, client.Entry{Thread: th, Dialect: "item",
+			Body: []byte(`{"content":[{"type":"text","text":"hello from ` + session + `"}]}`)}))(t).Applied(ctx))
 		art[session] = must.Get(cl.Artifacts().Put(ctx, client.NewArtifact{Record: artifacts.Record{Session: session}},
 			strings.NewReader("log of "+session)))(t)
 		go func() { _, _ = cl.Thread(th).Ask(ctx, events.Prompt{ID: "p", Kind: events.PromptText, Text: "Which?"}) }()

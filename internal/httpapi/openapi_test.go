@@ -168,7 +168,7 @@ func furnish(t *testing.T, ctx context.Context, cl *client.Client) map[string][]
 		`{"type":"message","id":"aaaaaaa2","parentId":"aaaaaaa1","timestamp":"2026-11-20T10:00:01.000Z","message":{"role":"assistant","content":[{"type":"text","text":"Found it"}],"stopReason":"stop","usage":{"input":10,"output":2}}}`,
 	}
 	for _, line := range lines {
-		must.Do(t, pub.Publish(ctx, client.Entry{Thread: th, Dialect: "omp", Body: []byte(line)}))
+		must.Get(pub.Publish(ctx, client.Entry{Thread: th, Dialect: "omp", Body: []byte(line)}))(t)
 	}
 	must.Do(t, cl.Thread(th).Await(ctx, pub.Producer(), 0, uint64(len(lines))))
 	const sdkSession = "5f0c9a52-7d0e-4f0b-9a3e-2f6f1c0d7e11"
@@ -176,8 +176,7 @@ func furnish(t *testing.T, ctx context.Context, cl *client.Client) map[string][]
 		of := cl.Publisher(client.PublisherConfig{})
 		at := client.Entry{Thread: events.Thread{Session: sdkSession, Name: name}, Dialect: "claude",
 			Body: []byte(`{"type":"user","uuid":"u","cwd":"/w","message":{"role":"user","content":"hi"}}`)}
-		must.Do(t, of.Publish(ctx, at))
-		must.Do(t, cl.Thread(at.Thread).Await(ctx, of.Producer(), 0, 1))
+		must.Do(t, must.Get(of.Publish(ctx, at))(t).Applied(ctx))
 	}
 	for _, name := range []string{"compacted", "ended", "renamed"} {
 		must.Do(t, cl.Thread(events.Thread{Session: "s", Name: name}).Fork(ctx, events.Fork{Session: "s", Thread: "main", Item: 1}))
@@ -206,8 +205,8 @@ func furnish(t *testing.T, ctx context.Context, cl *client.Client) map[string][]
 	must.Do(t, cl.Publisher(client.PublisherConfig{}).Control(ctx, items, 1,
 		events.Control{Op: events.OpRun, Run: &events.Run{ID: "r8", State: "running", Lease: 600_000}}))
 	tooLarge := `{"content":[],"metadata":{"type":"text","x":"` + strings.Repeat("x", 400<<10) + `"}}`
-	must.Do(t, pub.Publish(ctx, client.Entry{Thread: events.Thread{Session: "s", Name: "failed"}, Dialect: "item", Body: []byte(tooLarge)}))
-	must.Do(t, cl.Thread(events.Thread{Session: "s", Name: "failed"}).Await(ctx, pub.Producer(), 0, uint64(len(lines))+1))
+	e := client.Entry{Thread: events.Thread{Session: "s", Name: "failed"}, Dialect: "item", Body: []byte(tooLarge)}
+	must.Do(t, must.Get(pub.Publish(ctx, e))(t).Applied(ctx))
 	out := must.Get(cl.Thread(items).Output(ctx, client.OutputConfig{ID: "open", Tool: "make"}))(t)
 	must.Get(out.Write([]byte("building\n")))(t)
 	for f, err := range cl.Thread(items).Follow(ctx, "open") {

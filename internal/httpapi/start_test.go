@@ -62,8 +62,8 @@ func TestDamagedThreadIsListed(t *testing.T) {
 	kept := must.Get(bucket.List(ctx))(t)
 	say(ctx, t, cl, events.Thread{Session: "s", Name: "broken"}, "goodbye")
 	calls := events.Thread{Session: "calls", Name: events.MainThread} // its entries say which call its agent works for
-	must.Do(t, cl.Publisher(client.PublisherConfig{}).Publish(ctx, client.Entry{Thread: calls, Dialect: "gemini",
-		Body: []byte(`{"id":"1","type":"gemini","content":"","toolCalls":[{"id":"c","name":"scout","args":{},"agentId":"a"}]}`)}))
+	must.Get(cl.Publisher(client.PublisherConfig{}).Publish(ctx, client.Entry{Thread: calls, Dialect: "gemini",
+		Body: []byte(`{"id":"1","type":"gemini","content":"","toolCalls":[{"id":"c","name":"scout","args":{},"agentId":"a"}]}`)}))(t)
 	must.Do(t, cl.Thread(calls).Settled(ctx))
 	for _, o := range must.Get(bucket.List(ctx))(t) {
 		if !slices.ContainsFunc(kept, func(k *jetstream.ObjectInfo) bool { return k.Name == o.Name }) {

@@ -65,7 +65,7 @@ func TestTableOfCalls(t *testing.T) {
 // handles are the types whose methods the table has, with what stands before their names there. The methods of client.Internal are no
 // promise to anybody.
 var handles = map[string]string{
-	"Client": "", "ThreadHandle": "Thread.", "SessionHandle": "Session.", "ArtifactStore": "Artifacts.", "Admin": "Admin.",
+	"Client": "", "Ack": "Ack.", "ThreadHandle": "Thread.", "SessionHandle": "Session.", "ArtifactStore": "Artifacts.", "Admin": "Admin.",
 }
 
 // clientCalls are the names of the public methods of client.Client and its handles, but for those that only make a handle.

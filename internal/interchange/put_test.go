@@ -210,7 +210,7 @@ func publish(t *testing.T, conn *natsio.Conn, session string, lines ...string) {
 	cl, main := client.New(conn), events.Thread{Session: session, Name: events.MainThread}
 	p := cl.Publisher(client.PublisherConfig{})
 	for i, line := range lines {
-		must.Do(t, p.Publish(t.Context(), client.Entry{Thread: main, Dialect: "omp", Body: []byte(line), Seq: uint64(i + 1)}))
+		must.Get(p.Publish(t.Context(), client.Entry{Thread: main, Dialect: "omp", Body: []byte(line), Seq: uint64(i + 1)}))(t)
 	}
 	must.Do(t, cl.Thread(main).Await(t.Context(), p.Producer(), 0, uint64(len(lines))))
 }

@@ -78,8 +78,7 @@ func (w *world) say(thread string, items ...string) events.Thread {
 	for _, body := range items {
 		entries = append(entries, client.Entry{Thread: t, Dialect: "item", Body: []byte(body), Time: 1_750_000_000_000})
 	}
-	must.Do(w, pub.Publish(w.ctx, entries...))
-	must.Do(w, w.cl.Thread(t).Await(w.ctx, pub.Producer(), 0, uint64(len(items))))
+	must.Do(w, must.Get(pub.Publish(w.ctx, entries...))(w).Applied(w.ctx))
 	return t
 }
 
@@ -333,8 +332,8 @@ func TestBounds(t *testing.T) {
 
 	far := must.Get(events.ParseThread("far"))(t)
 	pub := w.cl.Publisher(client.PublisherConfig{Host: strings.Repeat("\x1b", 1_000_000)}) // who publishes says where that is
-	must.Do(t, pub.Publish(w.ctx, client.Entry{Thread: far, Dialect: "item", Body: []byte(item("", "from far away"))}))
-	must.Do(t, w.cl.Thread(far).Await(w.ctx, pub.Producer(), 0, 1))
+	e := client.Entry{Thread: far, Dialect: "item", Body: []byte(item("", "from far away"))}
+	must.Do(t, must.Get(pub.Publish(w.ctx, e))(t).Applied(w.ctx))
 	must.Same(t, len(all(w.call("search_history", object{"query": "away"}), "prompts")), 1, "search_history gives %d prompts, want %d")
 	if host := all(w.call("list_sessions", object{"prefix": "far"}), "sessions")[0]["host"]; host != nil {
 		t.Errorf("a session on a machine whose name has 1 MB = %.40q, want none", host)

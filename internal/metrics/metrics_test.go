@@ -46,8 +46,8 @@ func TestNames(t *testing.T) {
 
 	cl := client.New(conn)
 	th := events.Thread{Session: "s", Name: "main"}
-	must.Do(t, cl.Publisher(client.PublisherConfig{Producer: "p"}).Publish(ctx,
-		client.Entry{Thread: th, Dialect: "raw", Body: []byte(`{"a":1}`), Seq: 1}))
+	must.Get(cl.Publisher(client.PublisherConfig{Producer: "p"}).Publish(ctx,
+		client.Entry{Thread: th, Dialect: "raw", Body: []byte(`{"a":1}`), Seq: 1}))(t)
 	wait, done := context.WithTimeout(ctx, 30*time.Second)
 	defer done()
 	must.Do(t, cl.Thread(th).Await(wait, "p", 0, 1))

@@ -48,7 +48,7 @@ func ask(t *testing.T, cl *client.Client, session, id string, deadline time.Dura
 		body += fmt.Sprintf(`,"deadline":%d`, time.Now().Add(deadline).UnixMilli())
 	}
 	p := cl.Publisher(client.PublisherConfig{})
-	must.Do(t, p.Publish(t.Context(), client.Entry{Thread: thread(session), Dialect: "item", Body: []byte(body + "}}}")}))
+	must.Get(p.Publish(t.Context(), client.Entry{Thread: thread(session), Dialect: "item", Body: []byte(body + "}}}")}))(t)
 	must.Do(t, cl.Thread(thread(session)).Settled(t.Context()))
 }
 

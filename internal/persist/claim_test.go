@@ -19,7 +19,7 @@ func TestClaimCheckAgain(t *testing.T) {
 	p := r.deaf()
 	pub := r.Publisher(client.PublisherConfig{Producer: "p"})
 	large := append(append([]byte(`"`), bytes.Repeat([]byte("x"), 3<<20)...), '"')
-	must.Do(t, pub.Publish(t.Context(), client.Entry{Thread: thread(0), Dialect: "omp", Body: large}))
+	must.Get(pub.Publish(t.Context(), client.Entry{Thread: thread(0), Dialect: "omp", Body: large}))(t)
 	r.feed(p)
 	r.await(thread(0), "p", 1)
 	inbox := must.Get(r.conn.JetStream().Stream(t.Context(), events.ObjectStream(events.InboxBucket)))(t)

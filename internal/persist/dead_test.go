@@ -141,7 +141,7 @@ func TestEntriesBehindABadOneAreApplied(t *testing.T) {
 	for i, body := range []string{`{"type":"custom"}`, `{"type":`, `{"type":"custom"}`, `{"type":"custom"}`} {
 		es = append(es, client.Entry{Thread: thread(0), Dialect: "omp", Body: []byte(body), Seq: uint64(i + 1)})
 	}
-	must.Do(t, r.Publisher(client.PublisherConfig{Producer: "p"}).Publish(t.Context(), es...))
+	must.Get(r.Publisher(client.PublisherConfig{Producer: "p"}).Publish(t.Context(), es...))(t)
 	if head := r.await(thread(0), "p", 4); head.Entries != 3 {
 		t.Errorf("%d entries, want 3", head.Entries)
 	}
@@ -159,7 +159,7 @@ func TestAThreadThatBeginsWithABadEntry(t *testing.T) {
 		{Thread: thread(0), Dialect: "cobol", Body: []byte("1"), Seq: 1},
 		{Thread: thread(0), Dialect: "omp", Body: []byte(`{"type":"custom"}`), Seq: 2},
 	}
-	must.Do(t, r.Publisher(client.PublisherConfig{Producer: "p"}).Publish(t.Context(), es...))
+	must.Get(r.Publisher(client.PublisherConfig{Producer: "p"}).Publish(t.Context(), es...))(t)
 	if head := r.await(thread(0), "p", 2); head.Entries != 1 {
 		t.Errorf("%d entries, want 1", head.Entries)
 	}
@@ -196,7 +196,7 @@ func TestReplay(t *testing.T) {
 		{Thread: thread(0), Dialect: "omp", Body: large, Seq: 2},
 		{Thread: thread(0), Dialect: "omp", Body: []byte(`{"type":"custom","data":3}`), Seq: 3},
 	}
-	must.Do(t, pub.Publish(t.Context(), es...))
+	must.Get(pub.Publish(t.Context(), es...))(t)
 	r.await(thread(0), "p", 3)
 	must.Do(t, small.stop())
 	dead, err := r.Session("s0").DeadLetters(t.Context())
@@ -237,7 +237,7 @@ func TestReplayOfWhatCameBack(t *testing.T) {
 	small := r.start(func(_ *persist.Deps, cfg *persist.Config) { cfg.MaxEntry = 10_000 })
 	large := []byte(`{"type":"custom","data":[` + strings.Repeat("1,", 8_000) + `1]}`)
 	pub := r.Publisher(client.PublisherConfig{Producer: "p"})
-	must.Do(t, pub.Publish(t.Context(), client.Entry{Thread: thread(0), Dialect: "omp", Body: large, Seq: 1}))
+	must.Get(pub.Publish(t.Context(), client.Entry{Thread: thread(0), Dialect: "omp", Body: large, Seq: 1}))(t)
 	letters := func(n int) (dead []client.DeadLetter) {
 		must.Until(r.t, fmt.Sprintf("there are %d dead letters", n), func() bool {
 			dead = must.Get(r.Session("s0").DeadLetters(t.Context()))(t)
@@ -269,9 +269,9 @@ func TestReplayOfAProducerNamedLikeAReplay(t *testing.T) {
 	small := r.start(func(_ *persist.Deps, cfg *persist.Config) { cfg.MaxEntry = 10_000 })
 	large := []byte(`{"type":"custom","data":[` + strings.Repeat("1,", 8_000) + `1]}`)
 	const name = "~dead.drop"
-	must.Do(t, r.Publisher(client.PublisherConfig{Producer: name}).Publish(t.Context(),
+	must.Get(r.Publisher(client.PublisherConfig{Producer: name}).Publish(t.Context(),
 		client.Entry{Thread: thread(0), Dialect: "omp", Body: large, Seq: 1},
-		client.Entry{Thread: thread(0), Dialect: "omp", Body: []byte(`{"type":"custom"}`), Seq: 2}))
+		client.Entry{Thread: thread(0), Dialect: "omp", Body: []byte(`{"type":"custom"}`), Seq: 2}))(t)
 	r.await(thread(0), name, 2)
 	must.Do(t, small.stop())
 	r.start(nil)

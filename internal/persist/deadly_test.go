@@ -373,7 +373,7 @@ func TestDeadlyInABacklog(t *testing.T) {
 			})
 		}
 		if i == entries/2 {
-			must.Do(t, pub.Publish(t.Context(), stepEntry(events.Thread{Session: "doomed", Name: "main"}, 1, "x")))
+			must.Get(pub.Publish(t.Context(), stepEntry(events.Thread{Session: "doomed", Name: "main"}, 1, "x")))(t)
 		}
 	}
 	over := &deadly{seq: sessions*(entries/2+1) + 1, session: "doomed", at: commits}
@@ -391,7 +391,7 @@ func TestDeadlyInABacklog(t *testing.T) {
 // An event that was applied before processes die over its items is no dead letter: they are left out.
 func TestDeadlyToTell(t *testing.T) {
 	r := newRig(t)
-	must.Do(t, r.Publisher(client.PublisherConfig{Producer: "p"}).Publish(t.Context(), stepEntry(thread(0), 1, "x")))
+	must.Get(r.Publisher(client.PublisherConfig{Producer: "p"}).Publish(t.Context(), stepEntry(thread(0), 1, "x")))(t)
 	l := r.lives(&deadly{seq: 1, session: "s0", at: tells})
 	if deaths := l.all(); deaths > 8 {
 		t.Errorf("%d died, want 8 at most", deaths)
@@ -409,7 +409,7 @@ func TestDeadlyInAMessage(t *testing.T) {
 	for i := range 5 {
 		es = append(es, stepEntry(thread(0), uint64(i+1), fmt.Sprint("e", i)))
 	}
-	must.Do(t, r.Publisher(client.PublisherConfig{Producer: "p"}).Publish(t.Context(), es...))
+	must.Get(r.Publisher(client.PublisherConfig{Producer: "p"}).Publish(t.Context(), es...))(t)
 	l := r.lives(&deadly{seq: 1, session: "s0", at: commits})
 	l.all()
 	r.sound()
@@ -458,7 +458,7 @@ func TestDeathsOfOtherCauses(t *testing.T) {
 // dead letter of it.
 func TestKilledInATrial(t *testing.T) {
 	r := newRig(t)
-	must.Do(t, r.Publisher(client.PublisherConfig{Producer: "p"}).Publish(t.Context(), stepEntry(thread(0), 1, "x")))
+	must.Get(r.Publisher(client.PublisherConfig{Producer: "p"}).Publish(t.Context(), stepEntry(thread(0), 1, "x")))(t)
 	l := r.lives(&deadly{seq: 1, session: "s0", at: stands})
 	l.pause = time.Hour
 	for range 8 {
@@ -478,7 +478,7 @@ func TestAliveBesideItsSuccessor(t *testing.T) {
 	r := newRig(t)
 	for i := range 3 {
 		e := stepEntry(thread(0), uint64(i+1), fmt.Sprint("e", i))
-		must.Do(t, r.Publisher(client.PublisherConfig{Producer: "p"}).Publish(t.Context(), e))
+		must.Get(r.Publisher(client.PublisherConfig{Producer: "p"}).Publish(t.Context(), e))(t)
 	}
 	r.put(events.TriedKey(0), record.Tried{Life: record.Life{1}, Lo: 1, Hi: 3}.Encode()) // it died over one of them
 	give := func(p *persist.Persister, term, to uint64) {

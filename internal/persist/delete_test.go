@@ -36,7 +36,7 @@ func (r *rig) furnish(session string) {
 		strings.NewReader("the whole output of "+session)))(r.t)
 	pub := r.Publisher(client.PublisherConfig{Producer: "asker"})
 	ask := []byte(`{"content":[{"type":"text","text":"ok?"}],"metadata":{"type":"pending_prompt","prompt":{"id":"q1","kind":"text"}}}`)
-	must.Do(r.t, pub.Publish(ctx, client.Entry{Thread: main, Dialect: "item", Body: ask, Seq: 1}))
+	must.Get(pub.Publish(ctx, client.Entry{Thread: main, Dialect: "item", Body: ask, Seq: 1}))(r.t)
 	r.await(main, pub.Producer(), 1)
 	run := must.Get(r.Thread(main).StartRun(ctx, client.RunConfig{ID: "r1"}))(r.t)
 	must.Do(r.t, errors.Join(run.End(ctx, artifacts.RunCompleted, ""), run.Wait(ctx)))
@@ -202,7 +202,7 @@ func TestDeletionSurvivesDeath(t *testing.T) {
 			say := func(seq uint64) {
 				t.Helper()
 				body := fmt.Appendf(nil, `{"role":"coder","content":"late %d","timestamp":1795176000000}`, seq)
-				must.Do(t, pub.Publish(ctx, client.Entry{Thread: id, Dialect: "step", Body: body, Seq: seq}))
+				must.Get(pub.Publish(ctx, client.Entry{Thread: id, Dialect: "step", Body: body, Seq: seq}))(t)
 			}
 			say(1)
 			del := r.Publisher(client.PublisherConfig{Producer: "eraser"})
@@ -261,7 +261,7 @@ func TestDeleteLargeSession(t *testing.T) {
 			Body: []byte(`{"role":"coder","content":"x","timestamp":1795176000000}`), Seq: uint64(i + 1)})
 	}
 	pub := r.Publisher(client.PublisherConfig{Producer: "p"})
-	must.Do(t, pub.Publish(ctx, es...))
+	must.Get(pub.Publish(ctx, es...))(t)
 	r.await(es[many-1].Thread, "p", many)
 	_ = first.stop()
 	if n := len(r.records("s")); n != many+1 {
@@ -316,7 +316,7 @@ func TestTwoPersistersDelete(t *testing.T) {
 		t.Helper()
 		for seq := from; seq < to; seq++ {
 			body := fmt.Appendf(nil, `{"role":"coder","content":"%d","timestamp":1795176000000}`, seq)
-			must.Do(t, p.Publish(ctx, client.Entry{Thread: id, Dialect: "step", Body: body, Seq: seq}))
+			must.Get(p.Publish(ctx, client.Entry{Thread: id, Dialect: "step", Body: body, Seq: seq}))(t)
 		}
 	}
 	old, next := r.Publisher(client.PublisherConfig{Producer: "old"}), r.Publisher(client.PublisherConfig{Producer: "new"})
@@ -430,7 +430,7 @@ func TestStalledDeletion(t *testing.T) {
 				t.Helper()
 				body := []byte(`{"role":"coder","content":"late","timestamp":1795176000000}`)
 				e := client.Entry{Thread: id, Dialect: "step", Body: body, Seq: 1}
-				must.Do(t, r.Publisher(client.PublisherConfig{Producer: producer}).Publish(t.Context(), e))
+				must.Get(r.Publisher(client.PublisherConfig{Producer: producer}).Publish(t.Context(), e))(t)
 			}
 			r.feed(a)
 			<-stalled
@@ -476,7 +476,7 @@ func TestDeletionIsAtomicForReaders(t *testing.T) {
 				Dialect: "step", Body: []byte(`{"role":"coder","content":"x","timestamp":1795176000000}`), Seq: uint64(round*each + i + 1)})
 		}
 		pub := r.Publisher(client.PublisherConfig{Producer: "p"})
-		must.Do(t, pub.Publish(t.Context(), es...))
+		must.Get(pub.Publish(t.Context(), es...))(t)
 		for _, e := range es {
 			r.await(e.Thread, "p", e.Seq)
 		}

@@ -32,15 +32,15 @@ func TestLatePurgeSparesTheNewSession(t *testing.T) {
 		}
 	})
 	p, q := r.Publisher(client.PublisherConfig{Producer: "p"}), r.Publisher(client.PublisherConfig{Producer: "q"})
-	must.Do(t, p.Publish(ctx, stepEntry(id, 1, "old")))
+	must.Get(p.Publish(ctx, stepEntry(id, 1, "old")))(t)
 	r.await(id, "p", 1)
 	must.Do(t, q.Control(ctx, id, 1, events.Control{Op: events.OpDelete, Delete: &events.Delete{}}))
 	<-at
 	stopped := make(chan error, 1)
 	go func() { stopped <- first.stop() }() // gives its partitions away, and is not done yet
 	second := r.start(nil)
-	must.Do(t, p.Publish(ctx, stepEntry(id, 2, "new"), client.Entry{Thread: id, Dialect: "nobody", Body: []byte("{}"), Seq: 3},
-		stepEntry(id, 4, "newer")))
+	must.Get(p.Publish(ctx, stepEntry(id, 2, "new"), client.Entry{Thread: id, Dialect: "nobody", Body: []byte("{}"), Seq: 3},
+		stepEntry(id, 4, "newer")))(t)
 	r.await(id, "p", 4)
 	must.Do(t, second.stop())
 	count := func() (letters int, item int64) {
@@ -87,7 +87,7 @@ func TestConditionalDeletionSparesALateArtifact(t *testing.T) {
 		}}
 	})
 	p := r.Publisher(client.PublisherConfig{Producer: "p"})
-	must.Do(t, p.Publish(ctx, stepEntry(id, 1, "one")))
+	must.Get(p.Publish(ctx, stepEntry(id, 1, "one")))(t)
 	r.await(id, "p", 1)
 	last, err := r.conn.Streams().LastSeqs(ctx, events.RecordsStream)
 	must.Do(t, err)

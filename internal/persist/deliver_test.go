@@ -69,7 +69,7 @@ func TestItemRefusedForGood(t *testing.T) {
 			pub := r.Publisher(client.PublisherConfig{Producer: "p"})
 			for i, size := range []int{10, 3000, 10} {
 				e := client.Entry{Thread: thread(0), Dialect: "omp", Body: message(fmt.Sprintf("e%05d", i), "user", size)}
-				must.Do(t, pub.Publish(t.Context(), e))
+				must.Get(pub.Publish(t.Context(), e))(t)
 			}
 			r.publish(r.Publisher(client.PublisherConfig{Producer: "p"}), thread(1), 0, 5)
 			r.give(p, 1, r.lastSeq(events.EventsStream))
@@ -149,8 +149,8 @@ func TestLetterRefusedForGood(t *testing.T) {
 			bad := message("bad", "user", 5000)
 			for i := range 2 {
 				pub := r.Publisher(client.PublisherConfig{Producer: "p"})
-				must.Do(t, pub.Publish(t.Context(), client.Entry{Thread: thread(i), Dialect: "nobody", Body: bad}))
-				must.Do(t, pub.Publish(t.Context(), client.Entry{Thread: thread(i), Dialect: "omp", Body: message("e00000", "user", 10)}))
+				must.Get(pub.Publish(t.Context(), client.Entry{Thread: thread(i), Dialect: "nobody", Body: bad}))(t)
+				must.Get(pub.Publish(t.Context(), client.Entry{Thread: thread(i), Dialect: "omp", Body: message("e00000", "user", 10)}))(t)
 			}
 			r.give(p, 1, r.lastSeq(events.EventsStream))
 			r.through(p, 4)

@@ -86,7 +86,7 @@ func TestLatchIsLifted(t *testing.T) {
 	say := func(seq uint64) {
 		t.Helper()
 		body := fmt.Appendf(nil, `{"type":"message","id":"x%d","timestamp":"2026-11-20T10:00:00.000Z","message":{"role":"user","content":[]}}`, seq)
-		must.Do(t, refused.Publish(t.Context(), client.Entry{Thread: id, Dialect: "omp", Body: body, Seq: seq}))
+		must.Get(refused.Publish(t.Context(), client.Entry{Thread: id, Dialect: "omp", Body: body, Seq: seq}))(t)
 	}
 	dead := func(want int64) {
 		t.Helper()

@@ -42,7 +42,7 @@ func TestEndMovesToHistory(t *testing.T) {
 	must.Is(t, r.Thread(thread(0)).End(t.Context(), events.End{}), client.ErrEnded, "second End")
 	// What comes later is refused with its bytes kept, also by a persister that reads the head from the history.
 	for i := range 2 {
-		err := pub.Publish(t.Context(), client.Entry{Thread: thread(0), Dialect: "omp", Body: message("late", "user", 10), Seq: uint64(6 + i)})
+		_, err := pub.Publish(t.Context(), client.Entry{Thread: thread(0), Dialect: "omp", Body: message("late", "user", 10), Seq: uint64(6 + i)})
 		must.Do(t, err)
 		r.await(thread(0), "p", uint64(6+i))
 		_ = p.stop()                           // after what is committed is published
@@ -84,7 +84,7 @@ func TestEndSurvivesLostAnswers(t *testing.T) {
 		r.start(func(d *persist.Deps, _ *persist.Config) { d.Records = u })
 		pub := r.Publisher(client.PublisherConfig{Producer: "p"})
 		body := []byte(`{"role":"__end__","meta":{"returnCode":0},"timestamp":1795176001000}`)
-		must.Do(t, pub.Publish(t.Context(), client.Entry{Thread: thread(0), Dialect: "step", Body: body}))
+		must.Get(pub.Publish(t.Context(), client.Entry{Thread: thread(0), Dialect: "step", Body: body}))(t)
 		if h := r.await(thread(0), "p", 1); h.Status != threads.StatusCompleted || h.Entries != 1 {
 			t.Errorf("stored %v: head = %v with %d entries, want completed with 1", stored, h.Status, h.Entries)
 		}

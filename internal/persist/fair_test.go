@@ -260,7 +260,7 @@ func TestBranchesShareCommits(t *testing.T) {
 			es = append(es, client.Entry{Thread: id, Dialect: "omp", Body: b})
 		}
 		from = r.lastSeq(events.EventsStream) + 1
-		must.Do(t, r.Publisher(client.PublisherConfig{Producer: "p"}).Publish(t.Context(), es...))
+		must.Get(r.Publisher(client.PublisherConfig{Producer: "p"}).Publish(t.Context(), es...))(t)
 		return from, r.lastSeq(events.EventsStream)
 	}
 	var refs [2][]casstore.Ref

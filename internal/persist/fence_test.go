@@ -155,7 +155,7 @@ func TestThreadOnACollectedPackIsLatched(t *testing.T) {
 	pack.Gone = true
 	must.Get(r.conn.Records().Write(t.Context(), record.Put{Key: events.PackKey(id.String()), Value: pack.Encode(), Expect: record.Any}))(t)
 	r.moveFence()
-	must.Do(t, pub.Publish(t.Context(), client.Entry{Thread: thread(0), Dialect: "omp", Body: message("e", "user", 10)}))
+	must.Get(pub.Publish(t.Context(), client.Entry{Thread: thread(0), Dialect: "omp", Body: message("e", "user", 10)}))(t)
 	other := r.Publisher(client.PublisherConfig{Producer: "q"})
 	r.publish(other, thread(1), 0, 50)
 	r.await(thread(1), "q", 50)
@@ -182,8 +182,8 @@ func TestDuplicatesAndFencedProducers(t *testing.T) {
 	r.await(thread(0), "p", 30)
 	say := func(epoch, seq uint64, id string) {
 		t.Helper()
-		must.Do(t, r.Publisher(client.PublisherConfig{Producer: "p", Epoch: epoch}).Publish(t.Context(),
-			client.Entry{Thread: thread(0), Dialect: "omp", Body: message(id, "user", 100), Seq: seq}))
+		must.Get(r.Publisher(client.PublisherConfig{Producer: "p", Epoch: epoch}).Publish(t.Context(),
+			client.Entry{Thread: thread(0), Dialect: "omp", Body: message(id, "user", 100), Seq: seq}))(t)
 	}
 	say(2, 1, "e00030")
 	say(0, 31, "fenced")

@@ -123,7 +123,7 @@ func TestGiantWhateverDies(t *testing.T) {
 			r := newRig(t)
 			pub := r.Publisher(client.PublisherConfig{Producer: "p"})
 			for i, line := range lines {
-				must.Do(t, pub.Publish(t.Context(), client.Entry{Thread: thread(0), Dialect: "omp", Body: []byte(line), Seq: uint64(i + 1)}))
+				must.Get(pub.Publish(t.Context(), client.Entry{Thread: thread(0), Dialect: "omp", Body: []byte(line), Seq: uint64(i + 1)}))(t)
 			}
 			var hits atomic.Int64
 			p := r.start(func(d *persist.Deps, c *persist.Config) {
@@ -300,7 +300,7 @@ func TestPublishFromAReader(t *testing.T) {
 		opened++
 		return io.NopCloser(strings.NewReader(line)), nil
 	}}
-	must.Do(t, pub.Publish(t.Context(), e, client.Entry{Thread: thread(0), Dialect: "omp", Body: []byte(node("b", "a"))}))
+	must.Get(pub.Publish(t.Context(), e, client.Entry{Thread: thread(0), Dialect: "omp", Body: []byte(node("b", "a"))}))(t)
 	r.await(thread(0), pub.Producer(), 2)
 	r.checkGiant(thread(0), 0, line, node("b", "a"))
 	must.Same(t, opened, 1, "opened %d times, want %d")

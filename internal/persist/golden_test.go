@@ -44,7 +44,7 @@ func TestArtifactRefsOfAStep(t *testing.T) {
 	p := r.Publisher(client.PublisherConfig{Producer: "p"})
 	blob := must.Get(r.PutBlob(t.Context(), []byte("the artifact")))(t)
 	body := fmt.Appendf(nil, `{"role":"coder","content":"role output text","refs":[%q],"timestamp":1778308464007}`, blob)
-	must.Do(t, p.Publish(t.Context(), client.Entry{Thread: thread(0), Dialect: "step", Body: body, Seq: 1}))
+	must.Get(p.Publish(t.Context(), client.Entry{Thread: thread(0), Dialect: "step", Body: body, Seq: 1}))(t)
 	head := r.await(thread(0), "p", 1)
 	step := must.Get(r.Reader().Step(t.Context(), head.Head()))(t)
 	content, err := step.ReadContent(t.Context())
@@ -86,7 +86,7 @@ func TestConcurrentUpdatesOfTheIndex(t *testing.T) {
 		go func() {
 			id := events.Thread{Session: "index", Name: fmt.Sprint("t", i)}
 			p := r.Publisher(client.PublisherConfig{Producer: id.Name})
-			err := p.Publish(ctx, client.Entry{Thread: id, Dialect: "step", Body: []byte(`{"role":"coder","content":"x"}`), Seq: 1})
+			_, err := p.Publish(ctx, client.Entry{Thread: id, Dialect: "step", Body: []byte(`{"role":"coder","content":"x"}`), Seq: 1})
 			if err == nil {
 				err = r.Thread(id).Await(ctx, id.Name, 0, 1)
 			}

@@ -60,7 +60,7 @@ func TestHandoverIsNoDeath(t *testing.T) {
 	defer close(free)
 	cl := client.New(conn)
 	th := events.Thread{Session: "s", Name: events.MainThread}
-	must.Do(t, cl.Publisher(client.PublisherConfig{Producer: "p"}).Publish(t.Context(), handed(th, 1, "innocent")))
+	must.Get(cl.Publisher(client.PublisherConfig{Producer: "p"}).Publish(t.Context(), handed(th, 1, "innocent")))(t)
 	for range 6 {
 		_, of := handing(t, conn, free, persist.Config{TrialPause: 50 * time.Millisecond})
 		time.Sleep(500 * time.Millisecond) // it tries, in vain
@@ -85,7 +85,7 @@ func TestHandoverOfAFullQueue(t *testing.T) {
 	for i := range uint64(400) {
 		all = append(all, handed(th, i+1, strings.Repeat("x", 4000)))
 	}
-	must.Do(t, client.New(conn).Publisher(client.PublisherConfig{Producer: "p"}).Publish(t.Context(), all...))
+	must.Get(client.New(conn).Publisher(client.PublisherConfig{Producer: "p"}).Publish(t.Context(), all...))(t)
 	_, of := handing(t, conn, free, persist.Config{QueueBytes: 256 << 10})
 	time.Sleep(time.Second) // until its queue is full; without that the test tries less
 	left := make(chan struct{})

@@ -32,7 +32,7 @@ func TestHeadBeyondARecord(t *testing.T) {
 		body := fmt.Appendf(nil, `{"type":"message","id":"e%d","parentId":null,"timestamp":"2026-11-20T10:00:00.000Z","message":{"role":"user","content":"x"}}`, i)
 		es = append(es, client.Entry{Thread: thread(0), Dialect: "omp", Body: body})
 	}
-	must.Do(t, r.Publisher(client.PublisherConfig{Producer: "p"}).Publish(t.Context(), es...))
+	must.Get(r.Publisher(client.PublisherConfig{Producer: "p"}).Publish(t.Context(), es...))(t)
 	r.publish(r.Publisher(client.PublisherConfig{Producer: "ok"}), thread(1), 0, 10)
 	r.give(p, 1, r.lastSeq(events.EventsStream))
 	r.await(thread(1), "ok", 10)

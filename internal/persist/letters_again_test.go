@@ -34,7 +34,7 @@ func TestLettersOfARefusedCommit(t *testing.T) {
 	const entries = 40
 	for i := range entries {
 		e := client.Entry{Thread: thread(i % 3), Dialect: []string{"nobody", "omp"}[i%2], Body: []byte(`{`)}
-		must.Do(t, pub.Publish(t.Context(), e))
+		must.Get(pub.Publish(t.Context(), e))(t)
 	}
 	p := r.start(func(d *persist.Deps, c *persist.Config) {
 		c.BatchEvents = 15
@@ -42,7 +42,7 @@ func TestLettersOfARefusedCommit(t *testing.T) {
 		refuse.left.Store(5)
 		d.Records = refuse
 	})
-	must.Do(t, pub.Publish(t.Context(), client.Entry{Thread: thread(0), Dialect: "omp", Body: message("good", "user", 10)}))
+	must.Get(pub.Publish(t.Context(), client.Entry{Thread: thread(0), Dialect: "omp", Body: message("good", "user", 10)}))(t)
 	r.await(thread(0), "p", entries+1)
 	must.Do(t, faulttest.Settle(soon(t), r.conn)) // the other threads are of other partitions
 	must.Do(t, p.stop())
@@ -67,7 +67,7 @@ func TestReplayedAndComesAgain(t *testing.T) {
 	head := r.head(id)
 	pack := r.record(events.PackKey(head.Head().Pack.String()))
 	r.put(pack.Key, nil)
-	must.Do(t, r.Publisher(client.PublisherConfig{Producer: "p2"}).Publish(t.Context(), large(id, 1), large(id, 2)))
+	must.Get(r.Publisher(client.PublisherConfig{Producer: "p2"}).Publish(t.Context(), large(id, 1), large(id, 2)))(t)
 	r.give(a, 2, 3)
 	must.Until(r.t, "two dead letters", func() bool { return a.Stats().Dead == 2 })
 	r.put(pack.Key, pack.Value)

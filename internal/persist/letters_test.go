@@ -41,13 +41,13 @@ func TestLetterOfANotedEvent(t *testing.T) {
 			})
 			pub := r.Publisher(client.PublisherConfig{Producer: "p"})
 			e := client.Entry{Thread: thread(0), Dialect: "nobody", Body: []byte(`{}`)}
-			must.Do(t, pub.Publish(t.Context(), e))
+			must.Get(pub.Publish(t.Context(), e))(t)
 			if err := <-first.died; !errors.Is(err, errKilled) {
 				t.Fatalf("Run() = %v, want it killed at %s", err, step)
 			}
 			_ = first.stop()
 			second := r.start(nil)
-			must.Do(t, pub.Publish(t.Context(), client.Entry{Thread: thread(0), Dialect: "omp", Body: message("good", "user", 10)}))
+			must.Get(pub.Publish(t.Context(), client.Entry{Thread: thread(0), Dialect: "omp", Body: message("good", "user", 10)}))(t)
 			r.await(thread(0), "p", 2)
 			must.Do(t, second.stop())
 			letters, err := r.EverySession().DeadLetters(t.Context())
@@ -69,7 +69,7 @@ func TestLettersOfACommitGoTogether(t *testing.T) {
 	pub := r.Publisher(client.PublisherConfig{Producer: "p"})
 	for i := range entries { // alone in its message, each
 		e := client.Entry{Thread: thread(0), Dialect: "omp", Body: fmt.Appendf(nil, `{"type":%d`, i)}
-		must.Do(t, pub.Publish(t.Context(), e))
+		must.Get(pub.Publish(t.Context(), e))(t)
 	}
 	first := r.start(func(d *persist.Deps, c *persist.Config) {
 		c.BatchEvents = batch

@@ -41,7 +41,7 @@ func TestLateItemsOfAnEarlierLife(t *testing.T) {
 		r.Publisher(client.PublisherConfig{Producer: "x"})
 	publish := func(p *client.Publisher, es ...client.Entry) {
 		t.Helper()
-		must.Do(t, p.Publish(ctx, es...))
+		must.Get(p.Publish(ctx, es...))(t)
 	}
 	got := map[string]chan string{}
 	for name, from := range map[string]client.Position{"all": {All: true}, "from 1": {N: 1}} {
@@ -166,7 +166,7 @@ func TestWhatComesLateOfADeletedSession(t *testing.T) {
 				t.Helper()
 				p := r.Publisher(client.PublisherConfig{Producer: producer})
 				for n := from; n <= to; n++ {
-					must.Do(t, p.Publish(ctx, stepEntry(id, uint64(n), fmt.Sprint(producer, n))))
+					must.Get(p.Publish(ctx, stepEntry(id, uint64(n), fmt.Sprint(producer, n))))(t)
 				}
 			}
 			r.store(&events.Event{Producer: "bad", Seq: 1, Kind: events.KindEntry, Dialect: "step", Thread: id, Time: 1, Body: []byte("{")})

@@ -47,11 +47,11 @@ func TestEventsOfANameRemovedTwiceComeAgain(t *testing.T) {
 	b := events.Thread{Session: "s", Name: "b"}
 	pub := func(name string) *client.Publisher { return r.Publisher(client.PublisherConfig{Producer: name}) }
 	remove := events.Control{Op: events.OpRemove, Remove: &events.Remove{}}
-	must.Do(t, pub("q").Publish(ctx, stepEntry(b, 1, "one")))
+	must.Get(pub("q").Publish(ctx, stepEntry(b, 1, "one")))(t)
 	must.Do(t, pub("q2").Control(ctx, b, 1, remove))
-	must.Do(t, pub("x").Publish(ctx, stepEntry(b, 1, "two")))
+	must.Get(pub("x").Publish(ctx, stepEntry(b, 1, "two")))(t)
 	must.Do(t, pub("y").Control(ctx, b, 1, remove))
-	must.Do(t, pub("z").Publish(ctx, stepEntry(b, 1, "three")))
+	must.Get(pub("z").Publish(ctx, stepEntry(b, 1, "three")))(t)
 	r.applies(5)
 	want := []string{"one", "two", "three"}
 	if got := r.itemTexts(b); !slices.Equal(got, want) {
@@ -72,8 +72,8 @@ func (r *rig) renamedToARemovedName() (p *client.Publisher, a, b events.Thread) 
 	a, b = events.Thread{Session: "s", Name: "a"}, events.Thread{Session: "s", Name: "b"}
 	p = r.Publisher(client.PublisherConfig{Producer: "p"})
 	q := r.Publisher(client.PublisherConfig{Producer: "q"})
-	must.Do(r.t, p.Publish(ctx, stepEntry(a, 1, "kept1"), stepEntry(a, 2, "kept2")))
-	must.Do(r.t, q.Publish(ctx, stepEntry(b, 1, "old")))
+	must.Get(p.Publish(ctx, stepEntry(a, 1, "kept1"), stepEntry(a, 2, "kept2")))(r.t)
+	must.Get(q.Publish(ctx, stepEntry(b, 1, "old")))(r.t)
 	must.Do(r.t, q.Control(ctx, b, 2, events.Control{Op: events.OpRemove, Remove: &events.Remove{}}))
 	must.Do(r.t, p.Control(ctx, a, 3, events.Control{Op: events.OpRename, Rename: &events.Rename{To: "b"}}))
 	return p, a, b
@@ -108,7 +108,7 @@ func TestRenameToARemovedNameSurvivesDeath(t *testing.T) {
 		t.Fatalf("before: %d entries, want 2", h.Entries)
 	}
 	second := r.start(nil)
-	must.Do(t, p.Publish(ctx, stepEntry(b, 4, "kept3")))
+	must.Get(p.Publish(ctx, stepEntry(b, 4, "kept3")))(t)
 	r.await(b, "p", 4)
 	_ = second.stop()
 	h, err := r.Thread(b).Head(ctx)
@@ -126,9 +126,9 @@ func TestEventsOfARemovedNameComeAgainAfterRenamesThereAndBack(t *testing.T) {
 	rename := func(to string) events.Control {
 		return events.Control{Op: events.OpRename, Rename: &events.Rename{To: to}}
 	}
-	must.Do(t, pub("q").Publish(ctx, stepEntry(b, 1, "old")))
+	must.Get(pub("q").Publish(ctx, stepEntry(b, 1, "old")))(t)
 	must.Do(t, pub("q").Control(ctx, b, 2, events.Control{Op: events.OpRemove, Remove: &events.Remove{}}))
-	must.Do(t, pub("x").Publish(ctx, stepEntry(b, 1, "kept1"), stepEntry(b, 2, "kept2")))
+	must.Get(pub("x").Publish(ctx, stepEntry(b, 1, "kept1"), stepEntry(b, 2, "kept2")))(t)
 	must.Do(t, pub("y").Control(ctx, b, 1, rename("a")))
 	r.applies(5)
 	r.again()

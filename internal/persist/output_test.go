@@ -186,8 +186,8 @@ func TestCommandEnds(t *testing.T) {
 		r.finish(r.begin(thread(0), call), end)
 		must.Same(t, status(thread(0)), want, "after the command the session is %v, want %v")
 	}
-	must.Do(t, r.Publisher(client.PublisherConfig{}).Publish(t.Context(), client.Entry{Thread: thread(1), Dialect: "item",
-		Body: []byte(`{"content":[{"type":"text","text":"Build it"}]}`)}))
+	must.Get(r.Publisher(client.PublisherConfig{}).Publish(t.Context(), client.Entry{Thread: thread(1), Dialect: "item",
+		Body: []byte(`{"content":[{"type":"text","text":"Build it"}]}`)}))(t)
 	r.finish(r.begin(thread(1), call), client.OutputEnd{})
 	must.Same(t, status(thread(1)), sessions.StatusInterrupted, "before the answer the session is %v, want %v")
 	o := r.begin(thread(2), call)

@@ -121,7 +121,7 @@ func TestOutputOfAnEndedThread(t *testing.T) {
 			last := client.Entry{
 				Thread: thread(0), Dialect: "step", Seq: 1, Body: []byte(`{"role":"__end__","meta":{"returnCode":3,"summary":""}}`),
 			}
-			must.Do(r.t, p.Publish(r.t.Context(), last))
+			must.Get(p.Publish(r.t.Context(), last))(r.t)
 			r.await(thread(0), "p", 1)
 		},
 	}

@@ -170,7 +170,7 @@ func TestPromptDeadline(t *testing.T) {
 	// The agent is gone: nobody notes the deadline, and an approval that comes after it denies.
 	pub := r.Publisher(client.PublisherConfig{})
 	q := events.Prompt{ID: "gone", Kind: events.PromptApproval, Text: "?", Deadline: time.Now().Add(time.Minute).UnixMilli()}
-	must.Do(t, pub.Publish(ctx, client.Entry{Thread: thread(3), Dialect: "item", Body: q.Item().JSON()}))
+	must.Get(pub.Publish(ctx, client.Entry{Thread: thread(3), Dialect: "item", Body: q.Item().JSON()}))(t)
 	if open := r.open(ctx, "s3", 1)[0]; open.Overdue(time.Now()) || !open.Overdue(time.Now().Add(2*time.Minute)) {
 		t.Errorf("Overdue is wrong about %+v", open)
 	}
@@ -188,7 +188,7 @@ func TestPromptDeadline(t *testing.T) {
 
 	// An answer that says it was given in time, and was stored when the time was over.
 	q.ID, q.Deadline = "dated back", time.Now().Add(-time.Second).UnixMilli()
-	must.Do(t, pub.Publish(ctx, client.Entry{Thread: thread(3), Dialect: "item", Body: q.Item().JSON()}))
+	must.Get(pub.Publish(ctx, client.Entry{Thread: thread(3), Dialect: "item", Body: q.Item().JSON()}))(t)
 	answer := events.Answer{Prompt: q.ID, Answer: json.RawMessage("true"), By: "mira"}
 	back := events.Event{Producer: "back", Seq: 1, Kind: events.KindControl, Thread: thread(3), Time: q.Deadline - 1,
 		Body: events.Control{Op: events.OpAnswer, Answer: &answer}.Encode()}
@@ -243,7 +243,7 @@ func TestPromptOfOthers(t *testing.T) {
 	pub := r.Publisher(client.PublisherConfig{})
 	claude := func(lines ...string) {
 		for _, l := range lines {
-			must.Do(t, pub.Publish(ctx, client.Entry{Thread: thread(5), Dialect: "claude", Body: []byte(l)}))
+			must.Get(pub.Publish(ctx, client.Entry{Thread: thread(5), Dialect: "claude", Body: []byte(l)}))(t)
 		}
 	}
 	claude(`{"type":"assistant","uuid":"u1","sessionId":"x","timestamp":"2026-11-20T10:00:00.000Z","message":{"role":"assistant","id":"m1","content":[{"type":"tool_use","id":"toolu_1","name":"AskUserQuestion","input":{"questions":[{"question":"Red or blue?"}]}}]}}`)
@@ -262,7 +262,7 @@ func TestPromptOfOthers(t *testing.T) {
 	settle := events.PendingPromptResolved("own", events.PromptText,
 		events.Resolution{Outcome: "answered", By: "terminal", At: 7, Answer: []byte(`"x"`)})
 	for i, it := range []events.Item{own, settle} {
-		must.Do(t, pub.Publish(ctx, client.Entry{Thread: thread(6), Dialect: "item", Body: it.JSON()}))
+		must.Get(pub.Publish(ctx, client.Entry{Thread: thread(6), Dialect: "item", Body: it.JSON()}))(t)
 		r.open(ctx, "s6", 1-i)
 	}
 	if p, err := r.Thread(thread(6)).Prompt(ctx, "own"); err != nil || p.Resolution.By != "terminal" || p.Resolution.At != 7 ||
@@ -286,7 +286,7 @@ func TestRenameWithAnOpenPromptIsRefused(t *testing.T) {
 	id := events.Thread{Session: "s", Name: "main"}
 	run := r.start(nil)
 	p, q := r.Publisher(client.PublisherConfig{Producer: "p"}), r.Publisher(client.PublisherConfig{Producer: "q"})
-	must.Do(t, p.Publish(ctx, stepEntry(id, 1, "one")))
+	must.Get(p.Publish(ctx, stepEntry(id, 1, "one")))(t)
 	r.await(id, "p", 1)
 	must.Get(r.conn.Records().Write(ctx, record.Put{Key: events.PromptKey(id, "ask"), Value: []byte("{}"), Expect: record.Any}))(t)
 	must.Do(t, q.Control(ctx, id, 1, events.Control{Op: events.OpRename, Rename: &events.Rename{To: "other"}}))
@@ -343,7 +343,7 @@ func TestPublishedPromptIDOfAnother(t *testing.T) {
 			p := events.Prompt{ID: "fixed", Kind: events.PromptApproval, Text: text}
 			es = append(es, client.Entry{Thread: thread(1), Dialect: "item", Body: p.Item().JSON(), Seq: seq})
 		}
-		must.Do(t, pub.Publish(ctx, es...))
+		must.Get(pub.Publish(ctx, es...))(t)
 		r.await(thread(1), "raw", seq)
 	}
 	publish("Deploy?", "Drop the database?") // in one commit, as far as the persister can

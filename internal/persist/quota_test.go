@@ -30,7 +30,7 @@ func TestQuotas(t *testing.T) {
 		defer cancel()
 		th := events.Thread{Session: session, Name: name}
 		entry := client.Entry{Thread: th, Dialect: "omp", Body: message(fmt.Sprint(producer, seq), "user", 10), Seq: seq}
-		must.Do(t, r.Publisher(client.PublisherConfig{Producer: producer}).Publish(ctx, entry))
+		must.Get(r.Publisher(client.PublisherConfig{Producer: producer}).Publish(ctx, entry))(t)
 		return r.Thread(th).Await(ctx, producer, 0, seq)
 	}
 	refused := func(err error, why string) {
@@ -159,12 +159,12 @@ func TestManyProducers(t *testing.T) {
 	r.start(func(_ *persist.Deps, cfg *persist.Config) { cfg.Limits = apply.Limits{Threads: 1, Producers: 1} })
 	for i := range 20 {
 		p := r.Publisher(client.PublisherConfig{})
-		must.Do(t, p.Publish(t.Context(), client.Entry{Thread: thread(0), Dialect: "omp", Body: message(fmt.Sprint(i), "user", 10)}))
+		must.Get(p.Publish(t.Context(), client.Entry{Thread: thread(0), Dialect: "omp", Body: message(fmt.Sprint(i), "user", 10)}))(t)
 		r.await(thread(0), p.Producer(), 1)
 	}
 	other := events.Thread{Session: thread(0).Session, Name: "other"}
 	bad := client.Entry{Thread: other, Dialect: "omp", Body: []byte(`{"no json`), Seq: 1}
-	must.Do(t, r.Publisher(client.PublisherConfig{Producer: "~bad"}).Publish(t.Context(), bad))
+	must.Get(r.Publisher(client.PublisherConfig{Producer: "~bad"}).Publish(t.Context(), bad))(t)
 	if err := r.Thread(other).Await(t.Context(), "~bad", 0, 1); !errors.Is(err, client.ErrRefused) || !strings.Contains(err.Error(), "JSON") {
 		t.Errorf("bad entry of a thread too many = %v, want a refusal for what it is", err)
 	}

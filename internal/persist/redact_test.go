@@ -44,18 +44,18 @@ func TestSecretsAreNeverStored(t *testing.T) {
 			at, text := thread(0), thread(1)
 			pub := r.Publisher(client.PublisherConfig{Producer: "p"})
 			for i, size := range []int{0, 1 << 20, 3 << 20} { // small, cut, a giant
-				must.Do(t, pub.Publish(t.Context(), client.Entry{Thread: at, Dialect: "omp",
-					Body: secretBody(fmt.Sprintf("e%07d", i), size), Seq: uint64(i + 1)}))
+				must.Get(pub.Publish(t.Context(), client.Entry{Thread: at, Dialect: "omp",
+					Body: secretBody(fmt.Sprintf("e%07d", i), size), Seq: uint64(i + 1)}))(t)
 			}
 			for i, size := range []int{0, 9 << 20} {
 				body := strings.Repeat("x ", size/2) + leaked + "\n"
-				must.Do(t, pub.Publish(t.Context(), client.Entry{Thread: text, Dialect: "raw", Body: []byte(body), Seq: uint64(i + 11)}))
+				must.Get(pub.Publish(t.Context(), client.Entry{Thread: text, Dialect: "raw", Body: []byte(body), Seq: uint64(i + 11)}))(t)
 			}
 			out := must.Get(r.Thread(at).Output(t.Context(), client.OutputConfig{Tool: "sh", Keep: true}))(t)
 			must.Get(fmt.Fprintf(out, "key: %s\n", leaked))(t)
 			must.Do(t, out.Close(client.OutputEnd{}))
 			// Behind the output's end, in the same session.
-			must.Do(t, pub.Publish(t.Context(), client.Entry{Thread: at, Dialect: "omp", Body: secretBody("last", 0), Seq: 13}))
+			must.Get(pub.Publish(t.Context(), client.Entry{Thread: at, Dialect: "omp", Body: secretBody("last", 0), Seq: 13}))(t)
 			var stored bytes.Buffer
 			for th, seq := range map[events.Thread]uint64{at: 13, text: 12} {
 				must.Do(t, r.Thread(th).Await(t.Context(), "p", 0, seq))
@@ -119,7 +119,7 @@ func TestHiddenSecretsAreNowhere(t *testing.T) {
 	seq := uint64(0)
 	publish := func(dialect, body string) {
 		seq++
-		must.Do(t, pub.Publish(t.Context(), client.Entry{Thread: at, Dialect: dialect, Body: []byte(body), Seq: seq}))
+		must.Get(pub.Publish(t.Context(), client.Entry{Thread: at, Dialect: dialect, Body: []byte(body), Seq: seq}))(t)
 	}
 	for _, way := range hidden() {
 		publish("omp", way.body)

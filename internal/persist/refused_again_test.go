@@ -52,7 +52,7 @@ func TestOneLetterUnderOtherRules(t *testing.T) {
 			r := newRig(t)
 			pub := r.Publisher(client.PublisherConfig{Producer: "p"})
 			e := client.Entry{Thread: thread(0), Dialect: "nobody", Body: []byte("key: " + leaked)}
-			must.Do(t, pub.Publish(t.Context(), e))
+			must.Get(pub.Publish(t.Context(), e))(t)
 			first := r.doomed(persist.StepAck, with(masked))
 			first.Deliver(t.Context(), r.message(1, 1))
 			first.wait(t, persist.StepAck)

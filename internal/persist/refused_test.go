@@ -62,7 +62,7 @@ func forkOf(source events.Thread) func(*rig, events.Thread) {
 
 func saysSmall(r *rig, in events.Thread) {
 	e := client.Entry{Thread: in, Dialect: "omp", Body: message("small", "user", 3000), Seq: 1}
-	must.Do(r.t, r.Publisher(client.PublisherConfig{Producer: "late"}).Publish(r.t.Context(), e))
+	must.Get(r.Publisher(client.PublisherConfig{Producer: "late"}).Publish(r.t.Context(), e))(r.t)
 }
 
 func hasEntry(r *rig, in events.Thread) bool {
@@ -276,7 +276,7 @@ func TestRefusedInAMessage(t *testing.T) {
 			for i := range 4 {
 				es = append(es, client.Entry{Thread: thread(0), Dialect: "omp", Body: message(fmt.Sprintf("e%05d", i), "user", 2100-2000*(i%2))})
 			}
-			must.Do(t, pub.Publish(t.Context(), es...))
+			must.Get(pub.Publish(t.Context(), es...))(t)
 			first := r.doomed(at, func(_ *persist.Deps, c *persist.Config) { c.MaxEntry = 1000 })
 			first.Deliver(t.Context(), r.message(1, 1))
 			first.wait(t, at)
@@ -307,7 +307,7 @@ func TestRefusedIsBounded(t *testing.T) {
 	pub := r.Publisher(client.PublisherConfig{Producer: "p"})
 	for i := range entries { // alone in its message, each
 		dialect := fmt.Sprintf("nobody-%d-%s", i, strings.Repeat("x", 80))
-		must.Do(t, pub.Publish(t.Context(), client.Entry{Thread: thread(0), Dialect: dialect, Body: []byte(`{}`)}))
+		must.Get(pub.Publish(t.Context(), client.Entry{Thread: thread(0), Dialect: dialect, Body: []byte(`{}`)}))(t)
 	}
 	r.give(p, 1, entries)
 	r.through(p, entries)

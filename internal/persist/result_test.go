@@ -183,8 +183,8 @@ func TestLargeResultsOverFaults(t *testing.T) {
 			r := newRig(t)
 			pub := r.Publisher(client.PublisherConfig{Producer: "p"})
 			for i := range entries {
-				must.Do(t, pub.Publish(t.Context(), client.Entry{Thread: thread(0), Dialect: "claude",
-					Body: []byte(resultLine("claude", i, 70_000+i))}))
+				must.Get(pub.Publish(t.Context(), client.Entry{Thread: thread(0), Dialect: "claude",
+					Body: []byte(resultLine("claude", i, 70_000+i))}))(t)
 			}
 			var hits atomic.Int64
 			p := r.start(func(d *persist.Deps, c *persist.Config) {
@@ -227,7 +227,7 @@ func TestLargeResultsOfTwoPersisters(t *testing.T) {
 	a, b := r.deaf(), r.deaf()
 	pub := r.Publisher(client.PublisherConfig{Producer: "p"})
 	for i := range entries {
-		must.Do(t, pub.Publish(t.Context(), client.Entry{Thread: thread(0), Dialect: "omp", Body: []byte(resultLine("omp", i, 70_000+i))}))
+		must.Get(pub.Publish(t.Context(), client.Entry{Thread: thread(0), Dialect: "omp", Body: []byte(resultLine("omp", i, 70_000+i))}))(t)
 	}
 	r.feed(a, b)
 	r.await(thread(0), "p", entries)

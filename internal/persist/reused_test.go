@@ -364,8 +364,8 @@ func TestReplayedReused(t *testing.T) {
 	r.start(nil)
 	id := thread(0)
 	pub := func(n int) {
-		must.Do(t, r.Publisher(client.PublisherConfig{Producer: "p"}).Publish(t.Context(),
-			client.Entry{Thread: id, Dialect: "omp", Body: message(fmt.Sprintf("e%05d", n), "user", 10), Seq: 1}))
+		must.Get(r.Publisher(client.PublisherConfig{Producer: "p"}).Publish(t.Context(),
+			client.Entry{Thread: id, Dialect: "omp", Body: message(fmt.Sprintf("e%05d", n), "user", 10), Seq: 1}))(t)
 	}
 	pub(0)
 	pub(1)

@@ -94,7 +94,7 @@ func (r *rig) publish(p *client.Publisher, t events.Thread, from, to int) {
 	for i := from; i < to; i++ {
 		es = append(es, client.Entry{Thread: t, Dialect: "omp", Body: message(fmt.Sprintf("e%05d", i), "user", 100), Seq: uint64(i + 1)})
 		if len(es) == 37 || i == to-1 {
-			must.Do(r.t, p.Publish(r.t.Context(), es...))
+			must.Get(p.Publish(r.t.Context(), es...))(r.t)
 			es = nil
 		}
 	}

@@ -318,7 +318,7 @@ func TestRunOneID(t *testing.T) {
 		th := events.Thread{Session: "s8", Name: name}
 		op := events.Run{ID: "same", State: "queued", Agent: name}
 		must.Do(t, pub.Control(ctx, th, uint64(2*i+1), events.Control{Op: events.OpRun, Run: &op}))
-		must.Do(t, pub.Publish(ctx, client.Entry{Thread: th, Dialect: "omp", Body: message("x", "user", 5), Seq: uint64(2*i + 2)}))
+		must.Get(pub.Publish(ctx, client.Entry{Thread: th, Dialect: "omp", Body: message("x", "user", 5), Seq: uint64(2*i + 2)}))(t)
 	}
 	r.start(nil)
 	for i, name := range names {

@@ -88,7 +88,7 @@ func (r *rig) tell(all map[events.Thread]story, each int) map[events.Thread]*cli
 			for _, line := range s.lines[at:min(at+each, len(s.lines))] {
 				es = append(es, client.Entry{Thread: id, Dialect: s.dialect, Time: saidAt, Body: line})
 			}
-			must.Do(r.t, p.Publish(r.t.Context(), es...))
+			must.Get(p.Publish(r.t.Context(), es...))(r.t)
 		}
 	}
 	return pubs

@@ -61,7 +61,7 @@ func (r *rig) say(t events.Thread, dialect string, lines ...string) threads.Head
 	for i, line := range lines {
 		es[i] = client.Entry{Thread: t, Dialect: dialect, Time: saidAt, Body: []byte(line)}
 	}
-	must.Do(r.t, p.Publish(r.t.Context(), es...))
+	must.Get(p.Publish(r.t.Context(), es...))(r.t)
 	return r.await(t, p.Producer(), uint64(len(lines)))
 }
 

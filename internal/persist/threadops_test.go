@@ -25,7 +25,7 @@ func (r *rig) steps(t events.Thread, p *client.Publisher, from, to int) threads.
 	r.t.Helper()
 	for i := from; i < to; i++ {
 		body := fmt.Appendf(nil, `{"id":"s%d","role":"coder","content":"step %d","timestamp":%d}`, i, i, 1795176000000+int64(i))
-		must.Do(r.t, p.Publish(r.t.Context(), client.Entry{Thread: t, Dialect: "step", Body: body, Seq: uint64(i)}))
+		must.Get(p.Publish(r.t.Context(), client.Entry{Thread: t, Dialect: "step", Body: body, Seq: uint64(i)}))(r.t)
 	}
 	return r.await(t, p.Producer(), uint64(to-1))
 }
@@ -73,7 +73,7 @@ func TestCompact(t *testing.T) {
 
 	// A step with a summary says something itself: the summary is of what came before.
 	body := []byte(`{"role":"coder","content":"mine","compact":"sum four","firstKept":"nobody"}`)
-	must.Do(t, p.Publish(ctx, client.Entry{Thread: id, Dialect: "step", Body: body, Seq: 9}))
+	must.Get(p.Publish(ctx, client.Entry{Thread: id, Dialect: "step", Body: body, Seq: 9}))(t)
 	r.await(id, "p", 9)
 	r.wantContext(id, "sum four", "", "mine")
 }
@@ -139,7 +139,7 @@ func TestRename(t *testing.T) {
 	// What comes for the old name is refused, by this persister and by one that starts anew; the new name goes on.
 	for i := range 2 {
 		late := client.Entry{Thread: a, Dialect: "step", Body: []byte(`{"role":"coder","content":"late"}`), Seq: uint64(4 + i)}
-		must.Do(t, pub.Publish(ctx, late))
+		must.Get(pub.Publish(ctx, late))(t)
 		r.steps(b, r.Publisher(client.PublisherConfig{Producer: fmt.Sprint("q", i)}), 1, 2)
 		_ = p.stop()
 		must.Same(t, p.Stats().Dead, 1, "%d dead letters, want %d: the thread was renamed")
@@ -210,7 +210,7 @@ func TestLeavingSurvivesDeath(t *testing.T) {
 			p := r.Publisher(client.PublisherConfig{Producer: "p"})
 			publish := func(t events.Thread, seq uint64) {
 				body := fmt.Appendf(nil, `{"id":"s%d","role":"coder","content":"step"}`, seq)
-				must.Do(r.t, p.Publish(r.t.Context(), client.Entry{Thread: t, Dialect: "step", Body: body, Seq: seq}))
+				must.Get(p.Publish(r.t.Context(), client.Entry{Thread: t, Dialect: "step", Body: body, Seq: seq}))(r.t)
 			}
 			control := func(t events.Thread, seq uint64, op events.Control) {
 				must.Do(r.t, p.Control(r.t.Context(), t, seq, op))
@@ -285,7 +285,8 @@ func TestEndOfAFailedThread(t *testing.T) {
 
 	pub := r.Publisher(client.PublisherConfig{Producer: "blind"})
 	must.Do(t, pub.Control(t.Context(), id, 1, end))
-	must.Do(t, pub.Publish(t.Context(), client.Entry{Thread: id, Dialect: "step", Body: []byte(`{"role":"__end__","meta":{"returnCode":0}}`), Seq: 2}))
+	e := client.Entry{Thread: id, Dialect: "step", Body: []byte(`{"role":"__end__","meta":{"returnCode":0}}`), Seq: 2}
+	must.Get(pub.Publish(t.Context(), e))(t)
 	head := r.await(id, "blind", 2)
 	if head.Status != threads.StatusFailed || head.Failure != why || head.N != 2 {
 		t.Errorf("behind its ends: %s %q with %d items, want failed with %q and 2", head.Status, head.Failure, head.N, why)
@@ -313,7 +314,7 @@ func TestStepRefs(t *testing.T) {
 	old := casstore.Located{Ref: own.Recent[0].Ref, Pack: casstore.PackID{9}}
 	want := []casstore.Ref{own.Recent[1].Ref, located.Ref, bare.Ref, old.Ref, blob}
 	body := fmt.Appendf(nil, `{"role":"coder","content":"c","refs":[%q,%q,%q,%q,%q]}`, own.Recent[1].Ref, located, bare.Ref, old, blob)
-	must.Do(t, p.Publish(ctx, client.Entry{Thread: thread(0), Dialect: "step", Body: body, Seq: 3}))
+	must.Get(p.Publish(ctx, client.Entry{Thread: thread(0), Dialect: "step", Body: body, Seq: 3}))(t)
 	head := r.await(thread(0), "p", 3)
 	step := must.Get(r.Reader().Step(ctx, head.Head()))(t)
 	c, err := step.ReadContent(ctx)
@@ -326,7 +327,7 @@ func TestStepRefs(t *testing.T) {
 	wrong := casstore.Located{Ref: missing, Pack: located.Pack}
 	for seq, ref := range []string{missing.String(), wrong.String(), casstore.BlobRef([32]byte{1}).String()} {
 		bad := client.Entry{Thread: thread(0), Dialect: "step", Body: fmt.Appendf(nil, `{"role":"coder","refs":[%q]}`, ref)}
-		must.Is(t, p.Publish(ctx, bad), client.ErrMissingRef, "Publish with %s", ref)
+		must.Is(t, must.Err(p.Publish(ctx, bad)), client.ErrMissingRef, "Publish with %s", ref)
 		ev := &events.Event{Producer: "x", Seq: uint64(seq + 1), Kind: events.KindEntry, Dialect: "step", Thread: thread(0), Body: bad.Body}
 		must.Do(t, r.conn.Events().PublishEvents(ctx, []*events.Event{ev}))
 	}

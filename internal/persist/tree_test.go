@@ -273,13 +273,13 @@ func TestLoserGoesOn(t *testing.T) {
 	entry := func(n int) json.RawMessage {
 		return fmt.Appendf(nil, `{"type":"custom","customType":"n","data":%d}`, n)
 	}
-	must.Do(t, pub.Publish(ctx, client.Entry{Thread: th, Dialect: "omp", Body: []byte(node("a", "")), Seq: 1}))
-	must.Do(t, pub.Publish(ctx, client.Entry{Thread: th, Dialect: "omp", Body: []byte(bare("b")), Seq: 2}))
+	must.Get(pub.Publish(ctx, client.Entry{Thread: th, Dialect: "omp", Body: []byte(node("a", "")), Seq: 1}))(t)
+	must.Get(pub.Publish(ctx, client.Entry{Thread: th, Dialect: "omp", Body: []byte(bare("b")), Seq: 2}))(t)
 	at := func(id string) *string { return &id }
 	id := func(seq uint64) string { return events.AppendedID(th, "p", 0, seq) }
 	must.Do(t, pub.Control(ctx, th, 3, events.Control{Op: events.OpAppend, Append: &events.Append{Entry: entry(3), Leaf: at("a")}})) // lost
 	must.Do(t, pub.Control(ctx, th, 4, events.Control{Op: events.OpAppend, Append: &events.Append{Entry: entry(4), Leaf: at("b")}}))
-	must.Do(t, pub.Publish(ctx, client.Entry{Thread: th, Dialect: "omp", Body: []byte(bare("c")), Seq: 5}))
+	must.Get(pub.Publish(ctx, client.Entry{Thread: th, Dialect: "omp", Body: []byte(bare("c")), Seq: 5}))(t)
 	// lost again
 	must.Do(t, pub.Control(ctx, th, 6, events.Control{Op: events.OpAppend, Append: &events.Append{Entry: entry(6), Leaf: at(id(3))}}))
 	// as a root

@@ -69,7 +69,7 @@ func TestErase(t *testing.T) {
 		picture := base64.StdEncoding.EncodeToString([]byte(strings.Repeat("picture of "+session+" ", 100) + text))
 		body := fmt.Appendf(nil, `{"type":"message","id":"e%d","message":{"role":"user","content":[{"type":"text","text":"%s %s"},{"type":"image","data":%q,"mimeType":"image/png"}]}}`,
 			seq, strings.Repeat("Nothing to see here. ", 20), text, picture)
-		must.Do(t, pub.Publish(ctx, client.Entry{Thread: events.Thread{Session: session, Name: "main"}, Dialect: "omp", Body: body, Seq: seq}))
+		must.Get(pub.Publish(ctx, client.Entry{Thread: events.Thread{Session: session, Name: "main"}, Dialect: "omp", Body: body, Seq: seq}))(t)
 	}
 	say("mine", secret)
 	must.Do(t, cl.Thread(events.Thread{Session: "mine", Name: "main"}).Await(ctx, "p", 0, 1))
@@ -160,7 +160,7 @@ func TestEraseShared(t *testing.T) {
 	for seq := range uint64(10) {
 		picture := base64.StdEncoding.EncodeToString(bytes.Repeat([]byte{byte(seq)}, 2000))
 		body := fmt.Appendf(nil, `{"type":"message","id":"e%d","message":{"role":"user","content":[{"type":"image","data":%q,"mimeType":"image/png"}]}}`, seq+1, picture)
-		must.Do(t, pub.Publish(ctx, client.Entry{Thread: from, Dialect: "omp", Body: body, Seq: seq + 1}))
+		must.Get(pub.Publish(ctx, client.Entry{Thread: from, Dialect: "omp", Body: body, Seq: seq + 1}))(t)
 	}
 	must.Do(t, cl.Thread(from).Await(ctx, "p", 0, 10))
 	to := events.Thread{Session: "child", Name: "main"}
@@ -212,8 +212,7 @@ func TestEraseResumed(t *testing.T) {
 	say := func(seq uint64) {
 		t.Helper()
 		body := []byte(`{"role":"coder","content":"x","timestamp":1795176000000}`)
-		must.Do(t, pub.Publish(ctx, client.Entry{Thread: id, Dialect: "step", Body: body, Seq: seq}))
-		must.Do(t, cl.Thread(id).Await(ctx, "p", 0, seq))
+		must.Do(t, must.Get(pub.Publish(ctx, client.Entry{Thread: id, Dialect: "step", Body: body, Seq: seq}))(t).Applied(ctx))
 	}
 	say(1)
 	say(2)

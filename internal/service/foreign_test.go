@@ -72,7 +72,7 @@ func testForeign(t *testing.T, class record.Class, key, value string) {
 	say := func(session string, seq uint64) {
 		t.Helper()
 		id := events.Thread{Session: session, Name: events.MainThread}
-		err := cl.Publisher(client.PublisherConfig{Producer: "p-" + session}).Publish(ctx, client.Entry{
+		_, err := cl.Publisher(client.PublisherConfig{Producer: "p-" + session}).Publish(ctx, client.Entry{
 			Thread: id, Dialect: "step", Body: []byte(`{"role":"coder","content":"x"}`), Seq: seq,
 		})
 		if err == nil {

@@ -72,7 +72,7 @@ func (w *latched) publish(id events.Thread, seq uint64) {
 	w.Helper()
 	body := fmt.Appendf(nil, `{"id":"e%d","role":"coder","content":"x"}`, seq)
 	e := client.Entry{Thread: id, Dialect: "step", Body: body, Seq: seq}
-	must.Do(w, w.cl.Publisher(client.PublisherConfig{Producer: "p"}).Publish(w.Context(), e))
+	must.Get(w.cl.Publisher(client.PublisherConfig{Producer: "p"}).Publish(w.Context(), e))(w)
 }
 
 // say publishes an entry, and waits until it is applied.

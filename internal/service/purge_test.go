@@ -59,7 +59,7 @@ func (p *purged) publish(session, dialect, body string) {
 	p.seq++
 	to := events.Thread{Session: session, Name: "main"}
 	pub := client.New(p.conn).Publisher(client.PublisherConfig{Producer: "p"})
-	must.Do(p, pub.Publish(p.Context(), client.Entry{Thread: to, Dialect: dialect, Body: []byte(body), Seq: p.seq}))
+	must.Get(pub.Publish(p.Context(), client.Entry{Thread: to, Dialect: dialect, Body: []byte(body), Seq: p.seq}))(p)
 	p.acked[session] = append(p.acked[session], body)
 }
 

@@ -41,9 +41,9 @@ func storeIsRaised(t *testing.T) {
 		t.Helper()
 		for range seconds {
 			n++
-			c.must(publisher.Publish(ctx, client.Entry{
+			c.must(must.Err(publisher.Publish(ctx, client.Entry{
 				Thread: events.Thread{Session: "s", Name: events.MainThread}, Dialect: "raw", Body: fmt.Appendf(nil, "%d", n),
-			}))
+			})))
 			time.Sleep(time.Second)
 		}
 	}

@@ -46,7 +46,7 @@ func (k *keeper) say(session string, at time.Time) {
 	k.seq++
 	id := events.Thread{Session: session, Name: events.MainThread}
 	body := fmt.Appendf(nil, `{"role":"coder","content":"x","timestamp":%d}`, at.UnixMilli())
-	err := k.pub.Publish(k.t.Context(), client.Entry{Thread: id, Dialect: "step", Body: body, Seq: k.seq})
+	_, err := k.pub.Publish(k.t.Context(), client.Entry{Thread: id, Dialect: "step", Body: body, Seq: k.seq})
 	if err == nil {
 		err = k.cl.Thread(id).Await(k.t.Context(), "p", 0, k.seq)
 	}
@@ -191,8 +191,8 @@ func TestSessionThatIsNeeded(t *testing.T) {
 		k.seq++
 		th := events.Thread{Session: id, Name: events.MainThread}
 		body := fmt.Appendf(nil, `{"timestamp":"2026-11-20T12:00:00.000Z","type":"session_meta","payload":{"id":%q%s}}`, id, base)
-		must.Do(t, k.pub.Publish(t.Context(), client.Entry{Thread: th, Dialect: "codex", Body: body, Seq: k.seq}))
-		must.Do(t, k.cl.Thread(th).Await(t.Context(), "p", 0, k.seq))
+		e := client.Entry{Thread: th, Dialect: "codex", Body: body, Seq: k.seq}
+		must.Do(t, must.Get(k.pub.Publish(t.Context(), e))(t).Applied(t.Context()))
 	}
 	meta("parent", "")
 	meta("fork", `,"history_base":{"thread_id":"parent","end_byte_offset":9}`)

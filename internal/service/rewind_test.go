@@ -239,8 +239,7 @@ func TestAStartChangesNothing(t *testing.T) {
 		seq++
 		pub := cl.Publisher(client.PublisherConfig{Producer: "p"})
 		body := fmt.Appendf(nil, `{"id":"e%d","role":"user","content":"x"}`, seq)
-		must.Do(s, pub.Publish(t.Context(), client.Entry{Thread: to, Dialect: "step", Body: body, Seq: seq}))
-		must.Do(s, cl.Thread(to).Await(t.Context(), "p", 0, seq))
+		must.Do(s, must.Get(pub.Publish(t.Context(), client.Entry{Thread: to, Dialect: "step", Body: body, Seq: seq}))(s).Applied(t.Context()))
 	}
 	s.look()
 	for _, to := range []events.Thread{id("a", "main"), id("a", "main"), id("a", "old"), id("a", "removed"), id("a", "ended"),

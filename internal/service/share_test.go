@@ -36,7 +36,7 @@ func TestPersistersShare(t *testing.T) {
 			p := cl.Publisher(client.PublisherConfig{Producer: "p"})
 			for writing.Err() == nil {
 				e := client.Entry{Thread: sharer(i), Dialect: "item", Body: []byte(`{"content":[{"type":"text","text":"x"}]}`), Seq: wrote[i] + 1}
-				if err := p.Publish(t.Context(), e); err != nil {
+				if _, err := p.Publish(t.Context(), e); err != nil {
 					return err
 				}
 				wrote[i]++

@@ -110,9 +110,9 @@ func (c *clocks) look() scrub.Marks {
 func (c *clocks) store(name string) {
 	c.Helper()
 	p := faulttest.Start(c.T, c.conn, nil)
-	c.must(client.New(c.conn).Publisher(client.PublisherConfig{}).Publish(c.Context(), client.Entry{
+	c.must(must.Err(client.New(c.conn).Publisher(client.PublisherConfig{}).Publish(c.Context(), client.Entry{
 		Thread: events.Thread{Session: name, Name: events.MainThread}, Dialect: "raw", Body: []byte("x"),
-	}))
+	})))
 	c.must(faulttest.Settle(c.Context(), c.conn))
 	c.must(p.Stop())
 	_, err := c.conn.Objects().Upload(c.Context(), events.InboxBucket, name, [][]byte{[]byte("a body that nobody claims yet")})

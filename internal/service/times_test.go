@@ -79,7 +79,7 @@ func (k *keeper) entry(e client.Entry) {
 	k.t.Helper()
 	k.seq++
 	e.Seq = k.seq
-	err := k.pub.Publish(k.t.Context(), e)
+	_, err := k.pub.Publish(k.t.Context(), e)
 	if err == nil {
 		err = k.cl.Thread(e.Thread).Await(k.t.Context(), "p", 0, k.seq)
 	}

@@ -225,10 +225,10 @@ func (c *call) publish(ctx context.Context, cl *client.Client) error {
 
 // send publishes entries, and again if the operation does where nobody knows whether they are stored.
 func (c *call) send(ctx context.Context, p *client.Publisher, es []client.Entry) error {
-	err := p.Publish(ctx, es...)
+	_, err := p.Publish(ctx, es...)
 	for tries := 0; err != nil && c.op.Again && tries < 3 && c.proc.ctx.Err() == nil; tries++ {
 		again, cancel := context.WithTimeout(c.proc.ctx, 30*time.Second)
-		err = p.Publish(again, es...)
+		_, err = p.Publish(again, es...)
 		cancel()
 	}
 	return err
@@ -356,7 +356,7 @@ func (c *call) refer(ctx context.Context, cl *client.Client, t events.Thread) er
 	}
 	to, p := threadOf(c.op.ToSess, c.op.To), cl.Publisher(client.PublisherConfig{})
 	w := c.write(to, p.Producer(), true)
-	err = p.Publish(ctx, client.Entry{Thread: to, Dialect: "step",
+	_, err = p.Publish(ctx, client.Entry{Thread: to, Dialect: "step",
 		Body: fmt.Appendf(nil, `{"role":"coder","content":%q,"refs":[%q]}`, w.Mark, head.Head())})
 	c.outcome(err, []*Wrote{w})
 	return err

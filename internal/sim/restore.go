@@ -114,7 +114,8 @@ func (j *judgement) goOnIn(d *driver) map[events.Thread]string {
 				return err
 			}
 			e := client.Entry{Thread: t, Dialect: "item", Body: body(w.Mark, 0, 0)}
-			return cl.Publisher(client.PublisherConfig{}).Publish(ctx, e)
+			_, err = cl.Publisher(client.PublisherConfig{}).Publish(ctx, e)
+			return err
 		})
 		if err != nil {
 			j.fail("a restored store takes no entry of %s: %v", t, err)

@@ -37,7 +37,7 @@ func TestDeniedIsTold(t *testing.T) {
 			}
 		}
 	}
-	if err := client.New(conn).Publisher(client.PublisherConfig{Producer: "x"}).Publish(ctx, client.Entry{
+	if _, err := client.New(conn).Publisher(client.PublisherConfig{Producer: "x"}).Publish(ctx, client.Entry{
 		Thread: events.Thread{Session: "other", Name: "main"}, Dialect: "omp", Body: one[0].Body, Seq: 9,
 	}); !errors.Is(err, record.ErrDenied) {
 		t.Errorf("Publish = %v, want ErrDenied", err)

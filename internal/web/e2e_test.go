@@ -61,8 +61,7 @@ func (s *spool) add(session, thread string, items ...j) {
 		entries[i] = client.Entry{Thread: at, Dialect: "item", Body: body, Time: time.Now().UnixMilli()}
 	}
 	pub := s.client.Publisher(client.PublisherConfig{Host: fmt.Sprintf("ci-%c", session[len(session)-1])})
-	must.Do(s.t, pub.Publish(s.t.Context(), entries...))
-	must.Do(s.t, s.client.Thread(at).Await(s.t.Context(), pub.Producer(), 0, uint64(len(items))))
+	must.Do(s.t, must.Get(pub.Publish(s.t.Context(), entries...))(s.t).Applied(s.t.Context()))
 }
 
 // again has the page search once more where nothing was found yet: the index follows what is stored.
@@ -219,7 +218,7 @@ func (s *spool) busy() {
 		dialect, _, _ := strings.Cut(file, "/")
 		at, pub := events.Thread{Session: session, Name: "main"}, s.client.Publisher(client.PublisherConfig{Host: "mira-laptop"})
 		for line := range strings.Lines(string(lines)) {
-			must.Do(s.t, pub.Publish(s.t.Context(), client.Entry{Thread: at, Dialect: dialect, Body: []byte(strings.TrimSpace(line))}))
+			must.Get(pub.Publish(s.t.Context(), client.Entry{Thread: at, Dialect: dialect, Body: []byte(strings.TrimSpace(line))}))(s.t)
 		}
 	}
 	run, err := s.client.Thread(events.Thread{Session: "job-1042", Name: "main"}).StartRun(s.t.Context(),

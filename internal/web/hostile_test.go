@@ -78,8 +78,7 @@ func (s *spool) poisoned(session, pattern string) {
 		})
 	}
 	pub := s.client.Publisher(client.PublisherConfig{Host: evil, User: evil})
-	must.Do(s.t, pub.Publish(s.t.Context(), entries...))
-	must.Do(s.t, s.client.Thread(entries[0].Thread).Await(s.t.Context(), pub.Producer(), 0, uint64(len(entries))))
+	must.Do(s.t, must.Get(pub.Publish(s.t.Context(), entries...))(s.t).Applied(s.t.Context()))
 }
 
 func (s *spool) request(method, path, kind, body string) string {

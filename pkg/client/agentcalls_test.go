@@ -21,7 +21,7 @@ func TestAgentCallsAskedAgain(t *testing.T) {
 	said := func(agent, call string) {
 		body := fmt.Sprintf(`{"id":"m-%s","type":"gemini","content":"","toolCalls":[{"id":%q,"name":"scout","args":{},"agentId":%q}]}`,
 			call, call, agent)
-		must.Do(t, r.Publisher(client.PublisherConfig{}).Publish(ctx, client.Entry{Thread: main, Dialect: "gemini", Body: []byte(body)}))
+		must.Get(r.Publisher(client.PublisherConfig{}).Publish(ctx, client.Entry{Thread: main, Dialect: "gemini", Body: []byte(body)}))(t)
 		must.Do(t, r.Thread(main).Settled(ctx))
 	}
 	file := func(agent, call string) artifacts.ID {

@@ -115,13 +115,13 @@ func (a *Async) send() {
 // publish stores a batch. What can never be stored stops it: what is before that is stored then, and nothing behind it, as if
 // they had been published one by one.
 func (a *Async) publish(batch []Entry) error {
-	err := a.pub.Publish(a.ctx, batch...)
+	_, err := a.pub.Publish(a.ctx, batch...)
 	if err == nil {
 		a.stored(len(batch))
 		return nil
 	}
 	for i := range batch {
-		if err = a.pub.Publish(a.ctx, batch[i]); err != nil {
+		if _, err = a.pub.Publish(a.ctx, batch[i]); err != nil {
 			return fmt.Errorf("an entry of %s can not be stored, and nothing behind it is: %w", batch[i].Thread, err)
 		}
 		a.stored(1)

@@ -17,11 +17,12 @@ import (
 // ErrRemoved: what was published is not there any more, because its thread or its session was removed behind it.
 var ErrRemoved = errors.New("removed with its thread or session")
 
-// waited is an event that somebody waits for.
+// waited is an event that somebody waits for, or several of one thread: all that its producer published to it from a sequence on.
 type waited struct {
 	thread     events.Thread
 	producer   string
-	epoch, seq uint64
+	epoch      uint64
+	first, seq uint64
 	stored     bool // SPOOL_EVENTS has taken it, for certain
 }
 
@@ -30,12 +31,13 @@ type waited struct {
 // ends. *Renamed: the thread has another name now, and takes nothing under this one. ErrRefused: the event is a dead letter, or another
 // one that was published under its sequence is; who may not read dead letters, or asks once it is removed, is not told.
 func (t ThreadHandle) Await(ctx context.Context, producer string, epoch, seq uint64) error {
-	return t.c.taken(ctx, waited{t.Thread, producer, epoch, seq, false})
+	return t.c.taken(ctx, waited{t.Thread, producer, epoch, seq, seq, false})
 }
 
-// AwaitStored is Await for an event that SPOOL_EVENTS has, for certain. ErrRemoved: its thread or session was removed behind it.
-func (t ThreadHandle) AwaitStored(ctx context.Context, producer string, epoch, seq uint64) error {
-	return t.c.taken(ctx, waited{t.Thread, producer, epoch, seq, t.c.offline == nil})
+// AwaitStored is ThreadHandle.Await for an event that SPOOL_EVENTS has, for certain. ErrRemoved: its thread or session was removed
+// behind it.
+func (i Internal) AwaitStored(ctx context.Context, e *events.Event) error {
+	return i.c.taken(ctx, waited{e.Thread, e.Producer, e.Epoch, e.Seq, e.Seq, i.c.offline == nil})
 }
 
 // taken is await for an event that may be refused.
@@ -49,7 +51,7 @@ func (c *Client) taken(ctx context.Context, w waited) error {
 // awaitStored returns when a thread has taken an event that SPOOL_EVENTS has, and applied or refused it. ErrRemoved: it has been
 // removed since, so that no look will find it.
 func (c *Client) awaitStored(ctx context.Context, t events.Thread, producer string, epoch, seq uint64) error {
-	return c.await(ctx, waited{t, producer, epoch, seq, c.offline == nil})
+	return c.await(ctx, waited{t, producer, epoch, seq, seq, c.offline == nil})
 }
 
 // ErrBehind: what was published before is not applied yet, and what is read lacks it.
@@ -266,9 +268,13 @@ func (c *Client) removal(ctx context.Context, w waited) error {
 // says so in a record, until its dead letter is out: so the record is read before the letters. nil also for whoever may read neither.
 func (c *Client) unrefused(ctx context.Context, w waited) error {
 	err := retry.Do(ctx, nil, func() error {
-		reason, found, err := c.dead.Owed(ctx, w.thread, w.is)
+		var refused events.Event
+		reason, found, err := c.dead.Owed(ctx, w.thread, func(e events.Event) bool {
+			refused = e
+			return w.is(e)
+		})
 		if found {
-			return fmt.Errorf("%w: %s: %s", ErrRefused, w.thread, reason)
+			return fmt.Errorf("%w: %s, seq %d of %s: %s", ErrRefused, w.thread, refused.Seq, w.producer, reason)
 		}
 		if err != nil && !errors.Is(err, record.ErrDenied) {
 			return err
@@ -281,9 +287,9 @@ func (c *Client) unrefused(ctx context.Context, w waited) error {
 	return err
 }
 
-// is reports whether that is the event.
+// is reports whether that is the event, or one of the events.
 func (w waited) is(e events.Event) bool {
-	return e.Thread == w.thread && e.Producer == w.producer && e.Epoch == w.epoch && e.Seq == w.seq
+	return e.Thread == w.thread && e.Producer == w.producer && e.Epoch == w.epoch && w.first <= e.Seq && e.Seq <= w.seq
 }
 
 // refusal is the reason of an event's dead letter, as an ErrRefused; nil if it has none, or to who may not read letters. Any other error
@@ -302,7 +308,7 @@ func (c *Client) refusal(ctx context.Context, w waited) error {
 			return err
 		}
 		if e, err := events.Open(d.Subject, raw); err == nil && w.is(e) {
-			refused = fmt.Errorf("%w: %s: %s (dead letter %d)", ErrRefused, w.thread, d.Reason, d.At)
+			refused = fmt.Errorf("%w: %s, seq %d of %s: %s (dead letter %d)", ErrRefused, w.thread, e.Seq, w.producer, d.Reason, d.At)
 		}
 		return nil
 	})

@@ -94,8 +94,8 @@ func TestAskedAtOnce(t *testing.T) {
 	defer stop()
 	pub := c.Publisher(client.PublisherConfig{})
 	for name := range calls {
-		must.Do(t, pub.Publish(ctx, client.Entry{Thread: main(name), Dialect: "omp",
-			Body: []byte(`{"type":"message","id":"a","message":{"role":"user","content":"x"}}`)}))
+		must.Get(pub.Publish(ctx, client.Entry{Thread: main(name), Dialect: "omp",
+			Body: []byte(`{"type":"message","id":"a","message":{"role":"user","content":"x"}}`)}))(t)
 	}
 	type answer struct {
 		name string
@@ -232,7 +232,7 @@ func TestExportOfWhatWaitsOffline(t *testing.T) {
 	other := c.Publisher(client.PublisherConfig{})
 	must.Do(t, s.conn.Events().PublishEvents(t.Context(), []*events.Event{say("p", 1, thread("s"))}))
 	await(t, c, thread("s"), "p", 1)
-	must.Do(t, other.Publish(limited(t), post(thread("t"), "1")))
+	must.Get(other.Publish(limited(t), post(thread("t"), "1")))(t)
 	for what, ask := range map[string]func() error{
 		"Export":      func() error { _, err := c.Thread(thread("s")).Export(limited(t), io.Discard); return err },
 		"AwaitThread": func() error { _, err := c.Thread(thread("t")).AwaitHead(limited(t)); return err },

@@ -56,7 +56,7 @@ func TestOfASessionThatIsNotThere(t *testing.T) {
 	refused()
 	p := r.Publisher(client.PublisherConfig{})
 	entry := client.Entry{Thread: events.Thread{Session: "build", Name: "side"}, Dialect: "raw", Body: []byte("a line")}
-	must.Do(t, p.Publish(ctx, entry)) // and no waiting
+	must.Get(p.Publish(ctx, entry))(t) // and no waiting
 	if got := must.Get(r.Artifacts().Put(ctx, of, unread))(t); got.Seq != "0" {
 		t.Errorf("the first artifact of the next life has the number %s, want 0", got.Seq)
 	}
@@ -66,8 +66,8 @@ func TestOfASessionThatIsNotThere(t *testing.T) {
 func TestOfASessionThatIsOnItsWay(t *testing.T) {
 	r, ctx := client.New(natstest.Conn(t)), t.Context()
 	of := client.NewArtifact{Record: artifacts.Record{Session: "soon"}}
-	must.Do(t, r.Publisher(client.PublisherConfig{}).Publish(ctx,
-		client.Entry{Thread: thread("soon"), Dialect: "raw", Body: []byte("a line")}))
+	must.Get(r.Publisher(client.PublisherConfig{}).Publish(ctx,
+		client.Entry{Thread: thread("soon"), Dialect: "raw", Body: []byte("a line")}))(t)
 	must.Get(r.Artifacts().Put(ctx, of, strings.NewReader("built")))(t)
 	of.Session = "sooner"
 	_, err := r.Artifacts().Put(ctx, of, strings.NewReader("built"))

@@ -63,7 +63,7 @@ func TestCallLargerThanAStreamsRoom(t *testing.T) {
 		entries[i] = client.Entry{Thread: thread("s"), Dialect: "raw", Body: make([]byte, 700<<10)}
 	}
 	c := client.New(conn)
-	must.Do(t, c.Publisher(client.PublisherConfig{}).Publish(ctx, entries...))
+	must.Get(c.Publisher(client.PublisherConfig{}).Publish(ctx, entries...))(t)
 	cancel()
 	stop()
 	if again > len(entries)/2 {

@@ -22,7 +22,7 @@ func TestItemsOfAThreadThatComesBackFromNow(t *testing.T) {
 	main, other := thread("s"), events.Thread{Session: "s", Name: "other"}
 	write := func(th events.Thread, text string) {
 		t.Helper()
-		must.Do(t, r.Publisher(client.PublisherConfig{}).Publish(ctx, post(th, text)))
+		must.Get(r.Publisher(client.PublisherConfig{}).Publish(ctx, post(th, text)))(t)
 		must.Do(t, r.Thread(th).Settled(ctx))
 	}
 	write(main, "1")
@@ -59,7 +59,7 @@ func TestItemsOfAThreadThatComesBack(t *testing.T) {
 			main, other := thread("s"), events.Thread{Session: "s", Name: "other"}
 			write := func(th events.Thread, n int) {
 				t.Helper()
-				must.Do(t, r.Publisher(client.PublisherConfig{}).Publish(ctx, post(th, strconv.Itoa(n))))
+				must.Get(r.Publisher(client.PublisherConfig{}).Publish(ctx, post(th, strconv.Itoa(n))))(t)
 				must.Do(t, r.Thread(th).Settled(ctx))
 			}
 			got := make(chan int64, 20)
@@ -162,7 +162,7 @@ func TestItemsOfANameThatWasLeftTwice(t *testing.T) {
 						must.Do(t, r.Thread(th).Rename(ctx, step[2:]))
 						continue
 					}
-					must.Do(t, r.Publisher(client.PublisherConfig{}).Publish(ctx, post(th, step[1:])))
+					must.Get(r.Publisher(client.PublisherConfig{}).Publish(ctx, post(th, step[1:])))(t)
 					must.Do(t, r.Thread(th).Settled(ctx))
 				}
 				read(len(strings.Fields(want)))

@@ -106,7 +106,8 @@ func TestUnknownOutcome(t *testing.T) {
 				for _, text := range texts {
 					es = append(es, post(th, text))
 				}
-				return p.Publish(ctx, es...)
+				_, err := p.Publish(ctx, es...)
+				return err
 			}
 			must.Do(t, publish(limited(t), []string{"1"}))
 			for _, texts := range c.fails {
@@ -135,13 +136,16 @@ func TestUnknownOutcomeOfASequence(t *testing.T) {
 		e.Seq = seq
 		return e
 	}
-	must.Do(t, p.Publish(limited(t), at(1, "1")))
-	unanswered(t, s, d, func(ctx context.Context) error { return p.Publish(ctx, at(7, "2")) })
-	if err := p.Publish(limited(t), at(7, "another")); err == nil {
+	must.Get(p.Publish(limited(t), at(1, "1")))(t)
+	unanswered(t, s, d, func(ctx context.Context) error {
+		_, err := p.Publish(ctx, at(7, "2"))
+		return err
+	})
+	if _, err := p.Publish(limited(t), at(7, "another")); err == nil {
 		t.Error("sequence 7 names two entries")
 	}
 	for _, e := range []client.Entry{at(7, "2"), at(8, "3")} {
-		must.Do(t, p.Publish(limited(t), e))
+		must.Get(p.Publish(limited(t), e))(t)
 	}
 	want := []string{"1", "2", "3"}
 	if got := texts(t, cl.Subscribe(limited(t), client.Filter{Session: "s", Thread: "main"}, client.Position{N: 1}),
@@ -160,12 +164,12 @@ func TestUnknownOutcomeOffline(t *testing.T) {
 	defer cl.Close()
 	p, th := cl.Publisher(client.PublisherConfig{}), thread("s")
 	d.held.Lock()
-	err = p.Publish(limited(t), post(th, "1"))
+	_, err = p.Publish(limited(t), post(th, "1"))
 	d.held.Unlock()
 	if !errors.Is(err, client.ErrOfflineFull) {
 		t.Fatalf("Publish without an answer = %v, want ErrOfflineFull", err)
 	}
-	must.Do(t, p.Publish(limited(t), post(th, "2")))
+	must.Get(p.Publish(limited(t), post(th, "2")))(t)
 	want := []string{"1", "2"}
 	if got := texts(t, cl.Subscribe(limited(t), client.Filter{Session: "s", Thread: "main"}, client.Position{N: 1}),
 		2); !slices.Equal(got, want) {

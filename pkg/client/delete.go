@@ -282,7 +282,7 @@ func (c *Client) awaitDeletion(
 		}
 		refused, err := c.noted(ctx, t, producer)
 		if err == nil && !refused && done {
-			refused = c.refusal(ctx, waited{thread: t, producer: producer, seq: 1}) != nil
+			refused = c.refusal(ctx, waited{thread: t, producer: producer, first: 1, seq: 1}) != nil
 		}
 		if err == nil && refused {
 			err = cmp.Or(c.Session(t.Session).Deletable(ctx), fmt.Errorf("delete session %s: %w", t.Session, refusal))

@@ -41,7 +41,7 @@ func TestDeletedByAnother(t *testing.T) {
 				n = must.Get(conn.Events().NewestEvent(ctx, th))(t).Seq
 			}
 			if anew {
-				must.Do(t, pub.Publish(ctx, post(th, "2")))
+				must.Get(pub.Publish(ctx, post(th, "2")))(t)
 			}
 			stop, err := persister(conn)
 			must.Do(t, err)

@@ -65,7 +65,7 @@ func TestErrors(t *testing.T) {
 		{"Fork onto a thread", r.Thread(th).Fork(ctx, fork), client.ErrThreadExists},
 		{"End twice", r.Thread(to).End(ctx, events.End{}), client.ErrEnded},
 		{"Reset of an ended thread", r.Thread(to).Reset(ctx), client.ErrEnded},
-		{"Publish to a bad name", r.Publisher(client.PublisherConfig{}).Publish(ctx, post(thread("a b"), "x")), client.ErrName},
+		{"Publish to a bad name", must.Err(r.Publisher(client.PublisherConfig{}).Publish(ctx, post(thread("a b"), "x"))), client.ErrName},
 		{"Async to a bad name", r.Async(client.AsyncConfig{}).Publish(ctx, post(thread("a.b"), "x")), client.ErrName},
 	} {
 		must.Is(t, c.got, c.want, "%s", c.what)

@@ -59,9 +59,9 @@ func message(t events.Thread, id, role, s string) client.Entry {
 
 // stored publishes entries and waits until they are in their thread.
 func stored(ctx context.Context, c *client.Client, entries ...client.Entry) {
-	p := c.Publisher(client.PublisherConfig{})
-	check(p.Publish(ctx, entries...))
-	check(c.Thread(entries[0].Thread).Await(ctx, p.Producer(), 0, uint64(len(entries))))
+	ack, err := c.Publisher(client.PublisherConfig{}).Publish(ctx, entries...)
+	check(err)
+	check(ack.Applied(ctx))
 }
 
 var build = events.Thread{Session: "build-42", Name: events.MainThread}
@@ -72,13 +72,15 @@ func ExamplePublisher() {
 	ctx := context.Background()
 
 	p := c.Publisher(client.PublisherConfig{Producer: "ci-3", User: "ci"})
-	check(p.Publish(ctx, text(build, "compiling"), text(build, "tests pass"))) // durable when it returns
+	ack, err := p.Publish(ctx, text(build, "compiling"), text(build, "tests pass")) // durable when it returns
+	check(err)
 	// Again, after an error say: the same producer and sequence add nothing.
 	again := text(build, "compiling")
 	again.Seq = 1
-	check(c.Publisher(client.PublisherConfig{Producer: "ci-3"}).Publish(ctx, again))
+	_, err = c.Publisher(client.PublisherConfig{Producer: "ci-3"}).Publish(ctx, again)
+	check(err)
 
-	check(c.Thread(build).Await(ctx, "ci-3", 0, 2))
+	check(ack.Applied(ctx)) // now they are in the thread
 	head, err := c.Thread(build).Head(ctx)
 	check(err)
 	fmt.Println(head.Entries, "entries")
@@ -114,7 +116,8 @@ func ExampleConfig_offline() {
 	c, err := client.Connect(context.Background(), client.Config{URL: "nats://127.0.0.1:1", Offline: dir})
 	check(err)
 	defer c.Close()
-	check(c.Publisher(client.PublisherConfig{}).Publish(context.Background(), text(build, "on the train")))
+	_, err = c.Publisher(client.PublisherConfig{}).Publish(context.Background(), text(build, "on the train"))
+	check(err)
 
 	short, cancel := context.WithTimeout(context.Background(), 10*time.Millisecond)
 	defer cancel()

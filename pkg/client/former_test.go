@@ -34,7 +34,7 @@ func TestRetireLosesNothing(t *testing.T) {
 		case forked: // nothing behind the fork is applied until the removal is stored
 			<-release
 		case must.Get(events.Open(d.Subject, d.Data))(t).Kind == events.KindControl:
-			forked, published = true, late.Publish(ctx, post(th, "late"))
+			forked, published = true, must.Err(late.Publish(ctx, post(th, "late")))
 		}
 	}))(t)
 	defer stop()
@@ -97,8 +97,7 @@ func TestRetiredTwice(t *testing.T) {
 		must.Do(t, <-told)
 	}
 	pub := c.Publisher(client.PublisherConfig{})
-	must.Do(t, pub.Publish(ctx, post(th, "anew")))
-	must.Do(t, c.Thread(th).Await(ctx, pub.Producer(), 0, 1))
+	must.Do(t, must.Get(pub.Publish(ctx, post(th, "anew")))(t).Applied(ctx))
 	former := must.Get(c.Internal().Retire(ctx, th, head))(t)
 	must.Same(t, former.Name, first, "the name behind is %q, want %q")
 	if head, err := c.Thread(th).Head(ctx); err != nil || head.Entries != 1 {

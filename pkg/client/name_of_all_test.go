@@ -21,7 +21,7 @@ func TestOneNameInAllSessions(t *testing.T) {
 		for range items {
 			e := client.Entry{Thread: events.Thread{Session: session, Name: "main"}, Dialect: "item",
 				Body: []byte(`{"content":[{"type":"text","text":"x"}]}`)}
-			must.Do(t, p.Publish(t.Context(), e))
+			must.Get(p.Publish(t.Context(), e))(t)
 		}
 	}
 	main := client.Filter{Thread: "main"}

@@ -41,8 +41,7 @@ func TestNameSession(t *testing.T) {
 	for _, source := range []string{"", `,"source":"auto"`} {
 		p := r.Publisher(client.PublisherConfig{})
 		body := []byte(`{"type":"title_change","title":"Entry's"` + source + `}`)
-		must.Do(t, p.Publish(ctx, client.Entry{Thread: main, Dialect: "omp", Body: body}))
-		must.Do(t, r.Thread(main).Await(ctx, p.Producer(), 0, 1))
+		must.Do(t, must.Get(p.Publish(ctx, client.Entry{Thread: main, Dialect: "omp", Body: body}))(t).Applied(ctx))
 		says("s", "Mine", "user", "/w")
 	}
 	put := func() artifacts.Record {

@@ -29,7 +29,7 @@ func TestOffline(t *testing.T) {
 	p := c.Publisher(client.PublisherConfig{})
 	publish := func(from, to int) {
 		t.Helper()
-		must.Do(t, p.Publish(limited(t), posts(th, from, to)...))
+		must.Get(p.Publish(limited(t), posts(th, from, to)...))(t)
 	}
 	publish(1, 10)
 	publish(11, 20)
@@ -44,7 +44,7 @@ func TestOffline(t *testing.T) {
 	body := string(post(th, "36").Body)
 	streamed := client.Entry{Thread: th, Dialect: "item",
 		Open: func() (io.ReadCloser, error) { return io.NopCloser(strings.NewReader(body)), nil }}
-	must.Do(t, p.Publish(limited(t), streamed))
+	must.Get(p.Publish(limited(t), streamed))(t)
 	s.up()
 	must.Do(t, c.Flush(limited(t)))
 	publish(37, 40)
@@ -63,7 +63,7 @@ func TestOfflineIsTakenOver(t *testing.T) {
 	s, dir, th := newSite(t), t.TempDir(), thread("s")
 	first := connectOffline(t, s, dir, 0)
 	p := first.Publisher(client.PublisherConfig{Producer: "laptop"})
-	must.Do(t, p.Publish(limited(t), posts(th, 1, 7)...))
+	must.Get(p.Publish(limited(t), posts(th, 1, 7)...))(t)
 	first.Close()
 	files, _ := filepath.Glob(filepath.Join(dir, "*", "*.log"))
 	if len(files) != 1 {
@@ -83,7 +83,7 @@ func TestOfflineIsTakenOver(t *testing.T) {
 	c := connectOffline(t, s, dir, 0)
 	defer c.Close()
 	q := c.Publisher(client.PublisherConfig{})
-	must.Do(t, q.Publish(limited(t), post(th, "8")))
+	must.Get(q.Publish(limited(t), post(th, "8")))(t)
 	await(t, c, th, q.Producer(), 1)
 	if got := texts(t, c.Subscribe(limited(t), client.Filter{Session: "s", Thread: "main"}, client.Position{N: 1}),
 		8); !slices.Equal(got, numbers(1, 8)) {
@@ -122,14 +122,14 @@ func TestOfflineFull(t *testing.T) {
 	var err error
 	n := 0
 	for ; err == nil && n < 100; n++ {
-		err = p.Publish(limited(t), post(thread("s"), strings.Repeat("x", 300)))
+		_, err = p.Publish(limited(t), post(thread("s"), strings.Repeat("x", 300)))
 	}
 	if !errors.Is(err, client.ErrOfflineFull) || n < 5 {
 		t.Fatalf("publish %d = %v, want ErrOfflineFull after some", n, err)
 	}
 	s.up()
 	must.Do(t, c.Flush(limited(t)))
-	must.Do(t, p.Publish(limited(t), post(thread("s"), "there is room")))
+	must.Get(p.Publish(limited(t), post(thread("s"), "there is room")))(t)
 	await(t, c, thread("s"), p.Producer(), uint64(n)+1) // the refused one keeps its number: it could be published again
 }
 
@@ -206,7 +206,7 @@ func TestConcurrentUse(t *testing.T) {
 		go func() {
 			p := r.Publisher(client.PublisherConfig{})
 			for _, e := range posts(th, 1, each) {
-				if err := p.Publish(t.Context(), e); err != nil {
+				if _, err := p.Publish(t.Context(), e); err != nil {
 					done <- err
 					return
 				}

@@ -44,7 +44,7 @@ func TestCredentialsAreRefusedForAWhile(t *testing.T) {
 	c := client.New(mine)
 	th := events.Thread{Session: "s", Name: "main"}
 	pub := c.Publisher(client.PublisherConfig{Producer: "p"})
-	must.Do(t, pub.Publish(t.Context(), post(th, "before")))
+	must.Get(pub.Publish(t.Context(), post(th, "before")))(t)
 	await(t, c, th, "p", 1)
 
 	shut := *open
@@ -53,7 +53,7 @@ func TestCredentialsAreRefusedForAWhile(t *testing.T) {
 	must.Until(t, "both are cut off", func() bool { return !mine.Connected() && !conn.Connected() })
 	once, cancel := context.WithTimeout(t.Context(), 3*time.Second)
 	defer cancel()
-	err := pub.Publish(once, post(th, "meanwhile"))
+	_, err := pub.Publish(once, post(th, "meanwhile"))
 	must.Is(t, err, context.DeadlineExceeded, "Publish to a server that lets nobody in")
 	must.Is(t, err, record.ErrUnknown, "Publish to a server that lets nobody in")
 	if !strings.Contains(strings.ToLower(err.Error()), "authorization violation") {
@@ -64,7 +64,7 @@ func TestCredentialsAreRefusedForAWhile(t *testing.T) {
 	}
 
 	must.Do(t, s.ReloadOptions(open))
-	must.Do(t, pub.Publish(limited(t), post(th, "after")))
+	must.Get(pub.Publish(limited(t), post(th, "after")))(t)
 	await(t, c, th, "p", 3)
 }
 
@@ -76,13 +76,17 @@ func TestClosedClient(t *testing.T) {
 	th := events.Thread{Session: "s", Name: "main"}
 	c := client.New(conn)
 	pub := c.Publisher(client.PublisherConfig{Producer: "p"})
-	must.Do(t, pub.Publish(t.Context(), post(th, "stored")))
+	must.Get(pub.Publish(t.Context(), post(th, "stored")))(t)
 	conn.Close()
 	for what, call := range map[string]func(context.Context) error{
-		"Publish": func(ctx context.Context) error { return pub.Publish(ctx, post(th, "too late")) },
+		"Publish": func(ctx context.Context) error {
+			_, err := pub.Publish(ctx, post(th, "too late"))
+			return err
+		},
 		"Publish of a body that is read": func(ctx context.Context) error {
-			return pub.Publish(ctx, client.Entry{Thread: th, Dialect: "item",
+			_, err := pub.Publish(ctx, client.Entry{Thread: th, Dialect: "item",
 				Open: func() (io.ReadCloser, error) { return io.NopCloser(strings.NewReader("{}")), nil }})
+			return err
 		},
 		"Await":  func(ctx context.Context) error { return c.Thread(th).Await(ctx, "p", 0, 1) },
 		"Thread": func(ctx context.Context) error { _, err := c.Thread(th).Head(ctx); return err },

@@ -253,7 +253,7 @@ func (o *Output) Begun(ctx context.Context) error {
 	if err := o.client.awaitStored(ctx, o.thread, o.pub.Producer(), o.pub.cfg.Epoch, o.first); err != nil {
 		return err
 	}
-	w := waited{o.thread, o.pub.Producer(), o.pub.cfg.Epoch, o.first, true}
+	w := waited{o.thread, o.pub.Producer(), o.pub.cfg.Epoch, o.first, o.first, true}
 	for begun, wait := time.Now(), 2*time.Millisecond; ; wait *= 2 {
 		err := o.client.mayBegin(ctx, o.thread, o.cfg.ID, o.attempt)
 		if errors.Is(err, errOwn) {

@@ -15,7 +15,7 @@ import (
 func TestFindNode(t *testing.T) {
 	r, th := newRig(t), thread("s")
 	p := r.Publisher(client.PublisherConfig{})
-	must.Do(t, p.Publish(limited(t), posts(th, 1, 3)...))
+	must.Get(p.Publish(limited(t), posts(th, 1, 3)...))(t)
 	await(t, r.Client, th, p.Producer(), 3)
 	head := must.Get(r.Thread(th).Head(limited(t)))(t)
 	ref := head.Head().Ref

@@ -181,7 +181,7 @@ func (c *Client) askFirst(ctx context.Context, t events.Thread, p events.Prompt)
 		return asked, err
 	}
 	pub := c.Publisher(PublisherConfig{})
-	err = pub.Publish(ctx, Entry{Thread: t, Dialect: "item", Body: p.Item().JSON(), Time: time.Now().UnixMilli()})
+	_, err = pub.Publish(ctx, Entry{Thread: t, Dialect: "item", Body: p.Item().JSON(), Time: time.Now().UnixMilli()})
 	if err == nil {
 		err = c.awaitStored(ctx, t, pub.Producer(), 0, 1)
 	}
@@ -192,7 +192,7 @@ func (c *Client) askFirst(ctx context.Context, t events.Thread, p events.Prompt)
 		err = cmp.Or(c.Thread(t).Takes(ctx), err)
 	}
 	if errors.Is(err, ErrNoPrompt) { // the thread had taken the question: where it does not know of it, that one is gone
-		if knows, look := c.applied(ctx, waited{t, pub.Producer(), 0, 1, false}); look == nil && !knows {
+		if knows, look := c.applied(ctx, waited{t, pub.Producer(), 0, 1, 1, false}); look == nil && !knows {
 			err = removedPrompt(t, p.ID)
 		}
 	}

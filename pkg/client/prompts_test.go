@@ -48,8 +48,7 @@ func (r *rig) ask(ctx context.Context, t *testing.T, th events.Thread, p events.
 func (r *rig) begin(ctx context.Context, t *testing.T, th events.Thread) {
 	t.Helper()
 	pub := r.Publisher(client.PublisherConfig{})
-	must.Do(t, pub.Publish(ctx, post(th, "1")))
-	must.Do(t, r.Thread(th).Await(ctx, pub.Producer(), 0, 1))
+	must.Do(t, must.Get(pub.Publish(ctx, post(th, "1")))(t).Applied(ctx))
 }
 
 // TestAnswerOfAnotherLife: who asked in a session that was deleted is not told the answer of the session that has its name

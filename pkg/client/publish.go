@@ -75,20 +75,21 @@ func (p *Publisher) Producer() string { return p.cfg.Producer }
 
 // Publish appends entries, in order, and returns when they are durable. While the server is busy, full or away it tries
 // again, with exponential backoff, for as long as ctx lives; a client with an offline directory keeps them there after two
-// seconds, or at once while something waits there, and then durable means on this machine's disk.
-func (p *Publisher) Publish(ctx context.Context, entries ...Entry) error {
+// seconds, or at once while something waits there, and then durable means on this machine's disk. The Ack can be waited on until
+// the entries are in their threads.
+func (p *Publisher) Publish(ctx context.Context, entries ...Entry) (Ack, error) {
 	evs := make([]*events.Event, len(entries))
 	for i, e := range entries {
 		away := p.client.away(p.cfg.Producer)
 		if away && e.Open != nil {
 			var err error
 			if e, err = inMemory(e); err != nil {
-				return fmt.Errorf("entry %d: %w", i+1, err)
+				return Ack{}, fmt.Errorf("entry %d: %w", i+1, err)
 			}
 		}
 		if !away {
 			if err := p.checkRefs(ctx, e); err != nil {
-				return fmt.Errorf("entry %d: %w", i+1, err)
+				return Ack{}, fmt.Errorf("entry %d: %w", i+1, err)
 			}
 		}
 		evs[i] = &events.Event{Kind: events.KindEntry, Dialect: e.Dialect, Thread: e.Thread, Time: e.Time, Body: e.Body,
@@ -98,11 +99,14 @@ func (p *Publisher) Publish(ctx context.Context, entries ...Entry) error {
 		}
 		ref, err := p.checkIn(ctx, e)
 		if err != nil {
-			return fmt.Errorf("entry %d: %w", i+1, err)
+			return Ack{}, fmt.Errorf("entry %d: %w", i+1, err)
 		}
 		evs[i].Body, evs[i].Ref = nil, &ref
 	}
-	return p.send(ctx, evs)
+	if err := p.send(ctx, evs); err != nil {
+		return Ack{}, err
+	}
+	return p.client.ack(evs), nil
 }
 
 // checkIn stores the body of an entry ahead of its event.

@@ -129,8 +129,9 @@ func publishApplied(ctx context.Context, t *testing.T, conn *natsio.Conn, th eve
 	stop, err := persister(conn)
 	must.Do(t, err)
 	pub := c.Publisher(client.PublisherConfig{})
-	if err = pub.Publish(ctx, post(th, "1")); err == nil {
-		err = c.Thread(th).Await(ctx, pub.Producer(), 0, 1)
+	ack, err := pub.Publish(ctx, post(th, "1"))
+	if err == nil {
+		err = ack.Applied(ctx)
 	}
 	stop()
 	must.Do(t, err)
@@ -152,9 +153,7 @@ func posts(t events.Thread, from, to int) (es []client.Entry) {
 // publish appends entries and waits until their thread has them.
 func (r *rig) publish(t *testing.T, es ...client.Entry) {
 	t.Helper()
-	p := r.Publisher(client.PublisherConfig{})
-	must.Do(t, p.Publish(t.Context(), es...))
-	await(t, r.Client, es[0].Thread, p.Producer(), uint64(len(es)))
+	must.Do(t, must.Get(r.Publisher(client.PublisherConfig{}).Publish(t.Context(), es...))(t).Applied(limited(t)))
 }
 
 func await(t *testing.T, c *client.Client, th events.Thread, producer string, seq uint64) {

@@ -129,7 +129,7 @@ func (c *Client) operate(ctx context.Context, t events.Thread, op events.Control
 	if err := p.Control(ctx, t, 1, op); err != nil {
 		return err
 	}
-	return c.taken(ctx, waited{thread: t, producer: p.Producer(), seq: 1, stored: c.offline == nil})
+	return c.taken(ctx, waited{thread: t, producer: p.Producer(), first: 1, seq: 1, stored: c.offline == nil})
 }
 
 // appended publishes an operation that appends an entry, and reads what became of it.
@@ -211,7 +211,7 @@ func (s SessionHandle) New(ctx context.Context, cwd, parent string) error {
 	if err := retry.Do(ctx, nil, func() error { return s.c.beginWith(ctx, &e) }); err != nil {
 		return fmt.Errorf("new session %s: %w", s.ID, err)
 	}
-	return s.c.await(ctx, waited{t, e.Producer, e.Epoch, e.Seq, true})
+	return s.c.await(ctx, waited{t, e.Producer, e.Epoch, e.Seq, e.Seq, true})
 }
 
 // checkParent refuses a parent that is known not to be there. Who may not know of it, or cannot look, is not told.
@@ -435,7 +435,7 @@ func (c *Client) begin(ctx context.Context, t events.Thread, now time.Time, ops 
 		return err
 	}
 	if ops[0].Fork.Header == nil {
-		return c.unrefused(ctx, waited{thread: t, producer: p.Producer(), seq: 1})
+		return c.unrefused(ctx, waited{thread: t, producer: p.Producer(), first: 1, seq: 1})
 	}
 	header, _, err := c.Internal().Source().ForkHeader(ctx, head, t.Session)
 	if err == nil && string(header) != string(ops[0].Fork.Header) { // somebody took the name meanwhile

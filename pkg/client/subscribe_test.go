@@ -53,7 +53,7 @@ func TestPositions(t *testing.T) {
 	for i, from := range []client.Position{{}, {N: 22}} {
 		p := r.Publisher(client.PublisherConfig{})
 		next := func() {
-			if err := p.Publish(t.Context(), posts(th, 21+i, 21+i)...); err != nil {
+			if _, err := p.Publish(t.Context(), posts(th, 21+i, 21+i)...); err != nil {
 				t.Error(err)
 			}
 		}
@@ -98,7 +98,7 @@ func sortedCopy(s []string) []string { return slices.Sorted(slices.Values(s)) }
 func TestSelfFilter(t *testing.T) {
 	r, th := newRig(t), thread("s")
 	mine := r.Publisher(client.PublisherConfig{User: "me"})
-	must.Do(t, mine.Publish(t.Context(), posts(th, 1, 5)...))
+	must.Get(mine.Publish(t.Context(), posts(th, 1, 5)...))(t)
 	await(t, r.Client, th, mine.Producer(), 5)
 	r.publish(t, post(th, "theirs"))
 	got := texts(t, r.Subscribe(limited(t), client.Filter{NotUser: "me"}, client.Position{All: true}), 1)

@@ -19,7 +19,7 @@ func laptop(t *testing.T, c *client.Client, epoch uint64, from, to int) {
 	p := c.Publisher(client.PublisherConfig{Producer: "laptop", Epoch: epoch})
 	for i, e := range posts(thread("s"), from, to) {
 		e.Seq = uint64(from + i)
-		must.Do(t, p.Publish(limited(t), e))
+		must.Get(p.Publish(limited(t), e))(t)
 	}
 }
 
@@ -59,7 +59,7 @@ func TestOfflinePublishers(t *testing.T) {
 	c := connectOffline(t, s, t.TempDir(), 0)
 	defer c.Close()
 	for i := range 6 {
-		must.Do(t, c.Publisher(client.PublisherConfig{}).Publish(limited(t), posts(thread("s"), i+1, i+1)...))
+		must.Get(c.Publisher(client.PublisherConfig{}).Publish(limited(t), posts(thread("s"), i+1, i+1)...))(t)
 	}
 	s.up()
 	must.Do(t, c.Flush(limited(t)))

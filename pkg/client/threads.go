@@ -185,7 +185,7 @@ func (c *Client) awaitLeaving(ctx context.Context, t events.Thread, producer str
 			}
 		}
 		if done { // a name that no thread has notes nothing of what it refuses
-			return false, cmp.Or(c.refusal(ctx, waited{thread: t, producer: producer, seq: 1}), fmt.Errorf("%w: %s", ErrRemoved, t))
+			return false, cmp.Or(c.refusal(ctx, waited{thread: t, producer: producer, first: 1, seq: 1}), fmt.Errorf("%w: %s", ErrRemoved, t))
 		}
 		return false, nil
 	})

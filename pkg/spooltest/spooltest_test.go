@@ -85,7 +85,7 @@ func (c goClient) Publish(ctx context.Context, session, thread string, entries [
 	p := c.Publisher(client.PublisherConfig{})
 	for _, e := range entries {
 		at := client.Entry{Thread: events.Thread{Session: session, Name: thread}, Dialect: "item", Body: []byte(e)}
-		if err := p.Publish(ctx, at); err != nil {
+		if _, err := p.Publish(ctx, at); err != nil {
 			return err
 		}
 	}
