@@ -98,7 +98,7 @@ type export struct {
 }
 
 func (e *export) write(id events.Thread, w io.Writer) error {
-	n, err := e.Thread(id).ExportAs(e.ctx, e.form, w, e.warn)
+	n, err := e.Internal().ExportAs(e.ctx, id, e.form, w, e.warn)
 	e.entries += n
 	return err
 }
@@ -110,7 +110,7 @@ func (e *export) warn(m rehydrate.Missing) {
 
 // state writes what leads to a state.
 func (e *export) state(ref casstore.Ref, w io.Writer) error {
-	n, err := e.Admin().ExportState(e.ctx, ref, e.form, w, e.warn)
+	n, err := e.Internal().ExportState(e.ctx, ref, e.form, w, e.warn)
 	e.entries += n
 	return err
 }

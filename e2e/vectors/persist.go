@@ -89,7 +89,7 @@ func (p *product) persist(raw []byte) (e persisted, err error) {
 	}
 	for form, to := range map[rehydrate.Form]*[]byte{rehydrate.Stored: &e.stored, rehydrate.Full: &e.full} {
 		var out bytes.Buffer
-		if _, err := p.Thread(t).ExportAs(ctx, form, &out, nil); err != nil {
+		if _, err := p.Internal().ExportAs(ctx, t, form, &out, nil); err != nil {
 			return e, err
 		}
 		*to = bytes.TrimSuffix(out.Bytes(), []byte("\n"))

@@ -136,7 +136,7 @@ func (x *export) thread(ctx context.Context, t events.Thread) ([]byte, *client.T
 		return nil, nil, fmt.Errorf("%s: %w: its entries are of the dialect %q; spool export writes them", t, ErrNotOMP, tree.Head.Dialect)
 	}
 	var text bytes.Buffer
-	if _, err := x.Client.Thread(t).ExportAs(ctx, rehydrate.Stored, &text, x.missing); err != nil {
+	if _, err := x.Client.Internal().ExportAs(ctx, t, rehydrate.Stored, &text, x.missing); err != nil {
 		return nil, nil, err
 	}
 	f, err := sessions.Load(text.Bytes())
@@ -384,7 +384,7 @@ func (x *export) has(ctx context.Context, thread events.Thread, text []byte) fun
 				}
 				for _, form := range []rehydrate.Form{rehydrate.Stored, rehydrate.Full} {
 					var b bytes.Buffer
-					_, err := x.Client.Thread(t.Thread).ExportAs(ctx, form, &b, nil)
+					_, err := x.Client.Internal().ExportAs(ctx, t.Thread, form, &b, nil)
 					if b.WriteByte('\n'); err == nil { // and as it was before the session was named or moved
 						_, err = x.Client.Internal().Source().Export(ctx, t.Head, form, &b)
 					}

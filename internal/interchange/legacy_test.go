@@ -184,7 +184,7 @@ func version1(t *testing.T, old, id string) {
 	exported, out := save(t, conn)
 	body := must.Get(os.ReadFile(filepath.Join(exported, out[0].File)))(t)
 	raw.Reset()
-	must.Get(cl.Thread(main).ExportAs(t.Context(), rehydrate.Stored, &raw, nil))(t)
+	must.Get(cl.Internal().ExportAs(t.Context(), main, rehydrate.Stored, &raw, nil))(t)
 	if f, err = sessions.Load(raw.Bytes()); err != nil {
 		t.Fatal(err)
 	}

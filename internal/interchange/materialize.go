@@ -316,7 +316,7 @@ func (w *materialize) thread(ctx context.Context, t client.Thread, name string, 
 	s, err := f.stage(func(out io.Writer) error {
 		var missing []error
 		warn := func(m rehydrate.Missing) { missing = append(missing, m) }
-		_, err := w.Client.Thread(t.Thread).ExportAs(ctx, rehydrate.InFile, io.MultiWriter(out, said), warn)
+		_, err := w.Client.Internal().ExportAs(ctx, t.Thread, rehydrate.InFile, io.MultiWriter(out, said), warn)
 		if err = errors.Join(append(missing, err)...); err == nil && said.size < needs {
 			err = fmt.Errorf("%s has %d bytes, and %d of it are needed: it was rewritten since", t.Thread, said.size, needs)
 		}
@@ -360,7 +360,7 @@ func (w *materialize) keptIn(ctx context.Context, t events.Thread, name string) 
 		if err != nil {
 			return kept, err
 		}
-		_, differs := w.Client.Thread(was.Thread).ExportAs(ctx, rehydrate.InFile, beginning{there}, func(rehydrate.Missing) {})
+		_, differs := w.Client.Internal().ExportAs(ctx, was.Thread, rehydrate.InFile, beginning{there}, func(rehydrate.Missing) {})
 		n, _ := there.Read(make([]byte, 1))
 		if _ = there.Close(); differs == nil && n == 0 {
 			return was.Thread, nil

@@ -54,7 +54,7 @@ func TestForkSession(t *testing.T) {
 
 	must.Do(t, r.Thread(to).Branch(ctx, "e"))
 	var out bytes.Buffer
-	n, err := r.Thread(to).ExportAs(ctx, rehydrate.Full, &out, nil)
+	n, err := r.Internal().ExportAs(ctx, to, rehydrate.Full, &out, nil)
 	if err != nil || n != 6 {
 		t.Fatalf("ExportAs = %d, %v, want 6 entries", n, err)
 	}

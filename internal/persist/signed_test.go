@@ -22,8 +22,8 @@ func TestSigned(t *testing.T) {
 		r.start(func(_ *persist.Deps, c *persist.Config) { c.Cuts.Signed = signed })
 		r.say(thread(0), "omp", line)
 		var stored, full bytes.Buffer
-		must.Get(r.Thread(thread(0)).ExportAs(t.Context(), rehydrate.Stored, &stored, nil))(t)
-		must.Get(r.Thread(thread(0)).ExportAs(t.Context(), rehydrate.Full, &full, nil))(t)
+		must.Get(r.Internal().ExportAs(t.Context(), thread(0), rehydrate.Stored, &stored, nil))(t)
+		must.Get(r.Internal().ExportAs(t.Context(), thread(0), rehydrate.Full, &full, nil))(t)
 		if strings.Contains(stored.String(), block) != whole || full.String() != line+"\n" {
 			t.Errorf("signed %q: %d bytes are stored of %d, %d are given back", signed, stored.Len(), len(line), full.Len())
 		}

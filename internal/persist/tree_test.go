@@ -357,7 +357,7 @@ func TestVersion1(t *testing.T) {
 	label := must.Get(r.Thread(th).Label(ctx, ids[1], "x"))(t)
 	must.Do(t, r.Session("s0").Fork(ctx, "s9", client.SessionFork{}))
 	var out bytes.Buffer
-	must.Get(r.Thread(events.Thread{Session: "s9", Name: "main"}).ExportAs(ctx, rehydrate.Full, &out, nil))(t)
+	must.Get(r.Internal().ExportAs(ctx, events.Thread{Session: "s9", Name: "main"}, rehydrate.Full, &out, nil))(t)
 	g := must.Get(sessions.Load(out.Bytes()))(t)
 	if g.Migrated || len(g.Entries) != 4 || g.Entries[2].Parent != ids[1] || g.Entries[3].Parent != ids[0] || g.Tree().Leaf().ID() != label {
 		t.Errorf("export of the fork = %s, want version 3", out.String())

@@ -125,7 +125,7 @@ func (e Erasure) delete(ctx context.Context, cl *client.Client, name string, ev 
 	if err != nil {
 		return r, err
 	}
-	streams, err := cl.Admin().EraseStreams(ctx, name)
+	streams, err := cl.Internal().EraseStreams(ctx, name)
 	r.Overwritten = slices.DeleteFunc(streams, func(w sessionstore.Overwritten) bool { return w.Messages == 0 })
 	if err != nil {
 		return r, err

@@ -239,7 +239,7 @@ func TestEraseResumed(t *testing.T) {
 	say(3)
 	must.Get(cl.Session("s").Delete(ctx, client.Deletion{Erase: true}))(t)
 	say(4)
-	if streams, err := cl.Admin().EraseStreams(ctx, "s"); err != nil || len(streams) == 0 {
+	if streams, err := cl.Internal().EraseStreams(ctx, "s"); err != nil || len(streams) == 0 {
 		t.Fatalf("EraseStreams = %v, %v", streams, err)
 	}
 	n := 0

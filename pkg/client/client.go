@@ -332,31 +332,31 @@ func (i Internal) Source() rehydrate.Source {
 // header of a session that SessionHandle.Name or Move changed. It has what was published before; where no persister comes
 // to that within five seconds it has what there is, and the error is ErrBehind.
 func (t ThreadHandle) Export(ctx context.Context, w io.Writer) (entries int, err error) {
-	return t.ExportAs(ctx, rehydrate.Full, w, nil)
+	return t.c.Internal().ExportAs(ctx, t.Thread, rehydrate.Full, w, nil)
 }
 
-// ExportAs is Export in a form. A blob that is missing or corrupt is told to warn and its ref stays in place (SPEC T10).
-func (t ThreadHandle) ExportAs(
-	ctx context.Context, form rehydrate.Form, w io.Writer, warn func(rehydrate.Missing),
+// ExportAs is ThreadHandle.Export in a form. A blob that is missing or corrupt is told to warn and its ref stays in place (SPEC T10).
+func (i Internal) ExportAs(
+	ctx context.Context, t events.Thread, form rehydrate.Form, w io.Writer, warn func(rehydrate.Missing),
 ) (entries int, err error) {
-	head, behind := t.c.caughtUp(ctx, t.Thread)
+	head, behind := i.c.caughtUp(ctx, t)
 	if behind != nil && (head.Entries == 0 || !errors.Is(behind, ErrBehind)) {
 		return 0, behind
 	}
-	entries, err = t.c.exportHead(ctx, t.Thread, head, form, w, warn)
+	entries, err = i.c.exportHead(ctx, t, head, form, w, warn)
 	return entries, errors.Join(err, behind)
 }
 
 // ExportState is ExportAs of what leads to a state, whether a thread has it or not: a thread was removed that had it. An error that
 // wraps casstore.ErrNotFound: no pack holds it; threads.ErrShape: it is no state.
-func (a Admin) ExportState(
+func (i Internal) ExportState(
 	ctx context.Context, ref casstore.Ref, form rehydrate.Form, w io.Writer, warn func(rehydrate.Missing),
 ) (entries int, err error) {
-	at, err := a.c.reader.Nodes.Locate(ctx, ref)
+	at, err := i.c.reader.Nodes.Locate(ctx, ref)
 	if err != nil {
 		return 0, err
 	}
-	src := a.c.Internal().Source()
+	src := i.c.Internal().Source()
 	src.Warn = warn
 	name, err := src.Dialect(ctx, at)
 	if err != nil {

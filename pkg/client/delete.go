@@ -33,25 +33,31 @@ type Deletion struct {
 	Erase bool
 }
 
+// Gone counts what a session had when it was deleted.
+type Gone = record.Gone
+
+// Overwritten is what was written over with random bytes in a stream's files.
+type Overwritten = sessionstore.Overwritten
+
 // Receipt says what went with a session, and what stays and why.
 type Receipt struct {
-	Session string      `json:"session"`
-	Deleted bool        `json:"deleted"`
-	At      string      `json:"at"` // when it was asked for
-	By      string      `json:"by,omitempty"`
-	Forced  bool        `json:"forced,omitempty"`
-	Event   uint64      `json:"event"` // sequence of the operation in SPOOL_EVENTS
-	Gone    record.Gone `json:"gone"`
-	Kept    []Kept      `json:"kept"`
+	Session string `json:"session"`
+	Deleted bool   `json:"deleted"`
+	At      string `json:"at"` // when it was asked for
+	By      string `json:"by,omitempty"`
+	Forced  bool   `json:"forced,omitempty"`
+	Event   uint64 `json:"event"` // sequence of the operation in SPOOL_EVENTS
+	Gone    Gone   `json:"gone"`
+	Kept    []Kept `json:"kept"`
 
 	// Heads are the threads as they were when the deletion was asked for, with the state that led each. Until gc takes what nothing
 	// refers to, and as long as its quarantine keeps it, spool export writes what leads to one. An erasure has none.
 	Heads []RemovedHead `json:"heads,omitempty"`
 
 	// Of an erasure.
-	Overwritten []sessionstore.Overwritten `json:"overwritten,omitempty"`
-	Collected   *Collected                 `json:"collected,omitempty"`
-	MayRemain   []string                   `json:"may_remain,omitempty"` // where bytes of it can be that nothing leads to any more
+	Overwritten []Overwritten `json:"overwritten,omitempty"`
+	Collected   *Collected    `json:"collected,omitempty"`
+	MayRemain   []string      `json:"may_remain,omitempty"` // where bytes of it can be that nothing leads to any more
 }
 
 // RemovedHead is where a thread was.
@@ -321,24 +327,24 @@ func notDeletedYet(session string, err error) error {
 
 // EraseStreams writes over what the streams hold of a session that was deleted with Erase, and tells what it was. It may be
 // repeated until it succeeds.
-func (a Admin) EraseStreams(ctx context.Context, session string) ([]sessionstore.Overwritten, error) {
-	d, err := a.c.deleted(ctx, session)
+func (i Internal) EraseStreams(ctx context.Context, session string) ([]Overwritten, error) {
+	d, err := i.c.deleted(ctx, session)
 	if err != nil || d == nil || !d.Erase || d.Erased || d.State != record.Done {
 		return nil, err
 	}
-	published, err := a.c.sessions.Overwrite(ctx, events.EventsStream, events.StoredOfSession(session), d.Seq)
+	published, err := i.c.sessions.Overwrite(ctx, events.EventsStream, events.StoredOfSession(session), d.Seq)
 	if err != nil {
 		return nil, err
 	}
-	items, err := a.c.sessions.Overwrite(ctx, events.ItemsStream, events.ItemsOfSession(session), d.Items)
+	items, err := i.c.sessions.Overwrite(ctx, events.ItemsStream, events.ItemsOfSession(session), d.Items)
 	if err != nil {
 		return nil, err
 	}
-	dead, err := a.c.sessions.OverwriteDead(ctx, session, d.Dead)
+	dead, err := i.c.sessions.OverwriteDead(ctx, session, d.Dead)
 	if err != nil {
 		return nil, err
 	}
-	return append([]sessionstore.Overwritten{published, items}, dead...), nil
+	return append([]Overwritten{published, items}, dead...), nil
 }
 
 // Erased notes that nothing of a deleted session is left to be written over. A crash before leaves it to whoever deletes the

@@ -2,9 +2,7 @@ package client
 
 import (
 	"context"
-	"io"
 
-	"spool/internal/rehydrate"
 	"spool/pkg/events"
 	"spool/pkg/threads"
 )
@@ -64,11 +62,4 @@ func (i Internal) Await(ctx context.Context, t events.Thread, producer string, e
 // Settled is ThreadHandle.Settled.
 func (i Internal) Settled(ctx context.Context, t events.Thread) error {
 	return i.c.Thread(t).Settled(ctx)
-}
-
-// ExportAs is ThreadHandle.ExportAs.
-func (i Internal) ExportAs(
-	ctx context.Context, t events.Thread, form rehydrate.Form, w io.Writer, warn func(rehydrate.Missing),
-) (entries int, err error) {
-	return i.c.Thread(t).ExportAs(ctx, form, w, warn)
 }

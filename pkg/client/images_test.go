@@ -134,7 +134,7 @@ func TestImagesOfClaudeCode(t *testing.T) {
 	}
 	for form, want := range map[rehydrate.Form]int{rehydrate.Full: 3, rehydrate.Stored: 0} {
 		var out bytes.Buffer
-		must.Get(r.Thread(th).ExportAs(t.Context(), form, &out, nil))(t)
+		must.Get(r.Internal().ExportAs(t.Context(), th, form, &out, nil))(t)
 		must.Same(t, strings.Count(out.String(), b64), want, "form %d has %d images in line, want %d", form)
 		if form == rehydrate.Full && out.String() != strings.Join(lines, "\n")+"\n" {
 			t.Errorf("export = %.500s, want the lines as they came", out.String())

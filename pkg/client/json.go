@@ -115,7 +115,7 @@ type TreeEntry struct {
 func (t *Tree) Listed() []TreeEntry {
 	out := make([]TreeEntry, len(t.Entries()))
 	for i, e := range t.Entries() {
-		place, _ := t.Place(e.ID)
+		place := t.places[e.ID]
 		out[i] = TreeEntry{ID: e.ID, Type: e.Type, Label: t.Label(e.ID), Leaf: t.Leaf().ID() == e.ID, Index: place.Index,
 			Node: place.At.Ref.String()}
 		if e.Parent != "" {

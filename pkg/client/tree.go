@@ -20,13 +20,7 @@ type Tree struct {
 	Head threads.Head
 	OMP  bool // the entries are those of a session file
 
-	places map[string]rehydrate.Placed
-}
-
-// Place is where an entry is stored.
-func (t *Tree) Place(id string) (p rehydrate.Placed, ok bool) {
-	p, ok = t.places[id]
-	return p, ok
+	places map[string]rehydrate.Placed // by their ids
 }
 
 // Tree reads a thread whole, entries as they are stored: long strings cut, images as refs. threads.ErrNoThread: there is none
@@ -126,12 +120,15 @@ func (c *Client) forkHeader(ctx context.Context, t events.Thread, head threads.H
 // ErrNoContext: the thread holds no session of omp entries. Of entries of the dialect step StepContext makes one.
 var ErrNoContext = errors.New("no context")
 
+// Missing is a blob that could not be put back where an entry refers to it; its ref stands there instead (SPEC T10).
+type Missing = rehydrate.Missing
+
 // Context is what the model is sent at a leaf, and the state that the agent goes on with (SPEC S7): of entries as their agent
 // wrote them, every image in line, also one whose ref came with the entry (SPEC P9). sessions.Last is where the
 // thread's leaf is. Only the path to the leaf is read. A blob that is missing or corrupt is told to warn and its ref
 // stays in place (SPEC T10); with a nil warn it is an error. Errors wrap sessions.ErrNotFound, threads.ErrNoThread or
 // ErrNoContext.
-func (t ThreadHandle) Context(ctx context.Context, leaf sessions.Leaf, warn func(rehydrate.Missing)) (sessions.Context, error) {
+func (t ThreadHandle) Context(ctx context.Context, leaf sessions.Leaf, warn func(Missing)) (sessions.Context, error) {
 	head, err := t.c.caughtUp(ctx, t.Thread)
 	if err != nil {
 		return sessions.Context{}, err
@@ -169,7 +166,7 @@ func (c *Client) entry(ctx context.Context, t events.Thread, head threads.Head, 
 	if e != nil {
 		return step, e
 	}
-	place, ok := tree.Place(id)
+	place, ok := tree.places[id]
 	if !ok {
 		return step, err
 	}
