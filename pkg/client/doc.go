@@ -31,6 +31,7 @@
 //	ErrClosed         the program has closed the Client, or the Async
 //	ErrName           a name that is none                                                 [A-Za-z0-9_-]{1,128}
 //	ErrFilter         a filter or a position that means nothing
+//	ErrPlace          no place that a SessionPage named                                   take its Next as it is, or begin anew
 //	ErrDurable        a durable subscription of that name is to other items               choose another name, or Forget it
 //	ErrGap, *Gap      items that are kept nowhere any more                                go on, or begin elsewhere
 //	ErrNotFound       no such record, blob, prompt or durable subscription
