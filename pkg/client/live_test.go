@@ -91,8 +91,8 @@ func (l *liveRig) follow(t *testing.T, items following, hold *sync.Mutex) <-chan
 				return
 			}
 			hold.Lock()
-			hold.Unlock() //nolint:staticcheck // it waits
 			got <- item
+			hold.Unlock()
 		}
 	}()
 	t.Cleanup(func() { cancel(); <-ended })
