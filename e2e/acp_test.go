@@ -26,6 +26,7 @@ type editor struct {
 	out     chan []byte
 	n       int
 	updates []string // "kind text" of each, since the last call
+	answers map[string]acpMessage
 }
 
 // acpMessage is what an editor reads.
@@ -73,7 +74,7 @@ func (w *world) has(args ...string) string {
 
 func (w *world) editor(cmd *exec.Cmd) *editor {
 	w.t.Helper()
-	e := &editor{t: w.t, in: must.Get(cmd.StdinPipe())(w.t), out: make(chan []byte, 100_000)}
+	e := &editor{t: w.t, in: must.Get(cmd.StdinPipe())(w.t), out: make(chan []byte, 100_000), answers: map[string]acpMessage{}}
 	r, out := io.Pipe()
 	cmd.Stdout = out
 	e.p = w.start(cmd)
@@ -134,14 +135,17 @@ func (e *editor) read() (m acpMessage, ok bool) {
 func (e *editor) answer(id string) acpMessage {
 	e.t.Helper()
 	for {
+		if m, ok := e.answers[id]; ok {
+			return m
+		}
 		m, ok := e.read()
 		switch {
 		case !ok:
 			e.t.Fatalf("the agent ended before the answer to %s", id)
 		case m.Method == "session/request_permission":
 			e.send(fmt.Sprintf(`{"jsonrpc":"2.0","id":%s,"result":{"outcome":{"outcome":"selected","optionId":"y"}}}`, m.ID))
-		case m.Method == "" && string(m.ID) == id:
-			return m
+		case m.Method == "":
+			e.answers[string(m.ID)] = m
 		}
 	}
 }
@@ -464,7 +468,7 @@ func TestACPTwoSessions(t *testing.T) {
 	if m := e.call("session/prompt", prompt(a, "say alpha")); m.Error != nil {
 		t.Errorf("prompt = %v", m.Error)
 	}
-	_ = two
+	e.answer(two)
 	e.quit()
 	first, second := w.has("export", "acp-tester-"+a), w.has("export", "acp-tester-"+b)
 	if strings.Contains(first, b) || strings.Contains(second, a) || strings.Contains(second, "alpha") ||

@@ -24,6 +24,11 @@ func (s *spool) said(th events.Thread, text string) {
 		err = s.Thread(th).Await(s.t.Context(), p.Producer(), 0, 1)
 	}
 	must.Do(s.t, err)
+	head := must.Get(s.Thread(th).Head(s.t.Context()))(s.t)
+	must.Until(s.t, "its item is stored", func() bool { // behind the head
+		n, life, err := s.conn.Items().LastItem(s.t.Context(), th)
+		return err == nil && n == head.N && life == head.Life
+	})
 }
 
 // A name is used again while the history follows, and while it does not, from the stream and from the threads: prompts of a thread

@@ -428,18 +428,24 @@ func TestReadersShare(t *testing.T) {
 	conn, ctx, cl, url := worldOn(t, httpapi.Config{Readers: 41})
 	th := events.Thread{Session: "s", Name: "main"}
 	say(ctx, t, cl, th, "1")
-	consumers := func() int {
+	costs := func() [2]int {
 		s := must.Get(conn.JetStream().Stream(ctx, events.ItemsStream))(t)
-		return s.CachedInfo().State.Consumers
+		return [2]int{s.CachedInfo().State.Consumers, conn.JetStream().Conn().NumSubscriptions()}
 	}
-	before := consumers()
+	none := costs()
 	var all []*stream
+	var first [2]int
 	for range 40 {
 		s := follow(t, ctx, url+"/v1/sessions/s/threads/main/live", "")
 		s.next()
-		all = append(all, s)
+		if all = append(all, s); len(all) == 1 {
+			first = costs()
+		}
 	}
-	must.Same(t, consumers()-before, 1, "40 readers have %d consumers, want %d")
+	must.Same(t, costs(), first, "consumers of items and subscriptions: 40 readers have %d, one has %d")
+	if first[0] != none[0] || first[1] <= none[1] {
+		t.Errorf("consumers of items and subscriptions: a reader has %d, none %d: want no consumer", first, none)
+	}
 	say(ctx, t, cl, th, "2")
 	for _, s := range all {
 		if _, e := s.until("item"); decode[itemEvent](t, e).N != 2 {

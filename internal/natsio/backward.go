@@ -43,8 +43,8 @@ const (
 // otherClocks is by how much the clocks of a cluster's servers are taken to differ.
 const otherClocks = time.Minute
 
-// Backward begins a reading with a window of so many sequences. A gap of another bucket, as one that was restored, is none.
-func (recs Records) Backward(ctx context.Context, window int, gap Gap, wanted func(key string) bool) (*Backward, error) {
+// ReadBackward begins a reading with a window of so many sequences. A gap of another bucket, as one that was restored, is none.
+func ReadBackward(ctx context.Context, recs Records, window int, gap Gap, wanted func(key string) bool) (*Backward, error) {
 	s, err := recs.c.js.Stream(ctx, events.RecordsStream)
 	if err != nil {
 		return nil, fmt.Errorf("read the newest records: %w", WrapErr(err))
@@ -58,8 +58,8 @@ func (recs Records) Backward(ctx context.Context, window int, gap Gap, wanted fu
 	return b, nil
 }
 
-// Count is about how many records the bucket holds, removed ones too. It costs the same whatever it is.
-func (recs Records) Count(ctx context.Context) (uint64, error) {
+// CountRecords is about how many records the bucket holds, removed ones too. It costs the same whatever it is.
+func CountRecords(ctx context.Context, recs Records) (uint64, error) {
 	s, err := recs.c.js.Stream(ctx, events.RecordsStream)
 	if err != nil {
 		return 0, fmt.Errorf("count records: %w", WrapErr(err))
@@ -180,9 +180,9 @@ func (b *Backward) read(ctx context.Context, from, below uint64) (rs []record.Re
 	return rs, oldest, nil
 }
 
-// Matching reads the records that match many narrow filters, as List does; the names are asked for at once, and so are the records.
+// MatchingRecords reads the records that match many narrow filters, as List does; the names are asked for at once, and so are the records.
 // Those of a session that is being deleted are left out, where it is called BetweenDeletions.
-func (recs Records) Matching(ctx context.Context, filters []string) ([]record.Record, error) {
+func MatchingRecords(ctx context.Context, recs Records, filters []string) ([]record.Record, error) {
 	msgs := make([]*nats.Msg, len(filters))
 	for i, f := range filters {
 		msgs[i] = recs.keysRequest(f, 0)

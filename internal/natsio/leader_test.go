@@ -95,7 +95,7 @@ func TestStreamsAreAskedForOnce(t *testing.T) {
 		_, _, noReport := natsadmin.New(c).LastReport(ctx)
 		return errors.Join(err, noItem, noReport)
 	}
-	for i, want := range []int{3, 1} { // the keys of records are an answer to such a question
+	for i, want := range []int{4, 1} { // the keys of records are an answer to such a question, and the first time how many there are
 		must.Do(t, read())
 		must.Same(t, questions(), want, "reading for the %d. time asks %d times about streams, want %d", i+1)
 	}

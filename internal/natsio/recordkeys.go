@@ -44,8 +44,8 @@ func (recs Records) Keys(ctx context.Context, filter string) ([]string, error) {
 // EachKey gives the keys of the records that match a filter to f: where the bucket has few records, as Keys does. Of many it reads the
 // headers, which costs in proportion to what matches, has no time for the whole, and keeps nothing in memory. There a key that is
 // written meanwhile can come twice, and one whose bytes went bad on disk does not come.
-func (recs Records) EachKey(ctx context.Context, filter string, f func(key string)) error {
-	n, err := recs.Count(ctx)
+func EachKey(ctx context.Context, recs Records, filter string, f func(key string)) error {
+	n, err := CountRecords(ctx, recs)
 	if err != nil {
 		return err
 	}
@@ -109,9 +109,9 @@ type keysPage struct {
 }
 
 func (recs Records) keysPage(ctx context.Context, filter string, offset int) (p keysPage, err error) {
-	most := recs.c.names.Load() // that there were last time
+	most := recs.c.names.Load() // that there were ever
 	if most == 0 {
-		if n, err := recs.Count(ctx); err == nil {
+		if n, err := CountRecords(ctx, recs); err == nil {
 			most = int64(n)
 		}
 	}
@@ -123,7 +123,7 @@ func (recs Records) keysPage(ctx context.Context, filter string, offset int) (p 
 		recs.c.names.Store(max(2*most, keysInTime)) // there may be far more now
 		return p, fmt.Errorf("list the keys of %s: %w", filter, WrapErr(err))
 	}
-	recs.c.names.Store(int64(p.Total))
+	recs.c.names.Store(max(most, int64(p.Total), 1))
 	return p, nil
 }
 

@@ -106,13 +106,16 @@ func (s *spool) hostile() (pages, api []string) {
 	main := events.Thread{Session: "of-items", Name: "main"}
 	s.add(main.Session, main.Name,
 		user(evil), agent(evil), call(evil, evil, j{"command": evil, evil: evil}), result(evil, evil, true),
-		j{"content": []j{{"type": "image", "data": evil}, {"type": evil, "text": evil}}, "metadata": j{"type": evil}},
+		j{"content": []j{{"type": "image", "data": evil}, {"type": evil, "text": evil}}, "metadata": j{"type": "text"}},
 		j{"content": text(evil), "metadata": j{"type": "status", "status": evil, "detail": evil}},
 		j{"content": text(evil), "metadata": j{"type": "pending_prompt", "prompt": j{
 			"id": "ask", "kind": "ask_user_question",
 			"questions": []j{{"question": evil, "header": evil, "options": []j{{"label": evil, "description": evil}}}},
 		}}},
 	)
+	ack := must.Get(s.client.Publisher(client.PublisherConfig{}).Publish(ctx, client.Entry{Thread: main, Dialect: "item",
+		Body: must.Get(json.Marshal(j{"content": text(evil), "metadata": j{"type": evil}}))(t)}))(t)
+	must.Is(t, ack.Applied(ctx), client.ErrRefused, "an item whose type is no name")
 	out := must.Get(s.client.Thread(main).Output(ctx, client.OutputConfig{
 		ID: "o", Tool: evil, Input: []byte(quoted(evil)), Cwd: evil, Agent: evil, Host: evil,
 	}))(t)

@@ -748,12 +748,12 @@ func TestErrors(t *testing.T) {
 // What is counted of the sessions that are listed is said to be no more than that.
 func TestCountsOfAPage(t *testing.T) {
 	f := working(t)
-	f.next = "on"
+	f.next = "on" // to the same one, again and again
 	p := open(t, f.URL, wide, tall)
-	p.has("Running 1+")
-	p.wait(`[...document.querySelectorAll('.tab')].map((el) => el.innerText.trim()).join() === 'All,Running 1+,Idle,Failed,Done'`)
+	p.has("Running 60+")
+	p.wait(`[...document.querySelectorAll('.tab')].map((el) => el.innerText.trim()).join() === 'All,Running 60+,Idle,Failed,Done'`)
 	p.click(".tab:nth-child(4)")
-	p.has("None of the newest 1 is like that.")
+	p.has("None of the newest 60 is like that.")
 }
 
 // Enter goes where what is typed leads, also before the list of sessions for it has come.

@@ -55,7 +55,7 @@ func (c *Client) SessionPage(ctx context.Context, q SessionQuery) (page SessionP
 	if q.Limit < 1 {
 		return page, fmt.Errorf("list %d sessions: want 1 or more", q.Limit)
 	}
-	p.back, err = c.records.Backward(ctx, 4*q.Limit, p.at.shown, func(key string) bool {
+	p.back, err = natsio.ReadBackward(ctx, c.records, 4*q.Limit, p.at.shown, func(key string) bool {
 		_, ok := headOf(key)
 		return ok
 	})
@@ -294,11 +294,11 @@ func (c *Client) sessionsOf(ctx context.Context, infos map[string]sessions.Info)
 	}
 	var found []record.Record
 	err = c.records.BetweenDeletions(ctx, func() error {
-		active, err := c.records.Matching(ctx, heads) // first: what ends meanwhile is in both
+		active, err := natsio.MatchingRecords(ctx, c.records, heads) // first: what ends meanwhile is in both
 		if err != nil {
 			return err
 		}
-		ended, err := c.records.Matching(ctx, history)
+		ended, err := natsio.MatchingRecords(ctx, c.records, history)
 		found = slices.Concat(ended, active)
 		return err
 	})
@@ -355,7 +355,7 @@ func (c *Client) sessionsNamed(ctx context.Context, ids []string) ([]Session, er
 // SessionNames are the ids of all sessions, in order; those of removed ones may be among them for a while. ok is false, and there are
 // none, where the store has more records than most.
 func (i Internal) SessionNames(ctx context.Context, most uint64) (names []string, ok bool, err error) {
-	if n, err := i.c.records.Count(ctx); err != nil || n > most {
+	if n, err := natsio.CountRecords(ctx, i.c.records); err != nil || n > most {
 		return nil, false, err
 	}
 	names, err = i.names(ctx, "")
@@ -365,7 +365,7 @@ func (i Internal) SessionNames(ctx context.Context, most uint64) (names []string
 // names are the ids of sessions that begin so, in order.
 func (i Internal) names(ctx context.Context, prefix string) (names []string, err error) {
 	for _, filter := range []string{events.HeadKeys(""), events.HistoryKeys("")} {
-		err := i.c.records.EachKey(ctx, filter, func(key string) {
+		err := natsio.EachKey(ctx, i.c.records, filter, func(key string) {
 			if id := events.SessionOf(key); shortid.Begins(id, prefix) {
 				names = append(names, id)
 			}
