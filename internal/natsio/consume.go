@@ -217,8 +217,7 @@ func (p *partitionFeed) begin(ctx context.Context) error {
 			p.deliverUnseen(ctx, f, u, link)
 		}
 		term := f.term.Load()
-		f.busy.Store(true)
-		defer f.busy.Store(false)
+		defer f.taking()()
 		p.deliver(Delivery{
 			Subject: m.Subject(), Data: m.Data(), Seq: meta.Sequence.Stream, Stored: meta.Timestamp.UnixNano(),
 			Partition: p.partition, Link: link, Open: f.open, Term: term, Acks: &Acks{f, term, link, m.Reply()},
@@ -254,16 +253,10 @@ func (p *partitionFeed) begin(ctx context.Context) error {
 func (p *partitionFeed) keep(ctx context.Context, of *Consumed) {
 	defer p.c.nc.RemoveStatusListener(p.connected)
 	closed := p.consume.Closed()
-	look, beat := time.NewTicker(ackWait), time.NewTicker(pinBeat)
+	look := time.NewTicker(ackWait)
 	defer look.Stop()
-	defer beat.Stop()
 	for {
 		select {
-		case <-beat.C:
-			if p.feed.busy.Load() { // nothing is asked for until there is room: the pin would go to another, or come anew
-				p.feed.beat(events.PersisterGroup)
-			}
-			continue
 		case <-look.C:
 			if p.blocked(ctx) {
 				p.consume.Stop()

@@ -35,7 +35,8 @@ type feed struct {
 	pin    string // our pin, as of the last delivery
 
 	shown atomic.Pointer[string] // pin, for other goroutines
-	busy  atomic.Bool            // a delivery is being taken
+	busy  atomic.Bool            // a delivery is being taken …
+	slow  *time.Timer            // … and for how long
 
 	last   uint64                    // stream sequence of the last delivery that was in order
 	open   uint64                    // Delivery.Open of the next one
@@ -48,6 +49,8 @@ type feed struct {
 
 func newFeed(c *Conn, stream string, cons jetstream.Consumer) *feed {
 	f := &feed{c: c, stream: stream, name: cons.CachedInfo().Name, cons: cons}
+	f.slow = time.AfterFunc(pinBeat, f.stillBusy)
+	f.slow.Stop()
 	f.beginTerm()
 	return f
 }
@@ -124,6 +127,26 @@ func (f *feed) keepPin(ctx context.Context) {
 		case <-beat.C:
 			f.beat(events.ReadersGroup)
 		}
+	}
+}
+
+// taking says that a delivery to a persister is being taken, until done is called. While there is no room for it nothing is asked for, and
+// the pin would go to another, or come anew: it is kept.
+func (f *feed) taking() (done func()) {
+	f.busy.Store(true)
+	f.slow.Reset(pinBeat)
+	return f.taken
+}
+
+func (f *feed) taken() {
+	f.busy.Store(false)
+	f.slow.Stop()
+}
+
+func (f *feed) stillBusy() {
+	if f.busy.Load() {
+		f.beat(events.PersisterGroup)
+		f.slow.Reset(pinBeat)
 	}
 }
 
