@@ -2,7 +2,6 @@ package client
 
 import (
 	"context"
-	"slices"
 
 	"spool/pkg/events"
 )
@@ -22,12 +21,15 @@ type Acked struct {
 }
 
 func (c *Client) ack(evs []*events.Event) Ack {
-	a := Ack{c: c}
+	a, at, i := Ack{c: c}, map[events.Thread]int{}, 0
 	for _, e := range evs {
 		a.Producer, a.Epoch = e.Producer, e.Epoch
-		i := slices.IndexFunc(a.Threads, func(of Acked) bool { return of.Thread == e.Thread })
-		if i < 0 {
-			i, a.Threads = len(a.Threads), append(a.Threads, Acked{Thread: e.Thread, First: e.Seq})
+		if len(a.Threads) == 0 || a.Threads[i].Thread != e.Thread { // most entries are of the thread of the one before
+			var known bool
+			if i, known = at[e.Thread]; !known {
+				i, a.Threads = len(a.Threads), append(a.Threads, Acked{Thread: e.Thread, First: e.Seq})
+				at[e.Thread] = i
+			}
 		}
 		a.Threads[i].Last = e.Seq
 	}
