@@ -196,7 +196,7 @@ func writeFsck(t *text.Table, rep *fsck.Report) error {
 	text.Fprintf(t, "checked\t%d threads of %d sessions\t%d packs with %d nodes, %d blobs, %d artifacts, %s\n",
 		rep.Threads, rep.Sessions, rep.Packs, rep.Nodes, rep.Blobs, rep.Artifacts, text.Bytes(rep.Bytes))
 	if rep.Returned > 0 {
-		text.Fprintf(t, "returned\t%d records of what was collected or moved, brought back by a server that was killed: gc removes them\n",
+		text.Fprintf(t, "returned\t%d records of what was collected or moved, brought back by a server that was killed, or torn and made again elsewhere: gc removes them\n",
 			rep.Returned)
 	}
 	if rep.Changed > 0 {

@@ -23,8 +23,9 @@ type pack struct {
 	id   casstore.PackID
 	seq  uint64
 	rec  record.Pack
-	lost bool // it cannot be read
-	away bool // nothing of its bytes is there
+	lost bool      // it cannot be read
+	away bool      // nothing of its bytes is there
+	torn []Finding // why it cannot be read, if some of its bytes are there
 
 	uses  []int32          // packs, by their index, that its nodes refer to
 	newer casstore.Located // a ref of one of them into a pack that is not older
@@ -262,7 +263,7 @@ func (c *checker) checkPack(ctx context.Context, i int) error {
 	note := func(kind string, err error) error {
 		return c.find(ctx, p.seq, Finding{Kind: kind, Record: p.key(), Detail: err.Error()})
 	}
-	raw := make([]byte, 0, p.rec.Object.Size)
+	raw, before := make([]byte, 0, p.rec.Object.Size), len(c.report.Findings)
 	_, away, err := c.object(ctx, p.key(), p.seq, p.rec.Object, func(chunk []byte) { raw = append(raw, chunk...) })
 	if err != nil {
 		return err
@@ -274,7 +275,9 @@ func (c *checker) checkPack(ctx context.Context, i int) error {
 	open, kind, err := p.open(raw)
 	if err != nil {
 		p.lost = true
-		return note(kind, err)
+		err = note(kind, err)
+		p.torn, c.report.Findings = slices.Clone(c.report.Findings[before:]), c.report.Findings[:before]
+		return err
 	}
 	if open.Len() != p.rec.Nodes || open.RawLen() != p.rec.Raw {
 		err := fmt.Errorf("it holds %d nodes of %d bytes, its record says %d of %d", open.Len(), open.RawLen(), p.rec.Nodes, p.rec.Raw)

@@ -78,7 +78,8 @@ type Report struct {
 	Records   int   `json:"records"`
 	Items     int   `json:"items"`
 	Bytes     int64 `json:"bytes"` // of packs, blobs and artifacts
-	// records of packs and blobs that were collected or moved, brought back by a server that was killed: gc removes them
+	// records of packs and blobs that were collected or moved, brought back by a server that was killed, and torn packs that no
+	// thread needs since what they held was made again: gc removes them
 	Returned int `json:"returned"`
 	Changed  int `json:"changed"` // records that were written meanwhile, and so not judged
 	// registered files that this machine has no more, or not as they were: they are their tool's, and no findings
@@ -141,8 +142,8 @@ func lookOnce(ctx context.Context, s Store, cfg Config) (*checker, error) {
 		return nil, err
 	}
 	for _, step := range []func(context.Context) error{
-		c.listHeads, c.listBulk, c.checkBlobs, c.checkPacks, c.checkArtifacts, c.recallHeads, c.checkHeads, c.checkAway,
-		c.checkOthers, c.checkClasses, c.checkItems, c.checkKept, c.checkRefused, c.checkNameless,
+		c.listHeads, c.listBulk, c.checkBlobs, c.checkPacks, c.checkArtifacts, c.recallHeads, c.checkHeads,
+		c.checkOthers, c.checkClasses, c.checkItems, c.checkKept, c.checkRefused, c.checkNameless, c.checkAway,
 	} {
 		if err := step(ctx); err != nil {
 			return nil, err

@@ -45,11 +45,20 @@ func (c *checker) checkHeads(ctx context.Context) error {
 	return nil
 }
 
-// checkAway names what is wrong with packs that a thread needs: those that are away, those that refer to newer ones. What
-// refers to them otherwise is garbage: a server that was killed brought it back as well, or no cycle of gc has come to it.
+// checkAway names what is wrong with packs that a thread needs: those that are away or torn, those that refer to newer ones. What
+// refers to them otherwise is garbage: a server that was killed brought it back as well, or no cycle of gc has come to it. A torn
+// pack counts as garbage only where nothing else is wrong: its threads may have found what it held in another one.
 func (c *checker) checkAway(ctx context.Context) error {
-	needed := c.needed()
+	needed, sound := c.needed(), len(c.report.Findings) == 0 && c.cfg.Lost == ""
 	for i, p := range c.packs {
+		sound = sound && !(p.lost && needed[i])
+	}
+	for i, p := range c.packs {
+		if len(p.torn) > 0 && sound {
+			c.report.Returned++
+		} else {
+			c.report.Findings = append(c.report.Findings, p.torn...)
+		}
 		if needed[i] && !p.newer.IsZero() {
 			if err := c.find(ctx, p.seq, Finding{Kind: Inconsistent, Record: p.key(),
 				Detail: fmt.Sprintf("it refers to %s, whose pack is newer", p.newer)}); err != nil {
