@@ -196,8 +196,8 @@ func writeFsck(t *text.Table, rep *fsck.Report) error {
 	text.Fprintf(t, "checked\t%d threads of %d sessions\t%d packs with %d nodes, %d blobs, %d artifacts, %s\n",
 		rep.Threads, rep.Sessions, rep.Packs, rep.Nodes, rep.Blobs, rep.Artifacts, text.Bytes(rep.Bytes))
 	if rep.Returned > 0 {
-		text.Fprintf(t, "returned\t%d records of what was collected or moved, brought back by a server that was killed, or torn and made again elsewhere: gc removes them\n",
-			rep.Returned)
+		text.Fprintf(t, "returned\t%d records of what was collected or moved and a killed server brought back, or of what is torn and was "+
+			"made again elsewhere: gc removes them\n", rep.Returned)
 	}
 	if rep.Changed > 0 {
 		text.Fprintf(t, "changed\t%d records were written meanwhile and are not judged\n", rep.Changed)
