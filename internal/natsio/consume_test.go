@@ -242,6 +242,13 @@ func TestOverdueInAnyOrder(t *testing.T) {
 // A process that has no room for what it is given asks for nothing more. The partition stays its own all the same, in one term: what it
 // has in hand would be dropped, and come again, the more of it the slower it is.
 func TestBusyKeepsItsPartition(t *testing.T) {
+	const long = natsio.PinnedTTL + 4*time.Second
+	t.Run("one delivery takes long", func(t *testing.T) { busyKeepsItsPartition(t, 1, long) })
+	t.Run("each takes a little", func(t *testing.T) { busyKeepsItsPartition(t, 200, long/200) })
+}
+
+// busyKeepsItsPartition takes so long for each of the first deliveries.
+func busyKeepsItsPartition(t *testing.T, slow int, each time.Duration) {
 	t.Parallel()
 	conn := natstest.Dial(t, natstest.Server(t))
 	must.Do(t, conn.Ensure(t.Context(), natsio.Limits{EventsBytes: 1 << 30, ItemsBytes: 1 << 30}))
@@ -255,15 +262,15 @@ func TestBusyKeepsItsPartition(t *testing.T) {
 	}
 	must.Do(t, conn.Events().PublishEvents(t.Context(), batch))
 	partition := must.Get(conn.Events().NewestEvent(t.Context(), th))(t).Partition
-	got, hold := make(chan natsio.Delivery, 2*all), make(chan struct{})
+	got, taken := make(chan natsio.Delivery, 4*all), 0
 	stop := must.Get(conn.Events().Consume(t.Context(), partition, nil, func(d natsio.Delivery) {
 		got <- d
-		<-hold
+		if taken++; taken <= slow {
+			time.Sleep(each)
+		}
 	}))(t).Stop
 	defer stop()
 	first := must.Receive(t, got, "an event")
-	time.Sleep(natsio.PinnedTTL + 4*time.Second)
-	close(hold)
 	for seq := first.Seq + 1; seq <= all; {
 		d := must.Receive(t, got, "event %d", seq)
 		if d.Seq > seq || d.Term != first.Term {

@@ -3,6 +3,7 @@ package natsio
 import (
 	"context"
 	"encoding/json"
+	"sync"
 	"sync/atomic"
 	"time"
 
@@ -35,8 +36,12 @@ type feed struct {
 	pin    string // our pin, as of the last delivery
 
 	shown atomic.Pointer[string] // pin, for other goroutines
-	busy  atomic.Bool            // a delivery is being taken …
-	slow  *time.Timer            // … and for how long
+
+	mu      sync.Mutex
+	busy    bool        // a delivery is being taken …
+	lately  bool        // … or was since the last beat …
+	beating bool        // … so that the pin is kept …
+	slow    *time.Timer // … by this
 
 	last   uint64                    // stream sequence of the last delivery that was in order
 	open   uint64                    // Delivery.Open of the next one
@@ -130,21 +135,33 @@ func (f *feed) keepPin(ctx context.Context) {
 	}
 }
 
-// taking says that a delivery to a persister is being taken, until done is called. While there is no room for it nothing is asked for, and
-// the pin would go to another, or come anew: it is kept.
+// taking says that a delivery to a persister is being taken, until done is called. While there is no room for it, or as long as what was
+// asked for is not taken, nothing is asked for, and the pin would go to another, or come anew: it is kept, from the first delivery on
+// until none came for a beat.
 func (f *feed) taking() (done func()) {
-	f.busy.Store(true)
-	f.slow.Reset(pinBeat)
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	f.busy, f.lately = true, true
+	if !f.beating {
+		f.beating = true
+		f.slow.Reset(pinBeat)
+	}
 	return f.taken
 }
 
 func (f *feed) taken() {
-	f.busy.Store(false)
-	f.slow.Stop()
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	f.busy = false
 }
 
 func (f *feed) stillBusy() {
-	if f.busy.Load() {
+	f.mu.Lock()
+	f.beating = f.busy || f.lately
+	again := f.beating
+	f.lately = false
+	f.mu.Unlock()
+	if again {
 		f.beat(events.PersisterGroup)
 		f.slow.Reset(pinBeat)
 	}
