@@ -40,6 +40,9 @@ func (d *draft) besideLast(h *threads.Head) bool { return d.e.Shared && d.e.At =
 // reused is the verdict over an event of the epoch that a head knows, up to the place of the last one that it knows.
 func (d *draft) reused(ctx context.Context, h *threads.Head, last uint64) (Verdict, error) {
 	repeated, seq, is := Verdict{Is: Repeated}, d.e.Event.Seq, d.e.came()
+	if d.besideLast(h) && max(h.Began, d.begins()) >= d.e.At { // nothing came before its message
+		return repeated, nil
+	}
 	given, err := d.given(ctx, h, last+1)
 	if err != nil || given.own == nil {
 		return repeated, err

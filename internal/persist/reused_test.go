@@ -80,6 +80,28 @@ func (r *rig) run(id events.Thread, from, to uint64, nth int) {
 	r.store(e)
 }
 
+// A thread that was begun by one message, which comes again, costs no look at EVENTS: a store with very many of them is read again after
+// a restart.
+func TestRepeatedBeginningIsNotLookedFor(t *testing.T) {
+	r := newRig(t)
+	for i := range 3 {
+		r.run(thread(i), 1, 4, 10*i)
+	}
+	first := r.deaf()
+	r.giveAll(first)
+	r.through(first, 12)
+	p, l := r.looking()
+	r.giveAll(p)
+	r.through(p, 12)
+	if p.Stats().Repeated != 12 || l.n.Load() != 0 {
+		t.Errorf("%d events are repeats, EVENTS was read back %d times: want 12, and never", p.Stats().Repeated, l.n.Load())
+	}
+	r.run(thread(0), 3, 5, 30) // other entries with two of the sequences
+	r.give(p, 4, 4)
+	r.through(p, 15)
+	r.wantReused("e00030", "e00031")
+}
+
 // An entry that has the sequence of another one of its producer was acknowledged: it is a dead letter, once. What says
 // the same is a repeat, wherever it comes again.
 func TestReused(t *testing.T) {
