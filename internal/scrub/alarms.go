@@ -169,7 +169,7 @@ func Cleared(ctx context.Context, s Store, searched bool) error {
 	heads, st := HeadsReport{}, State{}
 	if json.Unmarshal(rs[0].Value, &heads) == nil && heads.Found > 0 {
 		heads.Found, heads.Findings = 0, nil
-		if err := heads.store(ctx, s, rs[0].Seq); err != nil {
+		if _, err := heads.store(ctx, s, rs[0].Seq); err != nil {
 			return err
 		}
 	}

@@ -18,9 +18,10 @@ import (
 	"spool/pkg/threads"
 )
 
-// Reader reads records and packs.
+// Reader reads records.
 type Reader interface {
-	List(ctx context.Context, filter string) ([]record.Record, error)
+	// Scan tells every record from a sequence on, in their order.
+	Scan(ctx context.Context, from uint64, tell func(record.Stamped) error) (last uint64, err error)
 	Records(ctx context.Context, keys ...string) ([]record.Record, error)
 }
 
@@ -58,6 +59,7 @@ const HeadsAgain = time.Minute
 const (
 	headsAtOnce = 4                // packs that are looked at at once
 	headsPause  = time.Millisecond // between two of them: some 100,000 heads take two minutes, beside the work
+	headsPart   = 2000             // what is in memory at a time, in heads
 )
 
 // Heads checks that the newest state of every thread, and of each of its tips, is there under its hash: a commit that survived
@@ -75,20 +77,22 @@ func Heads(ctx context.Context, s Store, r Reader, packs casstore.PackGetter, se
 		return last, nil
 	}
 	rep := HeadsReport{Began: now.UnixNano(), Server: server}
-	if err = rep.store(ctx, s, rev); errors.Is(err, record.ErrConflict) {
+	began, err := rep.store(ctx, s, rev)
+	if errors.Is(err, record.ErrConflict) {
 		return rep, nil // another process was faster
 	}
-	if err != nil {
-		return rep, err
+	if err == nil {
+		err = rep.look(ctx, r, packs, began)
 	}
-	if err := rep.look(ctx, r, packs); err != nil {
+	if err != nil {
 		return rep, err
 	}
 	rep.Ended = time.Now().UnixNano()
 	for _, f := range rep.Findings {
 		log.Error("a head does not resolve: spool fsck --repair has its events applied again", "record", f.Record, "error", f.Detail)
 	}
-	return rep, rep.store(ctx, s, record.Any)
+	_, err = rep.store(ctx, s, record.Any)
+	return rep, err
 }
 
 func readHeads(ctx context.Context, s Store) (rep HeadsReport, rev uint64, err error) {
@@ -102,12 +106,12 @@ func readHeads(ctx context.Context, s Store) (rep HeadsReport, rev uint64, err e
 	return rep, rs[0].Seq, nil
 }
 
-func (rep HeadsReport) store(ctx context.Context, s Store, rev uint64) error {
+func (rep HeadsReport) store(ctx context.Context, s Store, rev uint64) (seq uint64, err error) {
 	b, err := json.Marshal(rep)
 	if err == nil {
-		_, err = s.Write(ctx, record.Put{Key: events.HeadsKey, Value: b, Expect: rev})
+		seq, err = s.Write(ctx, record.Put{Key: events.HeadsKey, Value: b, Expect: rev})
 	}
-	return err
+	return seq, err
 }
 
 // place is a state that a head is at.
@@ -117,28 +121,53 @@ type place struct {
 	at  casstore.Located
 }
 
-// look goes through the heads, pack by pack.
-func (rep *HeadsReport) look(ctx context.Context, r Reader, packs casstore.PackGetter) error {
+// errBehind ends a look at what was written before it.
+var errBehind = errors.New("written since the look began")
+
+// look goes through the heads that were written before it began, a part at a time: those that are stored together stand in the same packs.
+func (rep *HeadsReport) look(ctx context.Context, r Reader, packs casstore.PackGetter, began uint64) error {
 	var places []place
-	for _, filter := range []string{"thread.>", "history.>"} {
-		rs, err := r.List(ctx, filter)
-		if err != nil {
-			return err
-		}
-		for _, one := range rs {
-			rep.Heads++
-			h, err := threads.DecodeHead(one.Value)
-			if err != nil {
-				rep.find(Finding{Unreadable, one.Key, err.Error()})
-				continue
-			}
-			for _, at := range append(h.Roots(), h.Start) {
-				if !at.IsZero() {
-					places = append(places, place{one.Key, one.Seq, at})
-				}
-			}
-		}
+	heads := 0
+	part := func() (err error) {
+		err = rep.lookAt(ctx, r, packs, places)
+		places, heads = places[:0], 0
+		return err
 	}
+	_, err := r.Scan(ctx, 1, func(one record.Stamped) error {
+		if one.Seq > began {
+			return errBehind
+		}
+		_, is := events.ParseHeadKey(one.Key)
+		if !is {
+			_, _, is = events.ParseHistoryKey(one.Key)
+		}
+		if !is || !one.Exists() {
+			return nil
+		}
+		rep.Heads++
+		h, err := threads.DecodeHead(one.Value)
+		if err != nil {
+			rep.find(Finding{Unreadable, one.Key, err.Error()})
+			return nil
+		}
+		for _, at := range append(h.Roots(), h.Start) {
+			if !at.IsZero() {
+				places = append(places, place{one.Key, one.Seq, at})
+			}
+		}
+		if heads++; heads < headsPart {
+			return nil
+		}
+		return part()
+	})
+	if err != nil && !errors.Is(err, errBehind) {
+		return err
+	}
+	return part()
+}
+
+// lookAt goes through places, pack by pack.
+func (rep *HeadsReport) lookAt(ctx context.Context, r Reader, packs casstore.PackGetter, places []place) error {
 	slices.SortStableFunc(places, func(a, b place) int { return strings.Compare(a.at.Pack.String(), b.at.Pack.String()) })
 	found := make([][]Finding, len(places))
 	outer := ctx
