@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 
+	"spool/internal/family"
 	"spool/internal/record"
 )
 
@@ -55,7 +56,7 @@ func Passing(err error) bool {
 // What is wrong with an event.
 var (
 	// ErrEnded: the thread is completed and takes no more entries (SPEC I7).
-	ErrEnded = errors.New("thread has ended")
+	ErrEnded = family.Conflict.New("thread has ended")
 	// ErrPoison: whoever applies the event, or tells of it, panics or dies. It may be applied.
 	ErrPoison = errors.New("poison")
 	// ErrRenamed: the thread has another name now.
@@ -69,9 +70,9 @@ var (
 	// ErrReused: its producer gave its sequence to another entry, which came first.
 	ErrReused = errors.New("another entry of its producer has its sequence")
 	// ErrMissingRef: a step refers to what is not stored.
-	ErrMissingRef = errors.New("is not stored: put it first, then publish the step again")
+	ErrMissingRef = family.Invalid.New("is not stored: put it first, then publish the step again")
 	// ErrNoPrompt: no prompt of that id waits for an answer in the thread, or has got one.
-	ErrNoPrompt = errors.New("no such prompt")
+	ErrNoPrompt = family.NotFound.New("no such prompt")
 	// ErrAsked: another question of the thread has the id of this one.
 	ErrAsked = errors.New("another question has this id")
 	// ErrRun is wrapped by every refusal of a sign of life of a run: what is wrong with it, and what to do.

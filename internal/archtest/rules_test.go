@@ -37,7 +37,7 @@ const (
 
 // layer0 is what every layer above may import.
 var layer0 = []string{
-	"internal/bounded", "internal/jsonscan", "internal/redact", "internal/runes", "internal/text", "internal/shortid", "internal/show",
+	"internal/bounded", "internal/family", "internal/jsonscan", "internal/redact", "internal/runes", "internal/text", "internal/shortid", "internal/show",
 	"pkg/events", "pkg/truncate", "pkg/truncate/output", "pkg/casstore", "pkg/threads",
 	"pkg/sessions", "pkg/dialect", "pkg/artifacts",
 }
@@ -56,18 +56,18 @@ func without(list []string, name string) []string {
 }
 
 var rules = []rule{
-	{pure, []string{"internal/bounded", "internal/gc/model", "internal/jsonscan", "internal/runes", "internal/shortid"}, nil, nil},
+	{pure, []string{"internal/bounded", "internal/family", "internal/gc/model", "internal/jsonscan", "internal/runes", "internal/shortid"}, nil, nil},
 	{pure, []string{"internal/text"}, nil, []string{"github.com/clipperhouse/displaywidth"}},
 	{pure, []string{"internal/show"}, []string{"internal/jsonscan", "internal/text", "pkg/events"}, nil},
 	{pure, []string{"internal/redact"}, nil, []string{"github.com/BurntSushi/toml"}},
-	{pure, []string{"pkg/events"}, []string{"internal/bounded", "internal/jsonscan", "internal/runes"}, []string{msgpack}},
-	{pure, []string{"pkg/truncate"}, []string{"internal/jsonscan", "internal/runes"}, nil},
-	{pure, []string{"pkg/truncate/output"}, []string{"internal/runes"}, nil},
-	{pure, []string{"pkg/casstore"}, []string{"internal/bounded"}, []string{msgpack, zstd, snappy}},
-	{pure, []string{"pkg/threads"}, []string{"internal/bounded", "internal/runes", "pkg/casstore"}, nil},
-	{pure, []string{"pkg/sessions"}, []string{"internal/jsonscan", "internal/shortid", "pkg/events"}, nil},
-	{pure, []string{"pkg/dialect/..."}, []string{"internal/jsonscan", "pkg/events", "pkg/sessions", "pkg/dialect/..."}, nil},
-	{pure, []string{"pkg/artifacts"}, []string{"internal/bounded", "internal/jsonscan", "pkg/events", "pkg/truncate"}, []string{msgpack}},
+	{pure, []string{"pkg/events"}, []string{"internal/bounded", "internal/family", "internal/jsonscan", "internal/runes"}, []string{msgpack}},
+	{pure, []string{"pkg/truncate"}, []string{"internal/family", "internal/jsonscan", "internal/runes"}, nil},
+	{pure, []string{"pkg/truncate/output"}, []string{"internal/family", "internal/runes"}, nil},
+	{pure, []string{"pkg/casstore"}, []string{"internal/bounded", "internal/family"}, []string{msgpack, zstd, snappy}},
+	{pure, []string{"pkg/threads"}, []string{"internal/bounded", "internal/family", "internal/runes", "pkg/casstore"}, nil},
+	{pure, []string{"pkg/sessions"}, []string{"internal/family", "internal/jsonscan", "internal/shortid", "pkg/events"}, nil},
+	{pure, []string{"pkg/dialect/..."}, []string{"internal/family", "internal/jsonscan", "pkg/events", "pkg/sessions", "pkg/dialect/..."}, nil},
+	{pure, []string{"pkg/artifacts"}, []string{"internal/bounded", "internal/family", "internal/jsonscan", "pkg/events", "pkg/truncate"}, []string{msgpack}},
 
 	{decide, []string{"internal/record"}, layer0, []string{msgpack, xsync}},
 	{decide, []string{"internal/retry"}, slices.Concat(layer0, []string{"internal/record"}), []string{backoff}},

@@ -313,7 +313,7 @@ func TestArtifactRegister(t *testing.T) {
 	if err != nil || r.Filename != "with space.txt" || r.Size != 5 {
 		t.Fatalf("RegisterFile = %+v, %v", r, err)
 	}
-	must.Is(t, must.Err(readArtifact(t, a, r)), artifacts.ErrUnavailable, "reading it where files are not read")
+	must.Is(t, must.Err(readArtifact(t, a, r)), artifacts.ErrNowhere, "reading it where files are not read")
 	a.Local = true
 	must.Same(t, must.Get(readArtifact(t, a, r))(t), "local", "read %q, want %q")
 	must.Do(t, a.Remove(t.Context(), r))

@@ -92,7 +92,7 @@ func (u untilDone) Read(p []byte) (int, error) {
 	return u.r.Read(p)
 }
 
-// CheckFile tells whether the file of a registered artifact is what it was: artifacts.ErrUnavailable if it is of
+// CheckFile tells whether the file of a registered artifact is what it was: artifacts.ErrNowhere if it is of
 // another machine, fs.ErrNotExist if it is gone, artifacts.ErrChanged if it is another now.
 func CheckFile(ctx context.Context, r artifacts.Record) error {
 	f, _, err := openFile(ctx, r)
@@ -168,6 +168,6 @@ func FilePath(r artifacts.Record) string {
 
 // elsewhere says where a file can be read.
 func elsewhere(r artifacts.Record, u *url.URL) error {
-	return fmt.Errorf("%w: artifact %s is the file %s of the machine %s: read it there", artifacts.ErrUnavailable, r.ID,
+	return fmt.Errorf("%w: artifact %s is the file %s of the machine %s: read it there", artifacts.ErrNowhere, r.ID,
 		u.Path, u.Host)
 }

@@ -24,6 +24,7 @@ import (
 	"sync"
 	"time"
 
+	"spool/internal/family"
 	"spool/internal/natsio"
 	"spool/pkg/client"
 )
@@ -49,16 +50,16 @@ func On(conn *natsio.Conn, cl *client.Client) *Store {
 }
 
 // ErrKey is wrapped by the refusal of a key that the SDK would not give.
-var ErrKey = errors.New("no key of a session")
+var ErrKey = family.Invalid.New("no key of a session")
 
 // ErrEntry is wrapped by the refusal of a line that is no entry.
-var ErrEntry = errors.New("no entry")
+var ErrEntry = family.Invalid.New("no entry")
 
 // ErrSummary: the summary is not the one that was to be replaced.
 var ErrSummary = errors.New("the summary is another one by now: read it, and fold again")
 
 // ErrNone: nothing was ever appended under the key.
-var ErrNone = errors.New("no such session of the SDK")
+var ErrNone = family.NotFound.New("no such session of the SDK")
 
 // patience is how long an append waits for a persister.
 const patience = 20 * time.Second

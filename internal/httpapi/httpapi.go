@@ -29,6 +29,7 @@ import (
 	"spool/internal/access"
 	"spool/internal/apply"
 	"spool/internal/claudestore"
+	"spool/internal/family"
 	"spool/internal/ingest"
 	"spool/internal/mcp"
 	"spool/internal/natsadmin"
@@ -40,8 +41,6 @@ import (
 	"spool/pkg/casstore"
 	"spool/pkg/client"
 	"spool/pkg/events"
-	"spool/pkg/sessions"
-	"spool/pkg/threads"
 )
 
 // Config of the API. Publisher is required.
@@ -356,63 +355,48 @@ func (a *api) fail(w http.ResponseWriter, r *http.Request, err error) {
 }
 
 // ErrRequest is wrapped by errors about what a client asked for.
-var ErrRequest = errors.New("bad request")
+var ErrRequest = family.Invalid.New("bad request")
 
 // verdict is the status of an error, and after how many seconds to try again.
 func verdict(err error) (status, after int) {
 	is := func(targets ...error) bool {
 		return slices.ContainsFunc(targets, func(target error) bool { return errors.Is(err, target) })
 	}
-	var long *http.MaxBytesError
 	var beyond *quota.Refused
-	var full *apply.BeyondError
 	switch {
 	case errors.As(err, &beyond):
 		return http.StatusTooManyRequests, beyond.Seconds()
-	case errors.As(err, &full):
-		return http.StatusConflict, 0
-	case errors.As(err, &long), is(ingest.ErrTooLarge, errTooLarge):
+	case errors.As(err, new(*http.MaxBytesError)), is(ingest.ErrTooLarge, errTooLarge):
 		return http.StatusRequestEntityTooLarge, 0
-	case is(client.ErrLatched, client.ErrPromptTaken, client.ErrSessionNeeded), is(ingest.ErrEntry) && is(client.ErrEnded):
-		return http.StatusConflict, 0
-	case is(errForbidden, record.ErrDenied):
-		return http.StatusForbidden, 0
-	case is(ErrRequest, claudestore.ErrKey, claudestore.ErrEntry, ingest.ErrEntry, artifacts.ErrURL, artifacts.ErrRecord, events.ErrToken,
-		events.ErrControl,
-		threads.ErrNoPoint, client.ErrFilter):
-		return http.StatusBadRequest, 0
 	case is(claudestore.ErrSummary):
 		return http.StatusPreconditionFailed, 0
 	case is(errMedia):
 		return http.StatusUnsupportedMediaType, 0
-	case is(artifacts.ErrTaken, client.ErrOutputTaken, client.ErrEnded, client.ErrThreadExists, client.ErrBusyThread, client.ErrRefused,
-		client.ErrRemoved, client.ErrNoContext, client.ErrRunEnded, client.ErrTitled):
-		return http.StatusConflict, 0
-	case is(client.ErrBehind):
-		return http.StatusServiceUnavailable, 1
-	case is(record.ErrNoStream):
-		return http.StatusServiceUnavailable, 5
-	case is(casstore.ErrGone):
-		return http.StatusGone, 0
-	case is(artifacts.ErrNotFound, artifacts.ErrNoAgent, artifacts.ErrUnavailable, threads.ErrNoThread, threads.ErrNoStep, client.ErrNoPrompt,
-		client.ErrNoRun, sessions.ErrNotFound, sessions.ErrNoSession, client.ErrSessionNotFound, record.ErrNotFound, casstore.ErrNotFound,
-		claudestore.ErrNone, errNothing):
-		return http.StatusNotFound, 0
 	case is(artifacts.ErrPastEnd):
 		return http.StatusRequestedRangeNotSatisfiable, 0
+	case is(family.Conflict), errors.As(err, new(*apply.BeyondError)):
+		return http.StatusConflict, 0
+	case is(family.Denied):
+		return http.StatusForbidden, 0
+	case is(family.Invalid):
+		return http.StatusBadRequest, 0
 	case is(record.ErrBusy):
 		return http.StatusTooManyRequests, 1
-	case is(record.ErrFull, natsadmin.ErrStopped):
+	case is(record.ErrNoStream, record.ErrFull, natsadmin.ErrStopped):
 		return http.StatusServiceUnavailable, 5
-	case is(record.ErrUnknown, context.Canceled, context.DeadlineExceeded):
+	case is(family.Unavailable, context.Canceled, context.DeadlineExceeded):
 		return http.StatusServiceUnavailable, 1
+	case is(casstore.ErrGone):
+		return http.StatusGone, 0
+	case is(family.NotFound):
+		return http.StatusNotFound, 0
 	}
 	return http.StatusInternalServerError, 0
 }
 
 var (
-	errNothing   = errors.New("not found")
-	errForbidden = errors.New("not with this token")
+	errNothing   = family.NotFound.New("not found")
+	errForbidden = family.Denied.New("not with this token")
 	errTooLarge  = errors.New("too large for one answer")
 	errMedia     = errors.New("wrong type of body")
 )

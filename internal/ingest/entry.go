@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"strings"
 
+	"spool/internal/family"
 	"spool/internal/jsonscan"
 	"spool/pkg/dialect"
 	"spool/pkg/events"
@@ -15,7 +16,7 @@ import (
 )
 
 // ErrEntry is wrapped by every refusal of a line or of what came with it: the sender's mistake (SPEC B2).
-var ErrEntry = errors.New("refused")
+var ErrEntry = family.Invalid.New("refused")
 
 // ErrTooLarge is an ErrEntry: the entry is longer than Config.MaxBody.
 var ErrTooLarge = fmt.Errorf("%w: too large", ErrEntry)

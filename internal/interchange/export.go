@@ -427,7 +427,7 @@ func (x *export) artifact(ctx context.Context, r artifacts.Record, name string) 
 		x.Exported.Artifacts++
 		return nil
 	}
-	for _, known := range []error{ErrThere, artifacts.ErrUnavailable, artifacts.ErrChanged, fs.ErrNotExist, record.ErrNotFound,
+	for _, known := range []error{ErrThere, artifacts.ErrNowhere, artifacts.ErrChanged, fs.ErrNotExist, record.ErrNotFound,
 		casstore.ErrCorrupt} {
 		if errors.Is(err, known) {
 			x.warn(err)

@@ -109,7 +109,7 @@ func (p *peer) readArtifact(ctx context.Context, in artifactIn) (out artifactOut
 		return out, err
 	}
 	body, of, err := p.openArtifact(ctx, in.Session, in.Artifact)
-	if errors.Is(err, artifacts.ErrNotFound) || errors.Is(err, artifacts.ErrUnavailable) {
+	if errors.Is(err, artifacts.ErrNotFound) || errors.Is(err, artifacts.ErrNowhere) {
 		err = fmt.Errorf("%w; list_artifacts lists those of the session %s", err, in.Session)
 	}
 	if err != nil {

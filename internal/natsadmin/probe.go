@@ -12,6 +12,7 @@ import (
 	"github.com/nats-io/nats.go"
 	"github.com/nats-io/nats.go/jetstream"
 
+	"spool/internal/family"
 	"spool/internal/natsio"
 	"spool/internal/record"
 	"spool/pkg/events"
@@ -69,7 +70,7 @@ func (a *Admin) Takes(ctx context.Context) map[string]error {
 }
 
 // ErrStopped is wrapped when the server takes no writes in some stream.
-var ErrStopped = errors.New("the server stores nothing: is its disk full, read-only or failing?")
+var ErrStopped = family.Unavailable.New("the server stores nothing: is its disk full, read-only or failing?")
 
 const mend = "make room or mend the disk; spool up then goes on by itself, " +
 	"and a NATS server of your own must be restarted"

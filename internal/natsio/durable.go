@@ -10,11 +10,12 @@ import (
 
 	"github.com/nats-io/nats.go/jetstream"
 
+	"spool/internal/family"
 	"spool/pkg/events"
 )
 
 // ErrReader: a subscription of that name exists and is to other items.
-var ErrReader = errors.New("the durable subscription is another one")
+var ErrReader = family.Conflict.New("the durable subscription is another one")
 
 const (
 	readerAcks = 20_000 // how many items may be given and not acknowledged

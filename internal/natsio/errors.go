@@ -4,10 +4,12 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 
 	"github.com/nats-io/nats.go"
 	"github.com/nats-io/nats.go/jetstream"
 
+	"spool/internal/family"
 	"spool/internal/jsonscan"
 	"spool/internal/record"
 )
@@ -159,7 +161,7 @@ func (noStream) Error() string {
 }
 
 func (noStream) Is(target error) bool {
-	return target == record.ErrNoStream || target == record.ErrNotFound || target == jetstream.ErrStreamNotFound
+	return slices.Contains([]error{record.ErrNoStream, family.Unavailable, record.ErrNotFound, jetstream.ErrStreamNotFound}, target)
 }
 
 // WrapErr maps what nats.go returns to the errors of package record.

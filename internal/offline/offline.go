@@ -33,12 +33,13 @@ import (
 
 	"github.com/oklog/ulid/v2"
 
+	"spool/internal/family"
 	"spool/internal/record"
 	"spool/pkg/events"
 )
 
 // ErrFull: the directory holds as much as it may, or its disk does. Nothing of what was to be appended is kept.
-var ErrFull = errors.New("offline directory is full: events are published from it when the server is back; make room, or allow it more")
+var ErrFull = family.Unavailable.New("offline directory is full: events are published from it when the server is back; make room, or allow it more")
 
 // ErrDamaged: a segment has bytes that were never written so. The whole events in it are published as far as they can
 // be told, and the file is kept under another name.

@@ -94,8 +94,8 @@ func TestRunLife(t *testing.T) {
 		t.Error("Ended is open after End")
 	}
 	must.Do(t, run.End(ctx, artifacts.RunCompleted, ""))
-	must.Is(t, run.End(ctx, artifacts.RunFailed, ""), client.ErrRunEnded, "End in another state")
-	must.Is(t, must.Err(r.Thread(th).StartRun(ctx, client.RunConfig{ID: "r1"})), client.ErrRunEnded, "StartRun of one that has ended")
+	must.Is(t, run.End(ctx, artifacts.RunFailed, ""), client.ErrConflict, "End in another state")
+	must.Is(t, must.Err(r.Thread(th).StartRun(ctx, client.RunConfig{ID: "r1"})), client.ErrConflict, "StartRun of one that has ended")
 	must.Same(t, p.Stats().Dead, 0, "%d dead letters, want %d")
 }
 
@@ -146,8 +146,8 @@ func TestRunBeats(t *testing.T) {
 	case <-ctx.Done():
 		t.Fatal("the run is not told that it was cancelled")
 	}
-	must.Is(t, run.End(ctx, artifacts.RunCompleted, ""), client.ErrRunEnded, "End after that")
-	must.Is(t, r.Session("s3").EndRun(ctx, run.ID(), artifacts.RunFailed, ""), client.ErrRunEnded, "EndRun again")
+	must.Is(t, run.End(ctx, artifacts.RunCompleted, ""), client.ErrConflict, "End after that")
+	must.Is(t, r.Session("s3").EndRun(ctx, run.ID(), artifacts.RunFailed, ""), client.ErrConflict, "EndRun again")
 	if got := r.runs("s3")[run.ID()]; got.State != artifacts.RunCancelled || got.Summary != "not needed" {
 		t.Errorf("cancelled run = %+v", got)
 	}

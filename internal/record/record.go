@@ -5,6 +5,8 @@ package record
 
 import (
 	"errors"
+
+	"spool/internal/family"
 )
 
 // Record is one fact of the record bucket.
@@ -59,11 +61,11 @@ var (
 	// ErrUnknown. The same goes for ErrBusy and ErrFull.
 	ErrConflict = errors.New("record changed")
 	// ErrBusy: nothing was stored; the server has too much in flight or has no leader. Retry later.
-	ErrBusy = errors.New("server busy")
+	ErrBusy = family.Unavailable.New("server busy")
 	// ErrFull: nothing was stored; the stream or the account is at its limit. Retry later, or make room.
-	ErrFull = errors.New("stream full")
+	ErrFull = family.Unavailable.New("stream full")
 	// ErrUnknown: no answer in time; it may or may not have been stored.
-	ErrUnknown = errors.New("outcome unknown")
+	ErrUnknown = family.Unavailable.New("outcome unknown")
 	// ErrClosed: this program has closed the connection; what it had not got an answer to is ErrUnknown.
 	ErrClosed = errors.New("closed")
 	// ErrRefused: the server said no, and will again.
@@ -71,20 +73,20 @@ var (
 	// ErrDenied: this user may not. It is an ErrRefused of which a part may be stored.
 	ErrDenied error = denied{}
 	// ErrNotFound: no such record, object or message.
-	ErrNotFound = errors.New("not found")
+	ErrNotFound = family.NotFound.New("not found")
 	// ErrNoStream: what would hold it is not there; it is an ErrNotFound that says nothing of what was held.
-	ErrNoStream = errors.New("there is no such stream")
+	ErrNoStream = family.Unavailable.New("there is no such stream")
 	// ErrValue: a record that cannot be read, or has a version this program does not know.
-	ErrValue = errors.New("bad record")
+	ErrValue = family.Damaged.New("bad record")
 	// ErrLater: the record has a version that this program does not know; it is an ErrValue. A later program reads it.
-	ErrLater = errors.New("a later version")
+	ErrLater = family.Damaged.New("a later version")
 )
 
 // denied is the error of ErrDenied.
 type denied struct{}
 
-func (denied) Error() string { return "permission denied" }
-func (denied) Unwrap() error { return ErrRefused }
+func (denied) Error() string   { return "permission denied" }
+func (denied) Unwrap() []error { return []error{ErrRefused, family.Denied} }
 
 // Again reports whether asking again, over the same connection, can help.
 func Again(err error) bool { return Temporary(err) && !errors.Is(err, ErrClosed) }

@@ -197,7 +197,7 @@ func TestSessionThatIsNeeded(t *testing.T) {
 	meta("parent", "")
 	meta("fork", `,"history_base":{"thread_id":"parent","end_byte_offset":9}`)
 	_, err := k.cl.Session("parent").Delete(t.Context(), client.Deletion{})
-	if !errors.Is(err, client.ErrSessionNeeded) || !strings.Contains(err.Error(), "fork") {
+	if !errors.Is(err, client.ErrConflict) || !strings.Contains(err.Error(), "fork") {
 		t.Errorf("DeleteSession = %v, want a refusal that names the fork", err)
 	}
 	rep := must.Get(k.Report(t.Context()))(t)

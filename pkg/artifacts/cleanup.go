@@ -7,6 +7,8 @@ import (
 	"fmt"
 	"slices"
 	"time"
+
+	"spool/internal/family"
 )
 
 // Registry is the records of artifacts.
@@ -21,9 +23,9 @@ type Registry interface {
 
 var (
 	// ErrNoSession: a cleanup named neither a session nor every session.
-	ErrNoSession = errors.New("session id is empty: name a session, or ask for every session")
+	ErrNoSession = family.Invalid.New("session id is empty: name a session, or ask for every session")
 	// ErrNotFound: there is no such artifact, output or blob.
-	ErrNotFound = errors.New("not found")
+	ErrNotFound = family.NotFound.New("not found")
 )
 
 // refusal is an error whose text is a promise, word for word, and whose kind a caller decides on.

@@ -6,6 +6,8 @@ import (
 	"errors"
 	"fmt"
 	"io"
+
+	"spool/internal/family"
 )
 
 // Lines selects lines of a text: Limit of them from line Offset on, which counts from 1. The zero value selects all. A line
@@ -13,7 +15,7 @@ import (
 type Lines struct{ Offset, Limit int64 }
 
 // ErrPastEnd: the text has fewer lines than the offset. A text has one line more than it has newlines.
-var ErrPastEnd = errors.New("past the end")
+var ErrPastEnd = family.Invalid.New("past the end")
 
 func (l Lines) all() bool { return l == Lines{} }
 

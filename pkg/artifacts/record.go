@@ -11,6 +11,7 @@ import (
 	"github.com/vmihailenco/msgpack/v5"
 
 	"spool/internal/bounded"
+	"spool/internal/family"
 	"spool/pkg/events"
 )
 
@@ -76,15 +77,15 @@ type Record struct {
 
 var (
 	// ErrRecord is wrapped by everything that is no proper record.
-	ErrRecord = errors.New("bad artifact record")
+	ErrRecord = family.Invalid.New("bad artifact record")
 	// ErrNoAgent: no agent of the session was given this id, and it starts none.
-	ErrNoAgent = errors.New("no such agent")
+	ErrNoAgent = family.NotFound.New("no such agent")
 	// ErrLater: a later version wrote the record; it is an ErrRecord.
-	ErrLater = errors.New("a later version")
+	ErrLater = family.Damaged.New("a later version")
 	// ErrTaken: another artifact has this id. Records are created once and never moved to another session (SPEC A3).
-	ErrTaken = errors.New("artifact id is taken")
+	ErrTaken = family.Conflict.New("artifact id is taken")
 	// ErrChanged: the file of an artifact is not what it was when it was registered.
-	ErrChanged = errors.New("the file has changed since it was registered")
+	ErrChanged = family.Conflict.New("the file has changed since it was registered")
 )
 
 // ObjectName is where the bytes of a new artifact go: <session>/<artifact_id>/<filename> (SPEC A2).

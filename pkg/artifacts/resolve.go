@@ -15,6 +15,7 @@ import (
 	"slices"
 	"strings"
 
+	"spool/internal/family"
 	"spool/pkg/truncate"
 )
 
@@ -49,17 +50,17 @@ type Resource struct {
 }
 
 var (
-	// ErrUnavailable: there is nowhere to look, so that no address of this kind can be resolved.
-	ErrUnavailable = errors.New("unavailable")
+	// ErrNowhere: there is nowhere to look, so that no address of this kind can be resolved.
+	ErrNowhere = family.NotFound.New("unavailable")
 	// ErrCorrupt: the bytes of a blob do not have its hash (SPEC T10).
-	ErrCorrupt = errors.New("blob is corrupt")
+	ErrCorrupt = family.Damaged.New("blob is corrupt")
 )
 
 // MaxExtract is the largest agent output, in bytes, that a value is extracted from: it has to be in memory for that.
 const MaxExtract = 64 << 20
 
 // Resolve finds what an address leads to, and selects lines of it. Texts of errors are SPEC's word for word (A8, A9); they
-// wrap ErrURL (the address itself is wrong), ErrUnavailable, ErrNotFound, ErrPastEnd or ErrCorrupt. A blob's ErrCorrupt
+// wrap ErrURL (the address itself is wrong), ErrNowhere, ErrNotFound, ErrPastEnd or ErrCorrupt. A blob's ErrCorrupt
 // comes from Body, when all of it has been read.
 func (s Sources) Resolve(ctx context.Context, address string, lines Lines) (Resource, error) {
 	r, err := s.resolve(ctx, address, lines)
@@ -150,7 +151,7 @@ func (s Sources) blob(ctx context.Context, ref string, lines Lines) (Resource, e
 		return Resource{}, refuse(ErrURL, "%q is no blob ref: use blob:sha256: and 64 of 0-9 a-f", ref)
 	}
 	if s.Blobs == nil {
-		return Resource{}, refuse(ErrUnavailable, "No blob store - %s unavailable", ref)
+		return Resource{}, refuse(ErrNowhere, "No blob store - %s unavailable", ref)
 	}
 	body, size, err := s.Blobs.OpenBlob(ctx, ref)
 	if errors.Is(err, fs.ErrNotExist) {
@@ -172,12 +173,12 @@ type folder struct {
 // list reads what the folder holds.
 func (s Sources) list(ctx context.Context, none string) (folder, error) {
 	if s.Dir == nil {
-		return folder{}, refuse(ErrUnavailable, "%s", none)
+		return folder{}, refuse(ErrNowhere, "%s", none)
 	}
 	names, err := s.Dir.Names(ctx)
 	switch {
 	case errors.Is(err, fs.ErrNotExist):
-		return folder{}, refuse(ErrUnavailable, "No artifacts directory found")
+		return folder{}, refuse(ErrNowhere, "No artifacts directory found")
 	case err != nil:
 		return folder{}, fmt.Errorf("list artifacts: %w", err)
 	}

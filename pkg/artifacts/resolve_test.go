@@ -122,8 +122,8 @@ func TestResolve(t *testing.T) {
 		}
 	}
 	must.Same(t, d.open, 0, "%d files were left open, want %d")
-	if _, _, err := resolve(artifacts.Sources{}, ref, artifacts.Lines{}); !errors.Is(err, artifacts.ErrUnavailable) {
-		t.Errorf("Resolve without blobs = %v, want ErrUnavailable", err)
+	if _, _, err := resolve(artifacts.Sources{}, ref, artifacts.Lines{}); !errors.Is(err, artifacts.ErrNowhere) {
+		t.Errorf("Resolve without blobs = %v, want ErrNowhere", err)
 	}
 }
 

@@ -1,8 +1,9 @@
 package artifacts
 
 import (
-	"errors"
 	"time"
+
+	"spool/internal/family"
 )
 
 // RunStatus is where a run of an agent stands.
@@ -40,9 +41,9 @@ type Activity struct {
 var (
 	// ErrSessionActive: the session is in use; its code on the wire is "session_active". Cancel what ActiveError names,
 	// wait for its end and try again.
-	ErrSessionActive = errors.New("session has active or queued runs")
+	ErrSessionActive = family.Conflict.New("session has active or queued runs")
 	// ErrSessionNotFound: there is no such session.
-	ErrSessionNotFound = errors.New("session not found")
+	ErrSessionNotFound = family.NotFound.New("session not found")
 )
 
 // ActiveError says what keeps a session from being deleted. It is ErrSessionActive.

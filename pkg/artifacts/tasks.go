@@ -2,12 +2,12 @@ package artifacts
 
 import (
 	"cmp"
-	"errors"
 	"fmt"
 	"iter"
 	"slices"
 	"time"
 
+	"spool/internal/family"
 	"spool/internal/jsonscan"
 )
 
@@ -26,7 +26,7 @@ const (
 var taskStatuses = []TaskStatus{TaskPending, TaskRunning, TaskBlocked, TaskCompleted, TaskFailed, TaskCancelled}
 
 // ErrTaskLog is wrapped by what is wrong with a task log. Such a log is never a candidate.
-var ErrTaskLog = errors.New("unreadable task log")
+var ErrTaskLog = family.Invalid.New("unreadable task log")
 
 // ReplayTasks gives the status of each task that a log is about. The log is one JSON object an event:
 // {"event_type":"task_completed","task_id":"t1","step_id":null,"payload":{…},…}. Only events of the task itself count: a

@@ -1,9 +1,10 @@
 package artifacts
 
 import (
-	"errors"
 	"strings"
 	"unicode/utf8"
+
+	"spool/internal/family"
 )
 
 // URL is the address of something a session keeps: artifact://<seq>, agent://<id>[/path][?q=query] or blob:sha256:<hex>.
@@ -15,7 +16,7 @@ type URL struct {
 }
 
 // ErrURL is wrapped by everything that cannot be an address, whatever is stored.
-var ErrURL = errors.New("bad address")
+var ErrURL = family.Invalid.New("bad address")
 
 // Schemes of URL.
 const (

@@ -3,17 +3,18 @@ package casstore
 import (
 	"crypto/sha256"
 	"encoding/binary"
-	"errors"
 	"fmt"
 	"math"
+
+	"spool/internal/family"
 )
 
 // ErrUnlocated says that a pack cannot be finished because a node in it refers to a node that is neither in the pack nor
 // located. It is wrapped with both refs.
-var ErrUnlocated = errors.New("node is neither in the pack nor located")
+var ErrUnlocated = family.Damaged.New("node is neither in the pack nor located")
 
 // ErrTooLarge says that a node or a pack exceeds a limit of the format.
-var ErrTooLarge = errors.New("exceeds the limit of the format")
+var ErrTooLarge = family.Invalid.New("exceeds the limit of the format")
 
 // PackBuilder collects the nodes of one pack. Not safe for concurrent use.
 type PackBuilder struct {

@@ -2,19 +2,19 @@ package casstore
 
 import (
 	"encoding/binary"
-	"errors"
 	"fmt"
 	"math"
 
 	"spool/internal/bounded"
+	"spool/internal/family"
 )
 
 // ErrMalformed says that bytes are not what they should decode to. Every decoding error of this package and of
 // pkg/threads wraps it, but for ErrVersion.
-var ErrMalformed = errors.New("malformed")
+var ErrMalformed = family.Damaged.New("malformed")
 
 // ErrVersion says that bytes were written by a later version than this one reads. It is wrapped with what was found.
-var ErrVersion = errors.New("unknown version")
+var ErrVersion = family.Damaged.New("unknown version")
 
 // Cursor reads msgpack values one after the other. The first error stays and makes every later read return a zero value, so
 // a decoder reads all it wants and asks for Err once. No length is believed: each is compared with what is left. It is not

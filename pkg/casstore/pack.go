@@ -2,21 +2,22 @@ package casstore
 
 import (
 	"crypto/sha256"
-	"errors"
 	"fmt"
 	"slices"
 	"sync"
 	"sync/atomic"
+
+	"spool/internal/family"
 )
 
 // The errors of reading. A caller decides by them; all are wrapped with the ref or the pack.
 var (
 	// ErrNotFound says that the store, or the pack asked, does not hold it.
-	ErrNotFound = errors.New("not found")
+	ErrNotFound = family.NotFound.New("not found")
 	// ErrGone says that the store held it and that it was collected as garbage.
-	ErrGone = errors.New("gone: collected as garbage")
+	ErrGone = family.NotFound.New("gone: collected as garbage")
 	// ErrCorrupt says that the bytes held are not the bytes that were put.
-	ErrCorrupt = errors.New("corrupt")
+	ErrCorrupt = family.Damaged.New("corrupt")
 )
 
 // Pack is an open pack: a header, a body, and the frames of it that were read. Safe for concurrent use.

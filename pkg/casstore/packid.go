@@ -2,9 +2,10 @@ package casstore
 
 import (
 	"encoding/hex"
-	"errors"
 	"fmt"
 	"strings"
+
+	"spool/internal/family"
 )
 
 // PackID names a pack. The caller chooses it, unique for ever; it says nothing about the content. The zero value means that
@@ -12,7 +13,7 @@ import (
 type PackID [16]byte
 
 // ErrBadPackID says that a text is not a pack id.
-var ErrBadPackID = errors.New("not a pack id")
+var ErrBadPackID = family.Invalid.New("not a pack id")
 
 // String is the id as 32 lowercase hexadecimal digits.
 func (id PackID) String() string { return hex.EncodeToString(id[:]) }

@@ -3,9 +3,10 @@ package casstore
 import (
 	"crypto/sha256"
 	"encoding/hex"
-	"errors"
 	"fmt"
 	"strings"
+
+	"spool/internal/family"
 )
 
 // Kind says what a ref points to. It is part of the ref: bytes are never sniffed to find out what they are.
@@ -35,7 +36,7 @@ const RefSize = 1 + sha256.Size
 type Ref [RefSize]byte
 
 // ErrBadRef says that a text or a byte string is not a ref.
-var ErrBadRef = errors.New("not a ref")
+var ErrBadRef = family.Invalid.New("not a ref")
 
 // NodeRef is the ref of the node with that SHA-256.
 func NodeRef(sum [32]byte) Ref { return newRef(KindNode, sum) }

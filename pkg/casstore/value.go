@@ -1,15 +1,16 @@
 package casstore
 
 import (
-	"errors"
 	"fmt"
 	"math"
 	"slices"
+
+	"spool/internal/family"
 )
 
 // ErrUnsupported says that a value has no canonical encoding: a type outside the list of AppendValue, or a nesting deeper
 // than a reader accepts.
-var ErrUnsupported = errors.New("value has no canonical encoding")
+var ErrUnsupported = family.Invalid.New("value has no canonical encoding")
 
 // maxValueDepth leaves room, below the 64 levels a reader accepts, for the frames a value is put into.
 const maxValueDepth = 56

@@ -94,17 +94,17 @@ func (s SessionHandle) TakeNumber(ctx context.Context, tool string) (n artifacts
 
 // TakeAgentID takes the id of the next agent that parent ("" = the root) starts in a session. The agent's output is put with
 // Writer artifacts.FromAgent and this id as Agent, and is found as agent://<id> (SPEC A9).
-// ErrSessionNotFound: there is no such session. ErrNoAgent: the parent's id was given to no agent of it.
+// ErrSessionNotFound: there is no such session. artifacts.ErrNoAgent: the parent's id was given to no agent of it.
 func (s SessionHandle) TakeAgentID(ctx context.Context, parent, requested string) (id string, err error) {
 	take := func() error {
 		id, err = s.c.artifactStore().TakeAgent(ctx, s.ID, parent, requested)
 		return err
 	}
-	if err := take(); !errors.Is(err, ErrNoAgent) {
+	if err := take(); !errors.Is(err, artifacts.ErrNoAgent) {
 		return id, err
 	}
 	every := events.Thread{Session: s.ID, Name: events.EveryThread} // it may have begun to work just now
-	err = s.c.awaiting(ctx, every, take, func(_ natsio.Newest, err error) bool { return !errors.Is(err, ErrNoAgent) })
+	err = s.c.awaiting(ctx, every, take, func(_ natsio.Newest, err error) bool { return !errors.Is(err, artifacts.ErrNoAgent) })
 	return id, err
 }
 

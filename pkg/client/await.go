@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"spool/internal/apply"
+	"spool/internal/family"
 	"spool/internal/natsio"
 	"spool/internal/record"
 	"spool/internal/retry"
@@ -15,7 +16,7 @@ import (
 )
 
 // ErrRemoved: what was published is not there any more, because its thread or its session was removed behind it.
-var ErrRemoved = errors.New("removed with its thread or session")
+var ErrRemoved = family.Conflict.New("removed with its thread or session")
 
 // waited is an event that somebody waits for, or several of one thread: all that its producer published to it from a sequence on.
 type waited struct {
@@ -55,7 +56,7 @@ func (c *Client) awaitStored(ctx context.Context, t events.Thread, producer stri
 }
 
 // ErrBehind: what was published before is not applied yet, and what is read lacks it.
-var ErrBehind = errors.New("what was published to it is not all applied yet; is a persister running?")
+var ErrBehind = family.Unavailable.New("what was published to it is not all applied yet; is a persister running?")
 
 // mostAwaited is how long AwaitHead, and whoever reads a thread whole, waits for a persister.
 const mostAwaited = 5 * time.Second

@@ -9,6 +9,7 @@ import (
 	"strings"
 	"time"
 
+	"spool/internal/family"
 	"spool/internal/natsio"
 	"spool/internal/record"
 	"spool/internal/sessionstore"
@@ -93,12 +94,11 @@ type Collected struct {
 var ErrSessionNotFound = artifacts.ErrSessionNotFound
 
 // ErrSessionWritten: something happened in the session since its deletion was decided (Deletion.UnchangedSince). It is whole.
-var ErrSessionWritten = errors.New("the session was written to meanwhile")
+var ErrSessionWritten = family.Conflict.New("the session was written to meanwhile")
 
-// ErrSessionNeeded: the file of another session goes on from this one's without having it.
-var ErrSessionNeeded = errors.New("the session is needed")
+var errNeeded = family.Conflict.New("the session is needed")
 
-// needed is an ErrSessionNeeded that says by which sessions.
+// needed is an ErrConflict where the files of other sessions go on from this one's without having it. It says which.
 func needed(session string, infos map[string]sessions.Info) error {
 	var by []string
 	for id, info := range infos {
@@ -111,7 +111,7 @@ func needed(session string, infos map[string]sessions.Info) error {
 	}
 	slices.Sort(by)
 	return fmt.Errorf("%w: %s goes on from %s, and has nothing of it: remove that first, or use force",
-		ErrSessionNeeded, strings.Join(by, ", "), session)
+		errNeeded, strings.Join(by, ", "), session)
 }
 
 // Delete removes a session with its threads, of subagents too, their items and events, runs, prompts, outputs and
@@ -119,7 +119,7 @@ func needed(session string, infos map[string]sessions.Info) error {
 // any more are the collector's. What is published to the session later begins it anew.
 //
 // artifacts.ErrSessionActive, with an *artifacts.ActiveError: a run or an output is live. ErrSessionNotFound: there is none of
-// that name, and no deletion of it that is still under way. ErrSessionNeeded: another one goes on from it.
+// that name, and no deletion of it that is still under way. ErrConflict: another one goes on from it.
 func (s SessionHandle) Delete(ctx context.Context, how Deletion) (Receipt, error) {
 	r := Receipt{Session: s.ID}
 	if err := events.CheckToken("session", s.ID); err != nil {

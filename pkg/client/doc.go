@@ -19,47 +19,34 @@
 //
 // # Errors
 //
-// Errors wrap one of these; errors.Is finds it. What may pass by itself is tried again by the calls that publish, for as long as
-// their context lives.
+// Every error wraps one of these parents; errors.Is finds it. What may pass by itself is tried again by the calls that publish, for as
+// long as their context lives.
 //
-//	ErrBusy           nothing was stored: the server is busy, away, or has no leader      try again
-//	ErrFull           nothing was stored: SPOOL_EVENTS or the account is at its limit     try again, or make room
-//	ErrUnknown        no answer in time                                                   try again: it is harmless
-//	ErrServerRefused  the server said no: a permission, a stream of another make          an operator has to look
-//	ErrOfflineFull    no server, and the offline directory is full too                    wait, or allow it more
-//	ErrTooLarge       an entry that no server takes now and that no memory holds          wait for a server
+//	ErrNotFound       there is none, or not any more                  go on without it, or make it
+//	ErrConflict       what is there forbids it                        look at what is there; the same again fails again
+//	ErrInvalid        what was asked means nothing                    mend the program, or what it was given
+//	ErrDenied         this user may not                               an operator has to allow it
+//	ErrUnavailable    the store does not answer, or is behind         the same again, later: it is harmless
+//	ErrDamaged        what is stored cannot be read                   an operator has to look: spool fsck
+//	ErrServerRefused  the server said no, and will again              an operator has to look; often an ErrDenied
 //	ErrClosed         the program has closed the Client, or the Async
-//	ErrName           a name that is none                                                 [A-Za-z0-9_-]{1,128}
-//	ErrFilter         a filter or a position that means nothing
-//	ErrPlace          no place that a SessionPage named                                   take its Next as it is, or begin anew
-//	ErrDurable        a durable subscription of that name is to other items               choose another name, or Forget it
-//	ErrGap, *Gap      items that are kept nowhere any more                                go on, or begin elsewhere
-//	ErrNotFound       no such record, blob, prompt or durable subscription
-//	ErrNoThread       no thread of that name; *Renamed has its new one
-//	ErrBehind         what was published before is not applied yet: what is read lacks it   start a persister, or wait
-//	ErrThreadExists   a thread of that name is there already
-//	ErrEnded          the thread is completed: it takes nothing more                      fork it
-//	ErrLatched        the thread's head cannot be read                                    spool fsck names what is wrong
-//	ErrTitled         the user gave the session its title; one that was made up is not taken
-//	ErrRefused        an operation, or an event that was awaited, was not applied         its dead letter says why
-//	ErrRemoved        its thread or session was removed behind what was published
-//	ErrMissingRef     a step refers to what is not stored                                 store it first
-//	ErrNoContext      the thread holds no entries of which a context is made
-//	ErrNoPrompt       no prompt of that id in the thread
-//	ErrPromptTaken    another question has the prompt's id                             ask under another id
-//	ErrAnswered       the prompt was settled before: the error says how
-//	ErrNoAgent        no agent of that id in the session, which could start another one
-//	ErrNoRun          no run of that id in the session
-//	ErrRunEnded       the run has ended, perhaps by another hand
-//	ErrOutputTaken    the output's id is another's, or of an earlier attempt              send it under another id
-//	ErrOutputClosed   something was written behind the end of an output
-//	ErrBusyThread     somebody works in the thread                                        wait, or use force
-//	ErrSessionNotFound no such session
-//	ErrSessionWritten  something happened in the session since its deletion was decided
-//	ErrSessionNeeded  another session goes on from it, without having it                 remove that first, or use force
-//	ErrTooLong        an item too large for memory                                        read its local_log: ThreadHandle.Log
-//	*LeafMoved        another entry was the leaf; both are kept
 //	context's         the caller's context ended
+//
+// Where a caller may want to decide otherwise, there is an error of its own, under its parent:
+//
+//	ErrNotFound       ErrNoThread (*Renamed has the new name), ErrSessionNotFound, ErrNoPrompt, ErrNoRun; ErrGap (*Gap says what is
+//	                  missing: go on, or begin elsewhere)
+//	ErrConflict       ErrThreadExists; ErrEnded: fork it; ErrLatched: the thread's head cannot be read, spool fsck says why;
+//	                  ErrBusyThread: somebody works in it; ErrRefused: the dead letter says why; ErrRemoved: with its thread or
+//	                  session; ErrTitled: by the user; ErrNoContext: no entries of which one is made; ErrAnswered: the error says
+//	                  how; ErrPromptTaken, ErrOutputTaken: choose another id; ErrSessionWritten: since its deletion was decided;
+//	                  ErrDurable: choose another name, or Forget it
+//	ErrInvalid        ErrName, ErrFilter, ErrPlace: take a page's Next as it is; ErrMissingRef: store it first; ErrTooLong: read its
+//	                  local_log by ThreadHandle.Log
+//	ErrUnavailable    ErrBusy; ErrFull: make room; ErrUnknown: it may be stored; ErrBehind: start a persister; ErrOfflineFull: allow
+//	                  more; ErrTooLarge: an entry that no memory holds waits for a server
+//
+// A *LeafMoved has no parent: the entry is stored, and another one was the leaf.
 //
 // # Limits
 //

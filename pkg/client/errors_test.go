@@ -6,14 +6,19 @@ import (
 	"go/ast"
 	"go/parser"
 	"go/token"
+	"io"
 	"os"
+	"regexp"
 	"slices"
 	"strings"
 	"testing"
 
 	"spool/internal/must"
+	"spool/internal/record"
+	"spool/pkg/artifacts"
 	"spool/pkg/client"
 	"spool/pkg/events"
+	"spool/pkg/threads"
 )
 
 // The table in the package comment has every error that a program decides on.
@@ -37,7 +42,7 @@ func TestErrorTable(t *testing.T) {
 					if !strings.HasPrefix(name.Name, "Err") {
 						continue
 					}
-					if seen++; !strings.Contains(string(table), "\t"+name.Name) {
+					if seen++; !regexp.MustCompile(`\b` + name.Name + `\b`).Match(table) {
 						missing = append(missing, name.Name)
 					}
 				}
@@ -58,17 +63,30 @@ func TestErrors(t *testing.T) {
 	must.Do(t, r.Thread(to).End(ctx, events.End{}))
 	_, noThread := r.Thread(thread("nowhere")).Head(ctx)
 	for _, c := range []struct {
-		what      string
-		got, want error
+		what              string
+		got, want, parent error
 	}{
-		{"Thread of none", noThread, client.ErrNoThread},
-		{"Fork onto a thread", r.Thread(th).Fork(ctx, fork), client.ErrThreadExists},
-		{"End twice", r.Thread(to).End(ctx, events.End{}), client.ErrEnded},
-		{"Reset of an ended thread", r.Thread(to).Reset(ctx), client.ErrEnded},
-		{"Publish to a bad name", must.Err(r.Publisher(client.PublisherConfig{}).Publish(ctx, post(thread("a b"), "x"))), client.ErrName},
-		{"Async to a bad name", r.Async(client.AsyncConfig{}).Publish(ctx, post(thread("a.b"), "x")), client.ErrName},
+		{"Thread of none", noThread, client.ErrNoThread, client.ErrNotFound},
+		{"Await of no session", r.Session("nowhere").Await(ctx), client.ErrSessionNotFound, client.ErrNotFound},
+		{"EndRun of none", r.Session("s").EndRun(ctx, "r", artifacts.RunFailed, ""), client.ErrNoRun, client.ErrNotFound},
+		{"Answer to none", must.Err(r.Thread(th).Answer(ctx, events.Answer{Prompt: "p", Answer: []byte("1")})),
+			client.ErrNoPrompt, client.ErrNotFound},
+		{"Export of none", must.Err(r.Thread(thread("nowhere")).Export(ctx, io.Discard)), client.ErrNoThread, client.ErrNotFound},
+		{"Resolve where nothing is", must.Err(r.Session("s").Resolve(ctx, "artifact://7", artifacts.Lines{})),
+			artifacts.ErrNowhere, client.ErrNotFound},
+		{"Fork from an entry of none", r.Thread(thread("t")).Fork(ctx, events.Fork{Session: "s", Thread: "main", Item: 99}),
+			threads.ErrNoPoint, client.ErrNotFound},
+		{"Fork onto a thread", r.Thread(th).Fork(ctx, fork), client.ErrThreadExists, client.ErrConflict},
+		{"End twice", r.Thread(to).End(ctx, events.End{}), client.ErrEnded, client.ErrConflict},
+		{"Reset of an ended thread", r.Thread(to).Reset(ctx), client.ErrEnded, client.ErrConflict},
+		{"Publish to a bad name", must.Err(r.Publisher(client.PublisherConfig{}).Publish(ctx, post(thread("a b"), "x"))),
+			client.ErrName, client.ErrInvalid},
+		{"Async to a bad name", r.Async(client.AsyncConfig{}).Publish(ctx, post(thread("a.b"), "x")), client.ErrName, client.ErrInvalid},
+		{"Publish where there is no answer", record.ErrUnknown, client.ErrUnknown, client.ErrUnavailable},
+		{"what a user may not", record.ErrDenied, client.ErrServerRefused, client.ErrDenied},
 	} {
 		must.Is(t, c.got, c.want, "%s", c.what)
+		must.Is(t, c.got, c.parent, "%s: its parent", c.what)
 	}
 }
 

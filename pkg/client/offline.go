@@ -9,6 +9,7 @@ import (
 
 	"golang.org/x/sync/errgroup"
 
+	"spool/internal/family"
 	"spool/internal/natsio"
 	queue "spool/internal/offline"
 	"spool/internal/record"
@@ -21,7 +22,7 @@ import (
 var ErrOfflineFull = queue.ErrFull
 
 // ErrTooLarge: an entry given by Open is too large to be kept offline.
-var ErrTooLarge = errors.New("entry is too large")
+var ErrTooLarge = family.Unavailable.New("entry is too large")
 
 // offlineEntry is the largest entry given by Open that is kept offline, in bytes: it has to fit into memory.
 const offlineEntry = 64 << 20

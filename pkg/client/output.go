@@ -13,6 +13,7 @@ import (
 	"golang.org/x/sync/semaphore"
 
 	"spool/internal/apply"
+	"spool/internal/family"
 	"spool/internal/record"
 	"spool/internal/retry"
 	"spool/pkg/events"
@@ -88,8 +89,7 @@ const (
 	heartbeat     = 2 * time.Minute // at most; below the lease
 )
 
-// ErrOutputClosed: something was written to an output after Close.
-var ErrOutputClosed = errors.New("the output is closed")
+var errOutputClosed = family.Conflict.New("the output is closed")
 
 // Output begins a streaming output in a thread and returns when that is durable. Publishing goes on, through whatever the
 // server does, until Close returns or ctx ends.
@@ -164,7 +164,7 @@ func (o *Output) add(stream events.Stream, b []byte) error {
 	defer o.mu.Unlock()
 	if o.closing != nil {
 		o.window.Release(int64(len(b)))
-		return ErrOutputClosed
+		return errOutputClosed
 	}
 	if last := len(o.pending) - 1; last >= 0 && o.pending[last].stream == stream && len(o.pending[last].bytes)+len(b) <= pieceBytes {
 		o.pending[last].bytes = append(o.pending[last].bytes, b...)
@@ -245,7 +245,7 @@ func (o *Output) Result(ctx context.Context) (end events.LiveEnd, err error) {
 }
 
 // ErrOutputTaken: the id of an output is that of another one of its session, or of an earlier attempt to send this one.
-var ErrOutputTaken = errors.New("the output's id is taken")
+var ErrOutputTaken = family.Conflict.New("the output's id is taken")
 
 // Begun returns nil when persisters have begun the output and it is open. An error says why nothing of it is kept:
 // ErrOutputTaken, ErrEnded, or where its thread is now. Asked before Close, it tells that no piece of it is refused.
@@ -363,7 +363,7 @@ func (i Internal) Has(ctx context.Context, e *events.Event) bool {
 }
 
 // ErrLatched: something in the store is not as it must be, and the thread takes nothing before it is mended.
-var ErrLatched = errors.New("thread is latched")
+var ErrLatched = family.Conflict.New("thread is latched")
 
 // errDone: the output has ended as it should.
 var errDone = errors.New("output has ended")

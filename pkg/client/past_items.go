@@ -9,6 +9,7 @@ import (
 	"io"
 	"iter"
 
+	"spool/internal/family"
 	"spool/internal/jsonscan"
 	"spool/internal/project"
 	"spool/pkg/casstore"
@@ -32,7 +33,7 @@ func (t ThreadHandle) ItemsBack(ctx context.Context, head threads.Head, before i
 const maxFull = 64 << 20
 
 // ErrTooLong: an item is too large to be had in one piece. The log of its thread streams it (ThreadHandle.Log).
-var ErrTooLong = errors.New("item of more than 64 MiB is too large to be read in one piece: read its local_log")
+var ErrTooLong = family.Invalid.New("item of more than 64 MiB is too large to be read in one piece: read its local_log")
 
 // FullItem makes an item as it was before any cut (SPEC I5), up to 64 MiB; above, the error wraps ErrTooLong.
 // threads.ErrNoPoint: the thread has no item of that number.

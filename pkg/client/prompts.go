@@ -11,6 +11,7 @@ import (
 	"github.com/oklog/ulid/v2"
 
 	"spool/internal/apply"
+	"spool/internal/family"
 	"spool/internal/jsonscan"
 	"spool/internal/record"
 	"spool/pkg/events"
@@ -39,9 +40,9 @@ var (
 	// ErrNoPrompt: there is no prompt of that id in the thread.
 	ErrNoPrompt = apply.ErrNoPrompt
 	// ErrAnswered: the prompt was settled before, by another answer or by its deadline; how is told with it.
-	ErrAnswered = errors.New("the prompt was settled before")
+	ErrAnswered = family.Conflict.New("the prompt was settled before")
 	// ErrPromptTaken: another question was asked under the id in this thread, whether it waits or was answered.
-	ErrPromptTaken = errors.New("another question has this id")
+	ErrPromptTaken = family.Conflict.New("another question has this id")
 )
 
 // Prompts lists the prompts that wait for an answer. It reads records, never

@@ -12,6 +12,7 @@ import (
 	"github.com/oklog/ulid/v2"
 
 	"spool/internal/apply"
+	"spool/internal/family"
 	"spool/internal/retry"
 	"spool/pkg/events"
 	"spool/pkg/threads"
@@ -190,7 +191,7 @@ func (t ThreadHandle) End(ctx context.Context, how events.End) error {
 var ErrEnded = apply.ErrEnded
 
 // ErrThreadExists: a thread of that name is there already.
-var ErrThreadExists = errors.New("thread exists already")
+var ErrThreadExists = family.Conflict.New("thread exists already")
 
 func (c *Client) checkFork(ctx context.Context, to events.Thread, from events.Fork) error {
 	_, err := c.Thread(to).AwaitHead(ctx)

@@ -10,6 +10,7 @@ import (
 
 	"github.com/oklog/ulid/v2"
 
+	"spool/internal/family"
 	"spool/internal/natsio"
 	"spool/internal/record"
 	"spool/pkg/artifacts"
@@ -34,9 +35,8 @@ const (
 
 var (
 	// ErrNoRun: there is no run of that id in the session.
-	ErrNoRun = errors.New("no such run")
-	// ErrRunEnded: the run has ended, perhaps by somebody else's hand; how is told with it.
-	ErrRunEnded = errors.New("the run has ended")
+	ErrNoRun    = family.NotFound.New("no such run")
+	errRunEnded = family.Conflict.New("the run has ended")
 )
 
 // Run is a run of an agent that this program keeps alive (SPEC A6). When the program dies the run counts as failed as soon as
@@ -58,7 +58,7 @@ type Run struct {
 }
 
 // StartRun begins a run in a thread, or goes on with the one of that ID, and returns when that is durable; a thread that is not
-// there begins with it. Signs of life follow until End, or until ctx ends. ErrRunEnded: a run of that ID has ended.
+// there begins with it. Signs of life follow until End, or until ctx ends. ErrConflict: a run of that ID has ended.
 func (t ThreadHandle) StartRun(ctx context.Context, cfg RunConfig) (*Run, error) {
 	cfg.ID = cmp.Or(cfg.ID, ulid.Make().String())
 	cfg.State, cfg.Lease = cmp.Or(cfg.State, artifacts.RunRunning), cmp.Or(cfg.Lease, defaultLease)
@@ -122,7 +122,7 @@ func (r *Run) Set(ctx context.Context, state artifacts.RunStatus, summary string
 	return r.publish(ctx, events.Run{ID: r.id, State: string(state), Summary: summary})
 }
 
-// End ends the run and returns when that is durable: completed, failed, aborted or cancelled. ErrRunEnded: it has ended
+// End ends the run and returns when that is durable: completed, failed, aborted or cancelled. ErrConflict: it has ended
 // before, in another state. After another error it may be called again; no signs of life follow.
 func (r *Run) End(ctx context.Context, state artifacts.RunStatus, summary string) error {
 	if !state.Ended() {
@@ -138,7 +138,7 @@ func (r *Run) End(ctx context.Context, state artifacts.RunStatus, summary string
 	case err == nil || errors.Is(err, ErrNoRun): // not applied yet
 		err = r.publish(ctx, events.Run{ID: r.id, State: string(state), Summary: summary})
 	}
-	if err != nil && !errors.Is(err, ErrRunEnded) {
+	if err != nil && !errors.Is(err, errRunEnded) {
 		return err
 	}
 	r.over()
@@ -238,10 +238,10 @@ func (c *Client) awaitRun(ctx context.Context, session, id string) error {
 	return c.awaiting(ctx, every, look, func(_ natsio.Newest, err error) bool { return !errors.Is(err, ErrNoRun) })
 }
 
-func endedAs(r record.Run) error { return fmt.Errorf("%w: %s is %s", ErrRunEnded, r.ID, r.Status) }
+func endedAs(r record.Run) error { return fmt.Errorf("%w: %s is %s", errRunEnded, r.ID, r.Status) }
 
 // EndRun ends a run from outside and returns when that is applied; its agent learns it with its next sign of life. ErrNoRun:
-// there is none of that id. ErrRunEnded: it has ended before.
+// there is none of that id. ErrConflict: it has ended before.
 func (s SessionHandle) EndRun(ctx context.Context, id string, state artifacts.RunStatus, summary string) error {
 	if !state.Ended() {
 		return fmt.Errorf("%w: run %s can not end as %q: use completed, failed, aborted or cancelled", events.ErrControl, id, state)
@@ -261,7 +261,7 @@ func (s SessionHandle) EndRun(ctx context.Context, id string, state artifacts.Ru
 }
 
 // RenewRun gives a sign of life of a run that another program began, and returns when that is applied: its lease begins anew. Of cfg
-// State, Lease and Summary count; what is zero stays as it was. ErrNoRun: there is none of that id. ErrRunEnded: it has ended.
+// State, Lease and Summary count; what is zero stays as it was. ErrNoRun: there is none of that id. ErrConflict: it has ended.
 func (s SessionHandle) RenewRun(ctx context.Context, id string, cfg RunConfig) error {
 	was, err := s.c.run(ctx, s.ID, id)
 	if err != nil {

@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"spool/internal/apply"
+	"spool/internal/family"
 	"spool/internal/jsonscan"
 	"spool/internal/natsio"
 	"spool/internal/retry"
@@ -18,7 +19,7 @@ import (
 )
 
 // ErrRefused: what was published was not applied. The dead letter of its thread says why.
-var ErrRefused = errors.New("it was refused: its dead letter says why")
+var ErrRefused = family.Conflict.New("it was refused: its dead letter says why")
 
 // LeafMoved tells a writer that another entry was the leaf when its own was to be (SPEC S13). Both are kept, as siblings, and
 // the other one stays the leaf.
@@ -257,7 +258,7 @@ func (c *Client) beginWith(ctx context.Context, e *events.Event) error {
 }
 
 // ErrTitled: the user named the session, and an automatic title does not replace that.
-var ErrTitled = errors.New("the user gave the session its title")
+var ErrTitled = family.Conflict.New("the user gave the session its title")
 
 // Name gives a session a title, and returns when it has it; its id stays. auto says that a program made the
 // title up: the error is ErrTitled then if the user has given one. A header that is exported has the title, too.

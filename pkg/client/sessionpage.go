@@ -3,12 +3,12 @@ package client
 import (
 	"context"
 	"encoding/base64"
-	"errors"
 	"fmt"
 	"math"
 	"slices"
 	"time"
 
+	"spool/internal/family"
 	"spool/internal/natsio"
 	"spool/internal/record"
 	"spool/internal/shortid"
@@ -36,7 +36,7 @@ type SessionPage struct {
 }
 
 // ErrPlace: a SessionQuery's After is no SessionPage's Next.
-var ErrPlace = errors.New("no place in a list of sessions")
+var ErrPlace = family.Invalid.New("no place in a list of sessions")
 
 // SessionPage lists sessions in the order of sessions.List, and reads no more than it must to know which they are: the heads that were
 // stored last, back to a time at which those of the page are newer than what was stored before. So where sessions are as new as their

@@ -10,6 +10,7 @@ import (
 	"strings"
 	"time"
 
+	"spool/internal/family"
 	"spool/internal/jsonscan"
 	"spool/internal/natsio"
 	"spool/internal/record"
@@ -92,7 +93,7 @@ type Filter struct {
 }
 
 // ErrFilter: a filter or a position that means nothing.
-var ErrFilter = errors.New("bad filter")
+var ErrFilter = family.Invalid.New("bad filter")
 
 func (f Filter) check(from Position) error {
 	var errs []error
@@ -138,7 +139,7 @@ func (f Filter) subjects() []string {
 }
 
 // ErrGap: items of a thread are missing and can not be had from its nodes either; errors.As with *Gap says which.
-var ErrGap = errors.New("items are missing")
+var ErrGap = family.NotFound.New("items are missing")
 
 // Gap is what is missing of a thread.
 type Gap struct {

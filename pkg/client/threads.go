@@ -9,6 +9,7 @@ import (
 	"slices"
 
 	"spool/internal/apply"
+	"spool/internal/family"
 	"spool/internal/natsio"
 	"spool/internal/record"
 	"spool/pkg/events"
@@ -125,7 +126,7 @@ func (t ThreadHandle) Remove(ctx context.Context, how ...Force) error {
 }
 
 // ErrBusyThread: somebody works in the thread.
-var ErrBusyThread = errors.New("thread is busy")
+var ErrBusyThread = family.Conflict.New("thread is busy")
 
 // quiet refuses to take a thread away from under an open prompt or, unless it is forced, a live run or output.
 func (c *Client) quiet(ctx context.Context, t events.Thread, force bool) error {

@@ -7,6 +7,7 @@ import (
 	"io"
 
 	"spool/internal/apply"
+	"spool/internal/family"
 	"spool/internal/rehydrate"
 	"spool/pkg/events"
 	"spool/pkg/sessions"
@@ -118,7 +119,7 @@ func (c *Client) forkHeader(ctx context.Context, t events.Thread, head threads.H
 }
 
 // ErrNoContext: the thread holds no session of omp entries. Of entries of the dialect step StepContext makes one.
-var ErrNoContext = errors.New("no context")
+var ErrNoContext = family.Conflict.New("no context")
 
 // Missing is a blob that could not be put back where an entry refers to it; its ref stands there instead (SPEC T10).
 type Missing = rehydrate.Missing

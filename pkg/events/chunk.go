@@ -2,12 +2,12 @@ package events
 
 import (
 	"bytes"
-	"errors"
 	"fmt"
 
 	"github.com/vmihailenco/msgpack/v5"
 
 	"spool/internal/bounded"
+	"spool/internal/family"
 )
 
 // ChunkOp says what a chunk event does to its output.
@@ -74,7 +74,7 @@ type OutputEnd struct {
 }
 
 // ErrChunk is wrapped by every chunk body that cannot be applied.
-var ErrChunk = errors.New("bad chunk")
+var ErrChunk = family.Invalid.New("bad chunk")
 
 const chunkVersion = 1
 

@@ -11,10 +11,11 @@ import (
 	"github.com/vmihailenco/msgpack/v5"
 
 	"spool/internal/bounded"
+	"spool/internal/family"
 )
 
 // ErrEnvelope is wrapped by every envelope that cannot be read (SPEC B1).
-var ErrEnvelope = errors.New("bad envelope")
+var ErrEnvelope = family.Damaged.New("bad envelope")
 
 // fields is how many members version 1 has, the version included. Members behind those that are known are ignored, so that a
 // later addition does not stop an older persister.

@@ -3,9 +3,9 @@ package events
 import (
 	"bytes"
 	"encoding/json"
-	"errors"
 	"fmt"
 
+	"spool/internal/family"
 	"spool/internal/jsonscan"
 )
 
@@ -99,7 +99,7 @@ type End struct {
 }
 
 // ErrControl is wrapped by every control body that cannot be applied.
-var ErrControl = errors.New("bad control operation")
+var ErrControl = family.Invalid.New("bad control operation")
 
 // ParseControl reads the body of a control event.
 func ParseControl(body []byte) (Control, error) {

@@ -3,6 +3,8 @@ package events
 import (
 	"errors"
 	"fmt"
+
+	"spool/internal/family"
 )
 
 // Version is the version of the envelope.
@@ -32,7 +34,7 @@ func (k Kind) String() string {
 }
 
 // ErrKind is an event kind that this version does not know.
-var ErrKind = errors.New("unknown event kind")
+var ErrKind = family.Invalid.New("unknown event kind")
 
 // parseKind reads the subject token of a kind.
 func parseKind(s string) (Kind, error) {

@@ -2,12 +2,12 @@ package events
 
 import (
 	"bytes"
-	"errors"
 	"fmt"
 	"slices"
 	"strconv"
 	"unicode/utf8"
 
+	"spool/internal/family"
 	"spool/internal/jsonscan"
 	"spool/internal/runes"
 )
@@ -225,7 +225,7 @@ func PendingPromptResolved(id, kind string, r Resolution) Item {
 }
 
 // ErrItem is wrapped by every refusal of ParseItem.
-var ErrItem = errors.New("bad item")
+var ErrItem = family.Invalid.New("bad item")
 
 // ParseItem reads an item that an agent made itself: {"content":[{"type":…},…],"metadata":{"type":…,…}}. metadata may be
 // absent or null (a user post), its type may be any name ([A-Za-z0-9_-]{1,128}), unknown members stay. Assumes that

@@ -9,6 +9,8 @@ import (
 	"fmt"
 	"strconv"
 	"strings"
+
+	"spool/internal/family"
 )
 
 // Streams and buckets (DESIGN 4).
@@ -60,7 +62,7 @@ func PersisterSubject(id string) string { return PersistersSubject + "." + id }
 var PartitionTransform = fmt.Sprintf("%sp.{{partition(%d,1)}}.{{wildcard(1)}}.{{wildcard(2)}}.{{wildcard(3)}}", root, Partitions)
 
 // ErrToken is wrapped by every refusal of a session, thread or other name (SPEC B2).
-var ErrToken = errors.New("bad name")
+var ErrToken = family.Invalid.New("bad name")
 
 // MaxToken is the longest name, in bytes.
 const MaxToken = 128

@@ -3,10 +3,11 @@ package events
 import (
 	"cmp"
 	"context"
-	"errors"
 	"fmt"
 	"iter"
 	"strings"
+
+	"spool/internal/family"
 )
 
 // Scope says which sessions the publisher of an event may name, its own included, as whoever let him in knows: the NATS
@@ -29,7 +30,7 @@ const (
 )
 
 // ErrScope is wrapped by the refusal of an event that names what its publisher may not name.
-var ErrScope = errors.New("beyond the publisher's sessions")
+var ErrScope = family.Denied.New("beyond the publisher's sessions")
 
 const (
 	scopeMark = "@" // between a kind and a scope, sessions and a user; in no name

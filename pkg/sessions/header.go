@@ -12,11 +12,11 @@ package sessions
 import (
 	"bytes"
 	"cmp"
-	"errors"
 	"fmt"
 	"strings"
 	"time"
 
+	"spool/internal/family"
 	"spool/internal/jsonscan"
 )
 
@@ -90,7 +90,7 @@ func (h Header) FileName() string {
 }
 
 // ErrHeader is wrapped by everything that is no header.
-var ErrHeader = errors.New("not a session header")
+var ErrHeader = family.Invalid.New("not a session header")
 
 // ParseHeader reads a header from the first line of a file, or from the first two of one that begins with a title slot.
 // What follows them is not looked at. Nothing is ever modified (SPEC S6).

@@ -2,13 +2,13 @@ package sessions
 
 import (
 	"cmp"
-	"errors"
 	"fmt"
 	"path"
 	"slices"
 	"strings"
 	"unicode"
 
+	"spool/internal/family"
 	"spool/internal/shortid"
 )
 
@@ -99,7 +99,7 @@ func List(rows []Row, q Query) []Row {
 func sameDir(a, b string) bool { return a != "" && path.Clean(a) == path.Clean(b) }
 
 // ErrNoSession says that no session's id begins like that.
-var ErrNoSession = errors.New("no such session")
+var ErrNoSession = family.NotFound.New("no such session")
 
 // AmbiguousError says that several sessions' ids begin like that.
 type AmbiguousError struct {

@@ -1,20 +1,20 @@
 package sessions
 
 import (
-	"errors"
 	"fmt"
 	"maps"
 	"slices"
 
+	"spool/internal/family"
 	"spool/internal/jsonscan"
 )
 
 // Errors of a Tree.
 var (
 	// ErrNotFound says that no entry has the id; its text is "Entry <id> not found" (SPEC S3).
-	ErrNotFound = errors.New("entry not found")
+	ErrNotFound = family.NotFound.New("entry not found")
 	// ErrTaken says that an appended entry's id is that of another.
-	ErrTaken = errors.New("id is taken")
+	ErrTaken = family.Conflict.New("id is taken")
 )
 
 // notFoundError is ErrNotFound in the program's words; its text is the id.

@@ -3,15 +3,15 @@ package threads
 import (
 	"container/heap"
 	"context"
-	"errors"
 	"fmt"
 	"iter"
 
+	"spool/internal/family"
 	"spool/pkg/casstore"
 )
 
 // ErrNoStep says that no state of a thread is what was asked for.
-var ErrNoStep = errors.New("no such step in the thread")
+var ErrNoStep = family.NotFound.New("no such step in the thread")
 
 // Entries iterates over all states of a thread, those of tips included, each once, in the order of Record.Index. States
 // without an index come where their branch puts them. The first error ends it. It first hops along the ancestors to learn

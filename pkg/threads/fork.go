@@ -8,12 +8,13 @@ import (
 	"strings"
 	"time"
 
+	"spool/internal/family"
 	"spool/pkg/casstore"
 )
 
 // ErrNoPoint says that a thread cannot be forked where the caller wants. The error it is wrapped in names the choices
 // (SPEC C5).
-var ErrNoPoint = errors.New("no such fork point")
+var ErrNoPoint = family.NotFound.New("no such fork point")
 
 // Point says where a thread is forked: the state named becomes the parent of the fork's first. At most one field is set; the
 // zero Point is the step before the last, so that the fork tries the last step again.

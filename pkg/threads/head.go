@@ -4,18 +4,18 @@ import (
 	"cmp"
 	"crypto/sha256"
 	"encoding/hex"
-	"errors"
 	"fmt"
 	"math"
 	"slices"
 	"strings"
 	"time"
 
+	"spool/internal/family"
 	"spool/pkg/casstore"
 )
 
 // ErrNoThread says that there is no thread of a name.
-var ErrNoThread = errors.New("no such thread")
+var ErrNoThread = family.NotFound.New("no such thread")
 
 // MaxRecent is the length limit of Head.Recent: the head and what becomes the next state's skip list.
 const MaxRecent = 1 + MaxAncestors

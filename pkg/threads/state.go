@@ -1,15 +1,15 @@
 package threads
 
 import (
-	"errors"
 	"fmt"
 
+	"spool/internal/family"
 	"spool/pkg/casstore"
 )
 
 // ErrShape says that a node is not what its place in a thread demands: another type, a ref missing or at the wrong
 // position, a payload of another form.
-var ErrShape = errors.New("wrong shape")
+var ErrShape = family.Damaged.New("wrong shape")
 
 const (
 	// MaxAncestors is the length limit of a state's skip list (seed 004).

@@ -6,12 +6,13 @@ import (
 	"fmt"
 	"slices"
 
+	"spool/internal/family"
 	"spool/pkg/casstore"
 )
 
 // ErrInconsistent says that the nodes of a thread are all intact but do not fit together or do not fit the head. It is
 // wrapped with the state and what is wrong.
-var ErrInconsistent = errors.New("inconsistent thread")
+var ErrInconsistent = family.Damaged.New("inconsistent thread")
 
 // maxFindings bounds the errors that Verify collects.
 const maxFindings = 100

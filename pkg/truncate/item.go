@@ -2,11 +2,11 @@ package truncate
 
 import (
 	"cmp"
-	"errors"
 	"fmt"
 	"slices"
 	"strconv"
 
+	"spool/internal/family"
 	"spool/internal/jsonscan"
 	"spool/internal/runes"
 )
@@ -22,9 +22,9 @@ const (
 
 var (
 	// ErrItemTooLarge says that an item is over its budget even without its long fields: the thread fails (SPEC I4).
-	ErrItemTooLarge = errors.New("THREAD_ITEM_TOO_LARGE")
+	ErrItemTooLarge = family.Invalid.New("THREAD_ITEM_TOO_LARGE")
 	// ErrItemShape says that an item over its budget has metadata that is no object, so a cut could not be recorded.
-	ErrItemShape = errors.New("thread item metadata is not an object")
+	ErrItemShape = family.Invalid.New("thread item metadata is not an object")
 )
 
 // Parts is an item: {"content": Content, "metadata": Metadata, …}. Both are JSON text that passed jsonscan.Valid; nil

@@ -6,11 +6,13 @@ import (
 	"errors"
 	"fmt"
 	"io"
+
+	"spool/internal/family"
 )
 
 // ErrBadSplice says that splices and text do not belong together: offsets out of order or not at a blob ref, or an unknown
 // form.
-var ErrBadSplice = errors.New("splice does not fit the text")
+var ErrBadSplice = family.Damaged.New("splice does not fit the text")
 
 // Form is how the bytes of a blob stood in the original text.
 type Form byte

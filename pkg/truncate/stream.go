@@ -5,11 +5,12 @@ import (
 	"fmt"
 	"io"
 
+	"spool/internal/family"
 	"spool/internal/jsonscan"
 )
 
 // ErrChanged says that the text that Apply read is not the one that Scan read.
-var ErrChanged = errors.New("the entry is not the one that was scanned")
+var ErrChanged = family.Damaged.New("the entry is not the one that was scanned")
 
 // Blobs stores what is moved out of an entry.
 type Blobs interface {

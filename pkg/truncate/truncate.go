@@ -2,9 +2,9 @@ package truncate
 
 import (
 	"bytes"
-	"errors"
 	"fmt"
 
+	"spool/internal/family"
 	"spool/internal/jsonscan"
 )
 
@@ -20,9 +20,9 @@ const (
 
 var (
 	// ErrBadRef says that the blobs callback returned something that is not a blob ref.
-	ErrBadRef = errors.New("not a blob ref")
+	ErrBadRef = family.Invalid.New("not a blob ref")
 	// ErrTooManyEdits says that the rules would change an entry in more than 100,000 places.
-	ErrTooManyEdits = errors.New("entry needs more than 100000 edits")
+	ErrTooManyEdits = family.Invalid.New("entry needs more than 100000 edits")
 )
 
 // Options chooses among the rules of Entry. The zero value follows the seed.

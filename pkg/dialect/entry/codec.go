@@ -2,15 +2,16 @@ package entry
 
 import (
 	"encoding/binary"
-	"errors"
 	"fmt"
+
+	"spool/internal/family"
 )
 
 // MaxMemory is the most bytes that a memory encodes to, and that DecodeMemory reads.
 const MaxMemory = 4096
 
 // ErrMemory is wrapped by every memory that cannot be read.
-var ErrMemory = errors.New("bad projection memory")
+var ErrMemory = family.Damaged.New("bad projection memory")
 
 const memoryVersion = 1
 

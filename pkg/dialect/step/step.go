@@ -14,10 +14,10 @@
 package step
 
 import (
-	"errors"
 	"fmt"
 	"strings"
 
+	"spool/internal/family"
 	"spool/internal/jsonscan"
 	"spool/pkg/dialect/entry"
 	"spool/pkg/dialect/internal/parts"
@@ -25,7 +25,7 @@ import (
 )
 
 // ErrStep is wrapped by every refusal of Read.
-var ErrStep = errors.New("bad step")
+var ErrStep = family.Invalid.New("bad step")
 
 // Limits of what a step may say about itself.
 const (

@@ -6,11 +6,12 @@ import (
 	"fmt"
 	"slices"
 
+	"spool/internal/family"
 	"spool/internal/runes"
 )
 
 // ErrState is wrapped by everything that is no state of a Sink.
-var ErrState = errors.New("bad state of an output")
+var ErrState = family.Damaged.New("bad state of an output")
 
 const stateVersion = 1
 
