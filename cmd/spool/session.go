@@ -45,6 +45,7 @@ type sessionLsCmd struct {
 	All        bool   `xor:"scope" help:"Sessions of all directories."`
 	Cwd        string `xor:"scope" placeholder:"DIR" help:"Sessions of this directory (default: the current one)."`
 	Unanswered bool   `help:"Also those that no agent has answered in yet."`
+	State      string `default:"" enum:",waiting,running,failed,idle,done" placeholder:"STATE" help:"Only those that are waiting (for an answer), running, failed, idle or done."`
 	Limit      *int   `placeholder:"N" help:"At most so many, 0 for all (default: 50 on a terminal, else all)."`
 	JSON       bool   `help:"Each session as one line of JSON."`
 }
@@ -81,7 +82,7 @@ func (c *sessionLsCmd) Run(a *app) error {
 	if err != nil {
 		return err
 	}
-	rows, forms, hidden, err := c.read(a, cl, q)
+	list, hidden, err := c.read(a, cl, q)
 	if err != nil {
 		return err
 	}
@@ -89,61 +90,53 @@ func (c *sessionLsCmd) Run(a *app) error {
 		defer fmt.Fprintln(a.err, hidden)
 	}
 	if c.JSON {
-		return jsonLines(json.NewEncoder(a.out), rows, func(r sessions.Row) view.Session { return forms[r.ID] })
+		return jsonLines(json.NewEncoder(a.out), list, func(s view.ListedSession) view.Session { return s.View })
 	}
-	if len(rows) == 0 {
+	if len(list) == 0 {
 		fmt.Fprintln(a.err, "no sessions found")
 		return nil
 	}
 	t := a.table()
 	t.Short = a.short(cl, nil)
-	fmt.Fprintln(t, "SESSION\tHARNESS\tSTATUS\tMESSAGES\tSIZE\tMODIFIED\tNAME")
-	for _, r := range rows {
+	fmt.Fprintln(t, "SESSION\tHARNESS\tSTATE\tMESSAGES\tSIZE\tMODIFIED\tNAME")
+	for _, s := range list {
+		r := s.Row()
 		name := r.Name()
 		if c.All && r.Cwd != "" {
 			name += "  (" + r.Cwd + ")"
 		}
-		fmt.Fprintf(t, "%s\t%s\t%s\t%d\t%s\t%s\t%s\n", r.ID, r.Agent(), r.Status, r.Messages, text.Bytes(r.Size),
+		fmt.Fprintf(t, "%s\t%s\t%s\t%d\t%s\t%s\t%s\n", r.ID, r.Agent(), s.View.State, r.Messages, text.Bytes(r.Size),
 			text.Ago(r.Modified, time.Now()), text.Printable(name))
 	}
 	return t.Flush()
 }
 
-// read gives the sessions that a query chooses, for programs the form of each, and what it leaves out.
-func (c *sessionLsCmd) read(a *app, cl *client.Client, q sessions.Query) (
-	rows []sessions.Row, forms map[string]view.Session, hidden string, err error,
-) {
-	var list []view.ListedSession
-	next, back, views := "", time.Time{}, view.NewReader(cl)
-	paged := 0 < q.Limit && q.Limit <= mostPaged
-	switch {
-	case paged && c.JSON:
-		list, next, err = views.Page(a.ctx, client.SessionQuery{Query: q})
-	case paged:
-		var page client.SessionPage
+// read gives the sessions that a query chooses, and what it leaves out.
+func (c *sessionLsCmd) read(a *app, cl *client.Client, q sessions.Query) (list []view.ListedSession, hidden string, err error) {
+	views := view.NewReader(cl)
+	if 0 < q.Limit && q.Limit <= mostPaged {
 		query := client.SessionQuery{Query: q}
 		if c.Limit == nil {
 			query.Most = mostLooked
 		}
-		page, err = cl.SessionPage(a.ctx, query)
-		next, back = page.Next, page.Back
-		for _, s := range page.Sessions {
-			rows = append(rows, s.Row())
-		}
-	case c.JSON:
-		list, err = views.Sessions(a.ctx, "")
-	default:
-		rows, err = a.rows(cl)
+		list, at, err := views.Page(a.ctx, query, c.State)
+		return list, uncounted(q, at.Next != "", at.Back), err
 	}
-	forms = make(map[string]view.Session, len(list))
-	for _, s := range list {
-		rows, forms[s.ID] = append(rows, s.Row()), s.View
+	if list, err = views.Sessions(a.ctx, ""); err != nil {
+		return nil, "", err
 	}
-	if paged {
-		return rows, forms, uncounted(q, next != "", back), err
+	if c.State != "" {
+		list = slices.DeleteFunc(list, func(s view.ListedSession) bool { return s.View.State != c.State })
 	}
-	hidden = hiddenSessions(rows, q)
-	return sessions.List(rows, q), forms, hidden, err
+	rows, of := make([]sessions.Row, len(list)), make(map[string]view.ListedSession, len(list))
+	for i, s := range list {
+		rows[i], of[s.ID] = s.Row(), s
+	}
+	hidden, list = hiddenSessions(rows, q), nil
+	for _, r := range sessions.List(rows, q) {
+		list = append(list, of[r.ID])
+	}
+	return list, hidden, nil
 }
 
 // uncounted says what a query that was not answered from all sessions may leave out, and back to when it looked, where it did not look
@@ -237,7 +230,7 @@ func (c *sessionShowCmd) Run(a *app) error {
 	}
 	t := text.NewTable(a.out)
 	for _, fact := range [][2]string{
-		{"session", s.ID}, {"name", s.Name}, {"harness", s.Harness}, {"model", s.Model}, {"directory", s.Cwd}, {"branch", s.Branch},
+		{"session", s.ID}, {"name", s.Name}, {"state", s.State}, {"harness", s.Harness}, {"model", s.Model}, {"directory", s.Cwd}, {"branch", s.Branch},
 		{"parent", s.Parent}, {"host", s.Host}, {"file", s.File}, {"created", s.Created}, {"modified", s.Modified},
 	} {
 		if fact[1] != "" {
@@ -324,18 +317,18 @@ func (c *sessionLatestCmd) Run(a *app) error {
 // resume prints a session and remembers it for this terminal.
 func (a *app) resume(cl *client.Client, r sessions.Row, asJSON bool) error {
 	leaveHere(r.ID)
+	s, err := view.NewReader(cl).Session(a.ctx, r.ID)
+	if err != nil {
+		return err
+	}
 	if asJSON {
-		s, err := view.NewReader(cl).Session(a.ctx, r.ID)
-		if err != nil {
-			return err
-		}
 		return json.NewEncoder(a.out).Encode(s)
 	}
-	facts := []string{r.Status.String(), text.Sprintf("%d messages", r.Messages), text.Ago(r.Modified, time.Now())}
+	facts := []string{s.State, text.Sprintf("%d messages", r.Messages), text.Ago(r.Modified, time.Now())}
 	if agent := r.Agent(); agent != "" {
 		facts = append([]string{agent}, facts...)
 	}
-	_, err := fmt.Fprintf(a.out, "%s\n%s\n%s\n\n%s\n", r.ID, text.Printable(r.Name()), strings.Join(facts, ", "), goOn(r))
+	_, err = fmt.Fprintf(a.out, "%s\n%s\n%s\n\n%s\n", r.ID, text.Printable(r.Name()), strings.Join(facts, ", "), goOn(r))
 	return err
 }
 

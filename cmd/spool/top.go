@@ -20,6 +20,7 @@ import (
 	"spool/internal/natsio"
 	"spool/internal/service"
 	"spool/internal/text"
+	"spool/internal/view"
 	"spool/pkg/client"
 	"spool/pkg/events"
 	"spool/pkg/sessions"
@@ -128,7 +129,8 @@ type fleetSession struct {
 	threads []client.Thread
 	prompts []client.Prompt // that wait, the oldest first
 	runs    int             // that live
-	rate    float64         // items a second
+	form    view.Session
+	rate    float64 // items a second
 }
 
 // look asks everything at once. It reads records, never threads.
@@ -166,12 +168,15 @@ func (l *lookout) look(ctx context.Context) (fleet, error) {
 
 // arrange makes the rows, and rates since an earlier look, which may be nil.
 func (f *fleet) arrange(list []client.Session, before *fleet) {
-	f.runs = slices.DeleteFunc(f.runs, func(r client.RunInfo) bool { return !r.Active() })
 	slices.SortStableFunc(f.prompts, func(a, b client.Prompt) int { return cmp.Compare(a.Asked, b.Asked) })
-	runs, prompts := map[string]int{}, map[string][]client.Prompt{}
+	runs, all, prompts := map[string]int{}, map[string][]client.RunInfo{}, map[string][]client.Prompt{}
 	for _, r := range f.runs {
-		runs[r.Thread.Session]++
+		all[r.Thread.Session] = append(all[r.Thread.Session], r)
+		if r.Active() {
+			runs[r.Thread.Session]++
+		}
 	}
+	f.runs = slices.DeleteFunc(f.runs, func(r client.RunInfo) bool { return !r.Active() })
 	for _, p := range f.prompts {
 		prompts[p.Thread.Session] = append(prompts[p.Thread.Session], p)
 	}
@@ -187,6 +192,7 @@ func (f *fleet) arrange(list []client.Session, before *fleet) {
 	f.sessions = make([]fleetSession, len(list))
 	for i, s := range list {
 		r := fleetSession{Row: s.Row(), threads: s.Threads, prompts: prompts[s.ID], runs: runs[s.ID]}
+		r.form = view.Of(s, len(r.prompts), all[s.ID], f.at)
 		f.ends[s.ID] = 0
 		for _, t := range s.Threads {
 			f.ends[s.ID] += t.Head.N
@@ -229,24 +235,13 @@ func (s *fleetSession) what() string {
 	return s.Name()
 }
 
-// state is the session's status, or why it needs somebody.
-func (s *fleetSession) state() string {
-	switch {
-	case len(s.prompts) > 0:
-		return "needs you"
-	case s.runs > 0:
-		return "running"
-	}
-	return s.Status.String()
-}
-
 func (f *fleet) write(t *text.Table) error {
 	t.Short = shortBy(sync.OnceValue(func() map[string]string { return formsOf(slices.Collect(maps.Keys(f.ends))) }))
 	fmt.Fprintln(t, strings.Join(text.Wrap(f.summary(), t.Columns), "\n"))
 	fmt.Fprintln(t, "SESSION\tHARNESS\tSTATE\tTHREADS\tMESSAGES\tMODIFIED\tWHAT")
 	for i := range f.sessions {
 		s := &f.sessions[i]
-		fmt.Fprintf(t, "%s\t%s\t%s\t%d\t%d\t%s\t%s\n", s.ID, s.Agent(), s.state(), len(s.threads), s.Messages,
+		fmt.Fprintf(t, "%s\t%s\t%s\t%d\t%d\t%s\t%s\n", s.ID, s.Agent(), s.form.State, len(s.threads), s.Messages,
 			text.Ago(s.Modified, f.at), text.Line(s.what()))
 	}
 	return t.Flush()
@@ -259,17 +254,8 @@ func (f *fleet) json() any {
 		Items  float64 `json:"items"`
 	}
 	type row struct {
-		ID       string  `json:"session"`
-		Harness  string  `json:"harness,omitempty"`
-		State    string  `json:"state"`
-		Name     string  `json:"name"`
-		Threads  int     `json:"threads"`
-		Runs     int     `json:"runs"`
-		Prompts  int     `json:"prompts"`
-		Messages int64   `json:"messages"`
-		Bytes    int64   `json:"bytes"`
-		Modified string  `json:"modified,omitempty"`
-		Rate     float64 `json:"items_per_second"`
+		view.Session
+		Rate float64 `json:"items_per_second"`
 	}
 	out := struct {
 		At       time.Time `json:"at"`
@@ -292,8 +278,7 @@ func (f *fleet) json() any {
 	}
 	for i := range f.sessions {
 		s := &f.sessions[i]
-		out.Sessions = append(out.Sessions, row{s.ID, s.Agent(), s.state(), s.Name(), len(s.threads), s.runs,
-			len(s.prompts), s.Messages, s.Size, events.Stamp(s.Modified), s.rate})
+		out.Sessions = append(out.Sessions, row{s.form, s.rate})
 	}
 	for _, p := range f.prompts {
 		out.Prompts = append(out.Prompts, client.PromptJSON(p))

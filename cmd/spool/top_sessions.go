@@ -13,9 +13,9 @@ import (
 	"spool/internal/project"
 	"spool/internal/shortid"
 	"spool/internal/text"
+	"spool/internal/view"
 	"spool/pkg/client"
 	"spool/pkg/events"
-	"spool/pkg/sessions"
 )
 
 // nameColumn is the most columns of a screen for the name of a session or a thread.
@@ -42,7 +42,7 @@ var orders = []struct {
 	{"A", "AGE", func(a, b *fleetSession) int { return cmp.Compare(b.Modified, a.Modified) }},
 	{"M", "MESSAGES", func(a, b *fleetSession) int { return cmp.Compare(b.Messages, a.Messages) }},
 	{"R", "ITEMS/S", func(a, b *fleetSession) int { return cmp.Compare(b.rate, a.rate) }},
-	{"S", "STATE", func(a, b *fleetSession) int { return cmp.Compare(a.state(), b.state()) }},
+	{"S", "STATE", func(a, b *fleetSession) int { return cmp.Compare(a.form.State, b.form.State) }},
 	{"P", "PROJECT", func(a, b *fleetSession) int { return cmp.Compare(a.Cwd, b.Cwd) }},
 	{"W", "WHAT", func(a, b *fleetSession) int { return cmp.Compare(strings.ToLower(a.what()), strings.ToLower(b.what())) }},
 }
@@ -65,7 +65,7 @@ func (v *sessionsView) refresh() {
 		v.texts = make([]string, len(all))
 		for i := range all {
 			s := &all[i]
-			v.texts[i] = lower(s.ID, s.Name(), s.what(), s.Cwd, s.Agent(), s.state())
+			v.texts[i] = lower(s.ID, s.Name(), s.what(), s.Cwd, s.Agent(), s.form.State)
 		}
 	}
 	v.shown = v.shown[:0]
@@ -129,7 +129,7 @@ func (v *sessionsView) row(i, width int, chosen bool) string {
 		case "HARNESS":
 			return text.Line(s.Agent())
 		case "STATE":
-			return s.state()
+			return s.form.State
 		case "ITEMS/S":
 			if s.rate == 0 {
 				return ""
@@ -150,11 +150,11 @@ func (v *sessionsView) row(i, width int, chosen bool) string {
 	switch {
 	case chosen:
 		return styleAt.Render(l)
-	case len(s.prompts) > 0:
+	case s.form.State == view.Waiting:
 		return styleNeeds.Render(l)
-	case s.runs > 0:
+	case s.form.State == view.Running:
 		return styleGood.Render(l)
-	case s.Status == sessions.StatusError:
+	case s.form.State == view.Failed:
 		return styleBad.Render(l)
 	}
 	return l

@@ -148,7 +148,7 @@ func TestTopFits(t *testing.T) {
 func TestTopRows(t *testing.T) {
 	first := fleetOf(100, nil)
 	f := fleetOf(100, &first)
-	if f.sessions[0].ID != "s099" || f.sessions[0].state() != "needs you" || f.sessions[1].ID != "s000" || f.sessions[99].ID != "s098" {
+	if f.sessions[0].ID != "s099" || f.sessions[0].form.State != "waiting" || f.sessions[1].ID != "s000" || f.sessions[99].ID != "s098" {
 		t.Errorf("rows begin with %s, %s, end with %s, want s099, s000, s098", f.sessions[0].ID, f.sessions[1].ID, f.sessions[99].ID)
 	}
 	if f.events != 10 || f.items != 20 || f.sessions[1].rate != 3 || f.sessions[2].rate != 0 {
@@ -235,7 +235,7 @@ func TestTopFilters(t *testing.T) {
 	for _, c := range []struct {
 		words string
 		want  int
-	}{{"s01", 10}, {"orchard", 1}, {"CODEX", 1}, {"needs you", 1}, {"果樹園 s02", 10}, {"nothing like it", 0}} {
+	}{{"s01", 10}, {"orchard", 1}, {"CODEX", 1}, {"waiting", 1}, {"果樹園 s02", 10}, {"nothing like it", 0}} {
 		press(t, m, "/")
 		for _, r := range c.words {
 			press(t, m, string(r))
@@ -389,7 +389,7 @@ func TestTopHelp(t *testing.T) {
 func TestTopNarrow(t *testing.T) {
 	m := update(newTop(time.Second, nil, nil), looked{fleet: fleetOf(3, nil)})
 	update(m, tea.WindowSizeMsg{Width: 40, Height: 24})
-	shows(t, m, "SESSION  STATE       WHAT", "s002     needs you   ? Ship·[2J it?")
+	shows(t, m, "SESSION  STATE       WHAT", "s002     waiting     ? Ship·[2J it?")
 }
 
 // A look at a system without persisters and without sessions is a whole one.

@@ -120,16 +120,23 @@ var open = []route{
 	},
 }
 
+// pSessions choose sessions.
+var pSessions = []param{
+	{name: "cwd", kind: "string", about: "of this working directory"},
+	{name: "q", kind: "string", about: "words of title, prompt, id or directory"},
+	{name: "unanswered", kind: "boolean", about: "also those that no agent has answered in"},
+}
+
 // served are the routes of a process that reads.
 var served = []route{
 	{
 		method: "GET", path: "/v1/sessions", need: access.Read, in: reading, about: "Sessions, newest first.",
-		query: []param{
-			{name: "cwd", kind: "string", about: "of this working directory"},
-			{name: "q", kind: "string", about: "words of title, prompt, id or directory"},
-			{name: "unanswered", kind: "boolean", about: "also those that no agent has answered in"}, pLimit, pAfter,
-		},
+		query: append([]param{{name: "state", kind: "string", about: "waiting, running, failed, idle or done"}, pLimit, pAfter}, pSessions...),
 		gives: either("sessions", "session"), do: (*api).sessions,
+	},
+	{
+		method: "GET", path: "/v1/states", need: access.Read, in: reading, about: "How many sessions are in each state.",
+		query: pSessions, gives: object("states"), do: (*api).states,
 	},
 	{method: "GET", path: sessionPath, need: access.Read, in: reading, about: "A session and its threads.",
 		gives: object("session"), do: (*api).session},

@@ -3,7 +3,6 @@ package httpapi
 import (
 	"cmp"
 	"context"
-	"errors"
 	"fmt"
 	"net/http"
 	"slices"
@@ -26,15 +25,9 @@ func (a *api) sessions(w http.ResponseWriter, r *http.Request) error {
 	if err != nil {
 		return err
 	}
-	q, grant := r.URL.Query(), access.From(r.Context())
-	found, next, err := a.views.Page(r.Context(), client.SessionQuery{
-		Query: sessions.Query{Cwd: q.Get("cwd"), Unanswered: isSet(r, "unanswered"), Limit: int(most)}, After: q.Get("after"), Most: mostLooked,
-		Only: grant.Session,
-		Keep: func(s client.Session) bool { return matches(q.Get("q"), s.Title, s.Summary, s.Prompt, s.ID, s.Cwd) },
-	})
-	if errors.Is(err, client.ErrPlace) {
-		err = fmt.Errorf("%w: %w", ErrRequest, err)
-	}
+	query := sessionQuery(r)
+	query.Limit, query.After = int(most), r.URL.Query().Get("after")
+	found, at, err := a.views.Page(r.Context(), query, r.URL.Query().Get("state"))
 	if err != nil {
 		return err
 	}
@@ -42,7 +35,25 @@ func (a *api) sessions(w http.ResponseWriter, r *http.Request) error {
 	for i, s := range found {
 		out[i] = s.View
 	}
-	return list(w, r, "sessions", out, next)
+	return list(w, r, "sessions", out, at.Next)
+}
+
+// sessionQuery chooses sessions as a request says and its token grants.
+func sessionQuery(r *http.Request) client.SessionQuery {
+	q := r.URL.Query()
+	return client.SessionQuery{
+		Query: sessions.Query{Cwd: q.Get("cwd"), Unanswered: isSet(r, "unanswered")}, Most: mostLooked, Only: access.From(r.Context()).Session,
+		Keep: func(s client.Session) bool { return matches(q.Get("q"), s.Title, s.Summary, s.Prompt, s.ID, s.Cwd) },
+	}
+}
+
+// states counts sessions by their state.
+func (a *api) states(w http.ResponseWriter, r *http.Request) error {
+	out, err := a.views.Count(r.Context(), sessionQuery(r))
+	if err == nil {
+		answer(w, http.StatusOK, out)
+	}
+	return err
 }
 
 // matches reports whether each word of a query is somewhere in the texts, letter case aside.

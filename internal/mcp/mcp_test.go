@@ -409,7 +409,7 @@ func TestWhatIsWrong(t *testing.T) {
 		{"read_thread", object{"session": "orchard-1", "limit": 500}, []string{"limit 500: use 1 to 200"}},
 		{"read_item", object{"session": "orchard-1", "n": 2}, []string{"its items are 1 to 1"}},
 		{"read_item", object{"session": "orchard-1", "n": 1, "offset": 9}, []string{"has 1 bytes"}},
-		{"list_sessions", object{"state": "gone"}, []string{"running, idle, failed, done, waiting"}},
+		{"list_sessions", object{"state": "gone"}, []string{"waiting, running, failed, idle, done"}},
 		{"list_sessions", object{"cwd": "here"}, []string{"absolute"}},
 		{"search_history", object{"cwd": "here"}, []string{"absolute"}},
 		{"search", object{"query": "x", "cwd": "here"}, []string{"absolute"}},

@@ -7,7 +7,6 @@ import (
 	"fmt"
 	"path/filepath"
 	"slices"
-	"strings"
 	"time"
 
 	"spool/internal/access"
@@ -22,12 +21,9 @@ import (
 // mostListed is the most members of a list that a call may ask for.
 const mostListed = 200
 
-// states are those that list_sessions chooses by: what Live of a session says, and whether it waits.
-var states = []string{"running", "idle", "failed", "done", "waiting"}
-
 type sessionsIn struct {
 	Prefix string `json:"prefix,omitempty" jsonschema:"beginning of the sessions' ids, letter case aside"`
-	State  string `json:"state,omitempty" jsonschema:"running, idle, failed, done, or waiting: a prompt waits for an answer"`
+	State  string `json:"state,omitempty" jsonschema:"waiting: a prompt waits for an answer; running, failed, idle or done"`
 	Cwd    string `json:"cwd,omitempty" jsonschema:"only sessions that work in this directory, an absolute path"`
 	Limit  int    `json:"limit,omitempty" jsonschema:"at most so many, up to 200; 20 unless given"`
 }
@@ -63,43 +59,28 @@ type threadRef struct {
 
 func (p *peer) listSessions(ctx context.Context, in sessionsIn) (out sessionsOut, err error) {
 	most, err := within("limit", in.Limit, 20, mostListed)
-	if err == nil && in.State != "" && !slices.Contains(states, in.State) {
-		err = fmt.Errorf("state %.40q: use one of %s", in.State, strings.Join(states, ", "))
-	}
 	if err == nil {
 		in.Cwd, err = absolute(in.Cwd)
 	}
 	if err != nil {
 		return out, err
 	}
-	found := []view.ListedSession{}
-	q := client.SessionQuery{
+	found, at, err := p.view.Page(ctx, client.SessionQuery{
 		Query:  sessions.Query{Cwd: in.Cwd, Unanswered: true, Limit: most},
 		Prefix: in.Prefix, Only: access.From(ctx).Session,
-	}
-	for more := true; more && len(found) <= most; more = q.After != "" {
-		var some []view.ListedSession
-		if some, q.After, err = p.view.Page(ctx, q); err != nil {
-			return out, err
-		}
-		for _, s := range some {
-			if in.State == "" || in.State == s.View.Live || in.State == "waiting" && s.View.Prompts > 0 {
-				found = append(found, s)
-			}
-		}
-		if len(found) == most && in.State == "" {
-			break
-		}
+	}, in.State)
+	if err != nil {
+		return out, err
 	}
 	out.Sessions = fit(found, most, ofSession)
-	out.More = len(out.Sessions) < len(found) || q.After != ""
+	out.More = len(out.Sessions) < len(found) || at.Next != ""
 	return out, nil
 }
 
 func ofSession(s view.ListedSession) session {
 	line := func(s string) string { return snippet(text.Line(s), mostSnippet/2) }
 	v := s.View
-	out := session{Session: s.ID, URI: sessionURI(s.ID), Name: line(v.Name), State: v.Live, Status: v.Status, Waiting: v.Prompts,
+	out := session{Session: s.ID, URI: sessionURI(s.ID), Name: line(v.Name), State: v.State, Status: v.Status, Waiting: v.Prompts,
 		Harness: line(v.Harness), Model: line(v.Model), Cwd: snippet(v.Cwd, mostSnippet), Host: line(v.Host),
 		Modified: v.Modified, Threads: []threadRef{}}
 	for _, t := range s.Threads[:min(len(s.Threads), mostThreads)] {

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"strings"
 	"sync"
 	"time"
@@ -60,11 +61,15 @@ func (r *Reader) Sessions(ctx context.Context, session string) ([]ListedSession,
 	return work.of(all), nil
 }
 
-// Page reads some sessions, the newest first, with what waits and runs in them. next leads to the following ones.
-func (r *Reader) Page(ctx context.Context, q client.SessionQuery) (out []ListedSession, next string, err error) {
+// Page reads some sessions, the newest first, with what waits and runs in them; with a state, those that are in it. What the page says of
+// the others is at.
+func (r *Reader) Page(ctx context.Context, q client.SessionQuery, state string) (out []ListedSession, at client.SessionPage, err error) {
+	if state != "" {
+		return r.inState(ctx, q, state)
+	}
 	page, err := r.cl.SessionPage(ctx, q)
 	if err != nil {
-		return nil, "", err
+		return nil, page, err
 	}
 	out = make([]ListedSession, len(page.Sessions))
 	each, ctx := errgroup.WithContext(ctx)
@@ -78,7 +83,60 @@ func (r *Reader) Page(ctx context.Context, q client.SessionQuery) (out []ListedS
 			return err
 		})
 	}
-	return out, page.Next, each.Wait()
+	return out, page, each.Wait()
+}
+
+// inState is Page for one state. What waits and runs is read at once: it may be in any session.
+func (r *Reader) inState(ctx context.Context, q client.SessionQuery, state string) (out []ListedSession, at client.SessionPage, err error) {
+	if !slices.Contains(States, state) {
+		return nil, at, fmt.Errorf("%w: state %.40q: use one of %s", client.ErrFilter, state, strings.Join(States, ", "))
+	}
+	work, err := r.work(ctx, "")
+	if err != nil {
+		return nil, at, err
+	}
+	keep, now := q.Keep, time.Now()
+	q.Keep = func(s client.Session) bool {
+		is, _ := StateOf(s, work.waiting[s.ID], work.running[s.ID], now)
+		return is == state && (keep == nil || keep(s))
+	}
+	if at, err = r.cl.SessionPage(ctx, q); err != nil {
+		return nil, at, err
+	}
+	return work.of(at.Sessions), at, nil
+}
+
+// Counts is how many sessions are in each state.
+type Counts struct {
+	Sessions int            `json:"sessions"`
+	States   map[string]int `json:"states"`
+	More     bool           `json:"more"` // only those that moved last were counted, as many as the query's Most let
+}
+
+// Count counts sessions by their state. The query's Limit means nothing.
+func (r *Reader) Count(ctx context.Context, q client.SessionQuery) (Counts, error) {
+	out := Counts{States: map[string]int{}}
+	work, err := r.work(ctx, "")
+	if err != nil {
+		return out, err
+	}
+	keep, now, states := q.Keep, time.Now(), map[string]string{}
+	q.Limit, q.Keep = 1, func(s client.Session) bool {
+		if keep == nil || keep(s) {
+			states[s.ID], _ = StateOf(s, work.waiting[s.ID], work.running[s.ID], now)
+		}
+		return false
+	}
+	page, err := r.cl.SessionPage(ctx, q)
+	for _, state := range States {
+		out.States[state] = 0
+	}
+	for _, state := range states {
+		out.Sessions++
+		out.States[state]++
+	}
+	out.More = page.Next != "" || !page.Back.IsZero()
+	return out, err
 }
 
 // atOnce is of how many sessions a page asks at once what waits and runs in them.
@@ -113,7 +171,7 @@ func (w work) of(all []client.Session) []ListedSession {
 	out := make([]ListedSession, len(all))
 	now := time.Now()
 	for i, s := range all {
-		out[i] = ListedSession{s, ofSession(s, w.waiting[s.ID], w.running[s.ID], now)}
+		out[i] = ListedSession{s, Of(s, w.waiting[s.ID], w.running[s.ID], now)}
 	}
 	return out
 }

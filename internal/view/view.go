@@ -31,9 +31,9 @@ type Session struct {
 	Model       string `json:"model,omitempty"`
 	Branch      string `json:"git_branch,omitempty"`
 	Parent      string `json:"parent,omitempty"`
-	Status      string `json:"status"`            // by the last message: complete, interrupted, aborted, error, pending, unknown
-	Live        string `json:"live"`              // running, idle, failed, done
-	LiveBy      string `json:"live_by,omitempty"` // why it counts as running: run, activity
+	Status      string `json:"status"`               // by the last message: complete, interrupted, aborted, error, pending, unknown
+	State       string `json:"state"`                // one of States
+	RunningBy   string `json:"running_by,omitempty"` // why it counts as running: run, activity
 	Created     string `json:"created,omitempty"`
 	Modified    string `json:"modified,omitempty"`
 	Threads     int    `json:"threads"`
@@ -136,8 +136,8 @@ type Fork struct {
 // busyFor is how long after its newest entry a thread in the middle of something counts as running, when no run says more.
 const busyFor = 2 * time.Minute
 
-// ofSession is the form of a session in which so many prompts wait and these runs are.
-func ofSession(s client.Session, prompts int, runs []client.RunInfo, now time.Time) Session {
+// Of is the form of a session in which so many prompts wait and these runs are.
+func Of(s client.Session, prompts int, runs []client.RunInfo, now time.Time) Session {
 	row := s.Row()
 	out := Session{
 		ID: row.ID, Name: row.Name(), Title: row.Title, Summary: row.Summary, FirstPrompt: row.Prompt, Cwd: row.Cwd,
@@ -146,15 +146,12 @@ func ofSession(s client.Session, prompts int, runs []client.RunInfo, now time.Ti
 		Modified: events.Stamp(row.Modified), Threads: len(s.Threads), Messages: row.Messages, Bytes: row.Size, Prompts: prompts,
 		Runs: make([]any, len(runs)), Answered: row.Answered,
 	}
-	done, failed := len(s.Threads) > 0, false
 	for _, t := range s.Threads {
 		out.Entries += t.Head.Entries
 		out.Turns += t.Head.Turns
 		all, open := ofThread(t)
 		out.Tokens.add(all)
 		out.OpenTurn.add(open)
-		done = done && t.Head.Status == threads.StatusCompleted
-		failed = failed || t.Head.Status == threads.StatusFailed
 		if t.Name == events.MainThread || out.Dialect == "" {
 			out.Dialect = t.Head.Dialect
 		}
@@ -162,9 +159,36 @@ func ofSession(s client.Session, prompts int, runs []client.RunInfo, now time.Ti
 			out.Captured = ofCaptured(t.Head.Captured)
 		}
 	}
-	newest, active := int64(0), false
 	for i, r := range runs {
 		out.Runs[i] = client.RunJSON(r)
+	}
+	out.State, out.RunningBy = StateOf(s, prompts, runs, now)
+	return out
+}
+
+// The states of a session.
+const (
+	Waiting = "waiting" // a prompt waits for a person's answer
+	Running = "running" // an agent works in it
+	Failed  = "failed"  // its last message, its newest run or a thread of it says so
+	Idle    = "idle"    // it waits for its user, or was left
+	Done    = "done"    // all its threads have ended
+)
+
+// States are those of a session; one that is of several has the first of them, but for the end of all its threads, which nothing follows.
+var States = []string{Waiting, Running, Failed, Idle, Done}
+
+// StateOf is the state of a session in which so many prompts wait and these runs are, and what makes it running: "run" for a lease that
+// is not over, "activity" where its newest entry is so new that an agent may be at work. Whoever shows a state has it from here.
+func StateOf(s client.Session, prompts int, runs []client.RunInfo, now time.Time) (state, by string) {
+	row := s.Row()
+	done, failed := len(s.Threads) > 0, row.Status == sessions.StatusError
+	for _, t := range s.Threads {
+		done = done && t.Head.Status == threads.StatusCompleted
+		failed = failed || t.Head.Status == threads.StatusFailed
+	}
+	newest, active := int64(0), false
+	for _, r := range runs {
 		active = active || r.Active()
 		if r.Begun >= newest {
 			newest = r.Begun
@@ -173,18 +197,18 @@ func ofSession(s client.Session, prompts int, runs []client.RunInfo, now time.Ti
 	}
 	under := row.Status == sessions.StatusPending || row.Status == sessions.StatusInterrupted
 	switch {
+	case prompts > 0 && !done:
+		return Waiting, ""
 	case active:
-		out.Live, out.LiveBy = "running", "run"
+		return Running, "run"
 	case done:
-		out.Live = "done"
+		return Done, ""
 	case failed:
-		out.Live = "failed"
+		return Failed, ""
 	case under && len(runs) == 0 && now.Sub(time.UnixMilli(row.Modified)) < busyFor:
-		out.Live, out.LiveBy = "running", "activity"
-	default:
-		out.Live = "idle"
+		return Running, "activity"
 	}
-	return out
+	return Idle, ""
 }
 
 // ofThread are those of a thread, and of these those of its open turn. A turn of a former generation goes on in the next one.

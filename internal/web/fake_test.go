@@ -118,7 +118,7 @@ func (f *fleet) add(session, thread string, items ...j) {
 	f.change(func() {
 		if !slices.ContainsFunc(f.sessions, func(s j) bool { return s["id"] == session }) {
 			f.sessions = append(f.sessions, j{"id": session, "title": "Session " + session, "name": "Session " + session,
-				"live": "running", "modified": time.Now().UnixMilli(), "tokens": j{}})
+				"state": "running", "modified": time.Now().UnixMilli(), "tokens": j{}})
 		}
 		key := session + "/" + thread
 		for _, it := range items {

@@ -51,12 +51,12 @@ func TestFleet(t *testing.T) {
 	f := working(t)
 	f.add("ferry", "main", user("Paint it"))
 	f.add("fence", "main", user("Mend it"))
-	f.change(func() { f.sessions[1]["live"], f.sessions[2]["live"] = "failed", "idle" })
+	f.change(func() { f.sessions[1]["state"], f.sessions[2]["state"] = "failed", "idle" })
 	p := open(t, f.URL, wide, tall)
 	p.has("Nobody waits for you.")
 	p.wait(`document.querySelectorAll('.group').length === 3`)
-	if got := eval[[]string](p, `[...document.querySelectorAll('.group h3')].map((el) => el.innerText.trim().replace(/\s+/g, ' '))`); fmt.Sprint(got) != "[Running 1 Idle 1 Failed 1]" {
-		t.Errorf("groups are %q, want running, idle, failed", got)
+	if got := eval[[]string](p, `[...document.querySelectorAll('.group h3')].map((el) => el.innerText.trim().replace(/\s+/g, ' '))`); fmt.Sprint(got) != "[Running 1 Failed 1 Idle 1]" {
+		t.Errorf("groups are %q, want running, failed, idle", got)
 	}
 
 	f.ask("ferry", "main", "colour", "text", "Which colour?", nil)
@@ -485,7 +485,7 @@ func TestHostile(t *testing.T) {
 		for _, k := range []string{"title", "first_prompt", "cwd", "host", "harness"} {
 			f.sessions[0][k] = evil
 		}
-		f.sessions = append(f.sessions, j{"id": `"><script>window.owned=1</script>/../..`, "live": evil, "modified": evil,
+		f.sessions = append(f.sessions, j{"id": `"><script>window.owned=1</script>/../..`, "state": evil, "modified": evil,
 			"name": "W", "title": strings.Repeat("W", 5000), "tokens": nil})
 	})
 	for _, path := range []string{"/", "/s/evil/main?n=1", "/s/evil/main", "/history"} {

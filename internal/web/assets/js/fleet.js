@@ -201,7 +201,7 @@ class Fleet {
   }
 }
 
-const groupName = { running: 'Running', idle: 'Idle', failed: 'Failed', done: 'Done' };
+const groupName = { waiting: 'Waiting', running: 'Running', failed: 'Failed', idle: 'Idle', done: 'Done' };
 
 const promptKey = (p) => `${p.session}/${p.thread}/${p.id}`;
 

@@ -8,10 +8,10 @@ export function threadLink(session, thread, n) {
 }
 
 /** states in the order of the first screen. */
-export const states = ['running', 'idle', 'failed', 'done'];
+export const states = ['waiting', 'running', 'failed', 'idle', 'done'];
 
-/** stateOf is running, idle, failed or done. */
-export const stateOf = (s) => (states.includes(s.live) ? s.live : 'idle');
+/** stateOf is one of states, as the server says it. */
+export const stateOf = (s) => (states.includes(s.state) ? s.state : 'idle');
 
 /** quiet is after how long without an entry a running session is said to be quiet, in milliseconds. It may be at work all the same. */
 export const quiet = 5 * 60_000;

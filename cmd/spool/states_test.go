@@ -1,0 +1,86 @@
+package main
+
+import (
+	"context"
+	"fmt"
+	"strings"
+	"testing"
+
+	gocmp "github.com/google/go-cmp/cmp"
+
+	"spool/internal/must"
+	"spool/internal/view"
+	"spool/pkg/client"
+	"spool/pkg/events"
+)
+
+// TestStates: a session has one state, whoever shows it; each is a filter, and they are counted.
+func TestStates(t *testing.T) {
+	w := newJSONWorld(t) // talk has a prompt that waits, and a run
+	ctx, cl := context.Background(), client.New(w.up.Conn)
+	for _, id := range []string{"left", "broke", "over", "works"} {
+		text := strings.ReplaceAll(here(t), `"id":"talk"`, `"id":"`+id+`"`)
+		if id == "broke" {
+			text = strings.ReplaceAll(text, `"stop"`, `"error"`)
+		}
+		w.run("import", w.file(id+".jsonl", text))
+	}
+	must.Do(t, cl.Thread(events.Thread{Session: "over", Name: "main"}).End(ctx, events.End{}))
+	run := must.Get(cl.Thread(events.Thread{Session: "works", Name: "main"}).StartRun(ctx, client.RunConfig{ID: "r"}))(t)
+	must.Do(t, run.Wait(ctx))
+	want := map[string]string{"talk": "waiting", "works": "running", "broke": "failed", "left": "idle", "over": "done"}
+
+	states := func(all []any) map[string]string {
+		got := map[string]string{}
+		for _, s := range all {
+			one := s.(map[string]any)
+			got[one["id"].(string)] = fmt.Sprint(one["state"])
+		}
+		return got
+	}
+	top := w.values(w.run("top", "--once", "--json"))[0].(map[string]any)["sessions"].([]any)
+	for what, all := range map[string][]any{
+		"session ls":         w.values(w.run("session", "ls", "--json")),
+		"session ls --limit": w.values(w.run("session", "ls", "--json", "--limit", "9")),
+		"top":                top,
+		"GET /v1/sessions":   w.get("/v1/sessions", "sessions"),
+	} {
+		if diff := gocmp.Diff(want, states(all)); diff != "" {
+			t.Errorf("states of %s (-want +got):\n%s", what, diff)
+		}
+	}
+	byID := map[string]any{}
+	for _, s := range w.get("/v1/sessions", "sessions") {
+		byID[s.(map[string]any)["id"].(string)] = drop(s, passing...)
+	}
+	for _, s := range top {
+		if diff := gocmp.Diff(byID[s.(map[string]any)["id"].(string)], drop(s, append(passing, "items_per_second")...)); diff != "" {
+			t.Errorf("a session of top --json is not that of GET /v1/sessions (-HTTP +top):\n%s", diff)
+		}
+	}
+	counts := w.get("/v1/states", "")[0].(map[string]any)
+	if diff := gocmp.Diff(map[string]any{"sessions": 5.0, "more": false, "states": map[string]any{
+		"waiting": 1.0, "running": 1.0, "failed": 1.0, "idle": 1.0, "done": 1.0}}, counts); diff != "" {
+		t.Errorf("GET /v1/states (-want +got):\n%s", diff)
+	}
+	table, latest := w.run("session", "ls"), w.run("session", "resume", "broke")
+	for id, state := range want {
+		if !strings.Contains(strings.Join(strings.Fields(table), " "), id+" omp "+state+" ") {
+			t.Errorf("session ls has no %s that is %s:\n%s", id, state, table)
+		}
+		one := map[string]string{id: state}
+		for what, all := range map[string][]any{
+			"session ls":         w.values(w.run("session", "ls", "--json", "--state", state)),
+			"session ls --limit": w.values(w.run("session", "ls", "--json", "--limit", "9", "--state", state)),
+			"GET /v1/sessions":   w.get("/v1/sessions?state="+state, "sessions"),
+		} {
+			if diff := gocmp.Diff(one, states(all)); diff != "" {
+				t.Errorf("%s with the state %s (-want +got):\n%s", what, state, diff)
+			}
+		}
+	}
+	must.Same(t, len(view.States), len(want), "states of the test: %d, want %d")
+	if !strings.Contains(latest, "failed, 2 messages") {
+		t.Errorf("session resume says:\n%s\nwant that it failed", latest)
+	}
+}
