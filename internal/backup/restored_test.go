@@ -198,3 +198,39 @@ func TestAccountsOfARestoredSystem(t *testing.T) {
 		})
 	}
 }
+
+// A restored system has no items of before. Who follows a thread from a number gets them, made from its nodes, and goes on with what comes;
+// who follows what is kept gets what comes alone, and is told of no gap.
+func TestItemsOfARestoredThread(t *testing.T) {
+	src, th := natstest.Conn(t), events.Thread{Session: "s", Name: "main"}
+	for seq := range uint64(3) {
+		put(t, src, th, "agent", seq+1, events.Control{})
+	}
+	workOff(t, src)
+	dst := restored(t, src)
+	put(t, dst, th, "agent", 4, events.Control{})
+	workOff(t, dst)
+	cl := client.New(dst)
+	last := must.Get(cl.Thread(th).Head(t.Context()))(t).N
+	for _, c := range []struct {
+		what  string
+		of    client.Filter
+		from  client.Position
+		first int64
+	}{
+		{"a thread from its first item", client.Filter{Session: "s", Thread: "main"}, client.Position{N: 1}, 1},
+		{"what is kept of a thread", client.Filter{Session: "s", Thread: "main"}, client.Position{All: true}, last},
+		{"what is kept of all", client.Filter{}, client.Position{All: true}, last},
+	} {
+		want := c.first
+		for item, err := range cl.Subscribe(t.Context(), c.of, c.from) {
+			must.Do(t, err)
+			if item.N != want || item.Filled != (want < last) {
+				t.Errorf("%s: item %d, made from nodes: %v; want %d", c.what, item.N, item.Filled, want)
+			}
+			if want++; want > last {
+				break
+			}
+		}
+	}
+}

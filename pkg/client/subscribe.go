@@ -70,7 +70,8 @@ func (i *Item) Text() string {
 
 // Position is where a subscription starts; the zero value is with the next item. One field at most is set.
 type Position struct {
-	All bool // with the first item that is kept
+	// with the first item that is kept: not those from before a restore, nor what is older than SPOOL_ITEMS keeps; N has those, too
+	All bool
 	// with the newest item of each subject: of each thread, by type and detail. A durable may miss one where items are
 	// removed before it has them
 	Last  bool
