@@ -160,15 +160,25 @@ type matchOut struct {
 	Snippet string `json:"snippet"`
 }
 
-// search finds the items of a thread that hold a text, letter case aside, newest first.
+// mostOfType is how many items a search by type looks at: a thread of any length answers as fast, and "next" leads on.
+const mostOfType = 2000
+
+// search finds the items of a thread that hold a text, letter case aside, or are of some types, newest first.
 func (a *api) search(w http.ResponseWriter, r *http.Request, t events.Thread) error {
 	most, err := limit(r, 50, mostMatches)
 	if err != nil {
 		return err
 	}
-	query := strings.TrimSpace(r.URL.Query().Get("q"))
-	if query == "" || len(query) > 1000 {
-		return fmt.Errorf("%w: q: what to look for, at most 1,000 bytes", ErrRequest)
+	query, detail := strings.TrimSpace(r.URL.Query().Get("q")), r.URL.Query().Get("detail")
+	var types []string
+	if text := r.URL.Query().Get("type"); text != "" {
+		types = strings.Split(text, ",")
+	}
+	if len(query) > 1000 || query == "" && types == nil {
+		return fmt.Errorf("%w: q: what to look for, at most 1,000 bytes; or a type", ErrRequest)
+	}
+	if types == nil && detail != "" {
+		return fmt.Errorf("%w: detail: say of which type", ErrRequest)
 	}
 	head, err := a.cfg.Client.Thread(t).AwaitHead(r.Context())
 	if err != nil {
@@ -178,7 +188,7 @@ func (a *api) search(w http.ResponseWriter, r *http.Request, t events.Thread) er
 	if err != nil {
 		return err
 	}
-	if !given {
+	if !given || before > head.N {
 		before = head.N + 1
 	}
 	var found []matchOut
@@ -186,6 +196,15 @@ func (a *api) search(w http.ResponseWriter, r *http.Request, t events.Thread) er
 	for p, err := range a.cfg.Client.Thread(t).ItemsBack(r.Context(), head, before) {
 		if err != nil {
 			return err
+		}
+		if types != nil && before-p.N > mostOfType {
+			next = strconv.FormatInt(p.N+1, 10)
+			break
+		}
+		kind, of := view.ItemKind(jsonscan.Get(p.Data, "metadata"))
+		kind = cmp.Or(kind, events.TypeMessage)
+		if types != nil && !slices.Contains(types, kind) || detail != "" && of != detail {
+			continue
 		}
 		snippet, ok := find(p.Data, query)
 		if !ok {
@@ -196,14 +215,20 @@ func (a *api) search(w http.ResponseWriter, r *http.Request, t events.Thread) er
 			break
 		}
 		it := view.OfItem(p.Data)
-		kind, _ := view.ItemKind(jsonscan.Get(p.Data, "metadata"))
-		found = append(found, matchOut{p.N, it.Hash, cmp.Or(kind, events.TypeMessage), it.Time, snippet})
+		found = append(found, matchOut{p.N, it.Hash, kind, it.Time, snippet})
 	}
 	return list(w, r, "matches", found, next)
 }
 
-// find looks for a text in what an item says: the strings of its content, and of its metadata.
+// find looks for a text in what an item says: the strings of its content, and of its metadata. Without a text it is how the content begins.
 func find(item []byte, query string) (snippet string, ok bool) {
+	if query == "" {
+		_ = jsonscan.Array(jsonscan.Get(item, "content"), func(part []byte) bool {
+			snippet = jsonscan.FirstLine(jsonscan.Get(part, "text"), 2*beside)
+			return snippet == ""
+		})
+		return snippet, true
+	}
 	var look func(raw []byte) bool
 	look = func(raw []byte) bool {
 		switch jsonscan.KindOf(raw) {

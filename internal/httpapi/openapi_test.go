@@ -256,7 +256,7 @@ func furnish(t *testing.T, ctx context.Context, cl *client.Client) map[string][]
 		"GET " + threadPath + "/items": append(both(main+"/items?from=1&limit=2"),
 			example{path: main + "/items?last=2"}, example{path: main + "/items?before=3&limit=1"}),
 		"GET " + threadPath + "/items/{n}":       {{path: main + "/items/1"}, {path: main + "/items/2?full=1"}},
-		"GET " + threadPath + "/search":          both(main + "/search?q=NEEDLE"),
+		"GET " + threadPath + "/search":          append(both(main+"/search?q=NEEDLE"), both(main+"/search?type=message")...),
 		"GET " + threadPath + "/context":         {{path: main + "/context"}, {path: main + "/context?leaf=aaaaaaa1"}},
 		"GET " + threadPath + "/logs/thread.log": {{path: main + "/logs/thread.log"}},
 		"GET /v1/nodes/{hash}": {{path: "/v1/nodes/" + head.Head().Ref.Hex()},

@@ -3,9 +3,11 @@ package httpapi_test
 import (
 	"context"
 	"encoding/json"
+	"fmt"
 	"net/http/httptest"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -148,5 +150,63 @@ func TestReadGuarded(t *testing.T) {
 		if status, _, _ := get(t, srv.URL, path, "Authorization", "Bearer 0123456789abcdef"); status == 401 {
 			t.Errorf("%s with the token = 401", path)
 		}
+	}
+}
+
+// A search by type finds what is of it however far back, in answers that look at a part of the thread each.
+func TestSearchByType(t *testing.T) {
+	ctx, cl, url := world(t)
+	pub := cl.Publisher(client.PublisherConfig{})
+	const turns, long = 25, 200
+	var entries []client.Entry
+	item := func(text, metadata string) {
+		body := `{"content":[{"type":"text","text":` + string(must.Get(json.Marshal(text))(t)) + `}]` + metadata + `}`
+		entries = append(entries, client.Entry{Thread: events.Thread{Session: "s", Name: "main"}, Dialect: "item", Body: []byte(body)})
+	}
+	for i := range turns {
+		item(fmt.Sprintf("\nTurn %d\nand more", i), "")
+		for k := range long - 2 {
+			item("said", `,"metadata":{"type":"tool_result","tool":{"invocation_id":"c","is_error":`+fmt.Sprint(k == 3)+`,"output":"x"}}`)
+		}
+		item("Done with it", `,"metadata":{"type":"text"}`)
+	}
+	for part := range slices.Chunk(entries, 500) {
+		must.Do(t, must.Get(pub.Publish(ctx, part...))(t).Applied(ctx))
+	}
+	const path = "/v1/sessions/s/threads/main/search?"
+	for query, want := range map[string]string{
+		"type=message&limit=10": "message Turn ", "type=tool_result&detail=error": "tool_result said", "type=text,thinking": "text Done with it",
+		"type=text&q=with": "text Done with it",
+	} {
+		pages, before := 0, ""
+		var numbers []int64
+		for {
+			status, _, text := get(t, url, path+query+before)
+			var got struct {
+				Matches []struct {
+					N             int64
+					Type, Snippet string
+				}
+				Next string
+			}
+			if err := json.Unmarshal([]byte(text), &got); status != 200 || err != nil {
+				t.Fatalf("%s = %d %s", query+before, status, text)
+			}
+			for _, m := range got.Matches {
+				if numbers = append(numbers, m.N); !strings.HasPrefix(m.Type+" "+m.Snippet, want) || strings.Contains(m.Snippet, "more") {
+					t.Fatalf("%s = %s %q, want %q", query, m.Type, m.Snippet, want)
+				}
+			}
+			if pages++; got.Next == "" {
+				break
+			}
+			before = "&before=" + got.Next
+		}
+		if len(numbers) != turns || !slices.IsSortedFunc(numbers, func(a, b int64) int { return int(b - a) }) || pages < 3 {
+			t.Errorf("%s = %d in %d pages, want %d, newest first, in several: %v", query, len(numbers), pages, turns, numbers)
+		}
+	}
+	if status, _, text := get(t, url, path+"detail=error"); status != 400 {
+		t.Errorf("a detail of no type = %d %s, want 400", status, text)
 	}
 }

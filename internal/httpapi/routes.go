@@ -172,9 +172,12 @@ var served = []route{
 		also: []int{413}, do: onThread((*api).item),
 	},
 	{
-		method: "GET", path: threadPath + "/search", need: access.Read, in: reading, about: "Items that hold a text, newest first.",
+		method: "GET", path: threadPath + "/search", need: access.Read, in: reading, about: "Items that hold a text, or are of a type, newest first.",
 		query: []param{
 			{name: "q", kind: "string", about: "the text; letter case does not matter"},
+			{name: "type", kind: "string", about: `metadata.type, or message; several with commas between. ` +
+				fmt.Sprintf("Looks at %d items: follow \"next\"", mostOfType)},
+			{name: "detail", kind: "string", about: "with type: a tool's name; ok or error"},
 			{name: "before", kind: "integer", about: `only before this number: the "next" of the page before`}, limitOf(mostMatches),
 		},
 		gives: either("matches", "match"), do: onThread((*api).search),
