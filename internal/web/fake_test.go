@@ -250,12 +250,30 @@ func (f *fleet) item(r *http.Request) (any, int) {
 	return f.threads[key(r)][n-1], 200
 }
 
+// search looks at 2,000 items where types are asked for.
 func (f *fleet) search(r *http.Request) (any, int) {
+	q := r.URL.Query()
 	out := []j{}
-	for _, it := range f.threads[key(r)] {
-		if strings.Contains(strings.ToLower(fmt.Sprint(it["item"])), strings.ToLower(r.URL.Query().Get("q"))) {
-			out = append(out, j{"n": it["n"], "snippet": ""})
+	all := f.threads[key(r)]
+	before := number(r, "before", len(all)+1)
+	for n := before - 1; n > 0; n-- {
+		if q.Get("type") != "" && before-n > 2000 || len(out) == number(r, "limit", 50) {
+			return j{"matches": out, "next": strconv.Itoa(n + 1)}, 200
 		}
+		item := all[n-1]["item"].(j)
+		meta, _ := item["metadata"].(j)
+		kind, _ := meta["type"].(string)
+		kind = cmp.Or(kind, "message")
+		tool, _ := meta["tool"].(j)
+		if q.Get("type") != "" && !slices.Contains(strings.Split(q.Get("type"), ","), kind) ||
+			q.Get("detail") == "error" && tool["is_error"] != true || !strings.Contains(strings.ToLower(fmt.Sprint(item)), strings.ToLower(q.Get("q"))) {
+			continue
+		}
+		snippet := ""
+		if said, _ := item["content"].([]j); len(said) > 0 {
+			snippet, _ = said[0]["text"].(string)
+		}
+		out = append(out, j{"n": n, "type": kind, "snippet": snippet})
 	}
 	return j{"matches": out}, 200
 }

@@ -308,6 +308,66 @@ func TestSearchThread(t *testing.T) {
 	p.wait(`document.activeElement.className === 'feed'`)
 }
 
+// TestOutlineOfPrompts: a long thread is gone through by its prompts, which are read as far as somebody looks.
+func TestOutlineOfPrompts(t *testing.T) {
+	f := newFleet(t)
+	for turn := range 50 {
+		f.add("long", "main", user(fmt.Sprintf("Turn %d <b>bold</b>", turn+1)))
+		for i := range 199 {
+			f.add("long", "main", agent(fmt.Sprintf("Line %d.%d", turn+1, i)))
+		}
+	}
+	asked := func(part string) (n int) {
+		f.mu.Lock()
+		defer f.mu.Unlock()
+		for _, uri := range f.asked {
+			if strings.Contains(uri, part) {
+				n++
+			}
+		}
+		return n
+	}
+	p := open(t, f.URL+"/s/long/main", wide, tall)
+	p.has("Line 50.198")
+	p.wait(`document.querySelectorAll('.outline li').length === 10 && document.querySelector('.place').textContent === 'last prompt'`)
+	p.has("10+ prompts")
+	p.wait(`document.querySelector('.outline li a').textContent.startsWith('Turn 41 <b>bold</b>')`)
+	if n, items := asked("type=message"), asked("/items"); n != 1 || items > 4 {
+		t.Errorf("the newest page asked %d times for prompts and %d times for items, want 1 and at most 4", n, items)
+	}
+	p.picture("outline")
+
+	p.press("[[") // to the prompt of this turn, and of the one before
+	p.wait(`document.activeElement?.dataset.n === '9601'`)
+	p.wait(`document.querySelector('.outline [aria-current]').textContent.startsWith('Turn 49') && document.querySelector('.place').textContent === '1 prompt before the last'`)
+	p.press("]")
+	p.wait(`document.activeElement?.dataset.n === '9801'`)
+
+	p.press("O")
+	p.wait(`document.activeElement?.textContent.startsWith('Turn 50')`)
+	p.click(".outline li:first-of-type a")
+	p.wait(`document.activeElement?.dataset.n === '8001'`)
+	p.press("[") // farther than was read
+	p.wait(`document.activeElement?.dataset.n === '7801'`)
+	p.has("20+ prompts")
+
+	// What comes live is in it.
+	f.add("long", "main", user("Turn 51"))
+	p.wait(`document.querySelector('.outline li:last-of-type a').textContent === 'Turn 51#10001'`)
+	p.wait(`document.querySelector('.outline .more').hidden || document.querySelector('.outline .more').click()`)
+	p.has("51 prompts")
+	p.wait(`document.querySelector('.place').textContent === 'prompt 40 of 51'`)
+
+	// On a phone it is in front of the thread, until a prompt is chosen.
+	p = open(t, f.URL+"/s/long/main", 390, 844)
+	p.wait(`document.querySelectorAll('.outline li').length === 10`)
+	p.press("O")
+	p.wait(`document.activeElement?.textContent.startsWith('Turn 51')`)
+	p.picture("outline-narrow")
+	p.click(".outline li:first-of-type a")
+	p.wait(`!document.querySelector('.fold').open && document.activeElement?.dataset.n === '8201'`)
+}
+
 func TestPrompts(t *testing.T) {
 	f := working(t)
 	f.add("ferry", "main", user("Paint the ferry green"))
@@ -598,7 +658,7 @@ func TestOutline(t *testing.T) {
 	}})
 	for path, outline := range map[string]string{
 		"/":               "1 Fleet, 2 Needs you 2, 2 Sessions, 3 Running 1",
-		"/s/orchard/main": "1 Session orchard, 2 1 thread, 2 main 13 items, 3 Prompt: Please **find** the late frost warning.",
+		"/s/orchard/main": "1 Session orchard, 2 1 prompt, 2 1 thread, 2 main 13 items prompt 1 of 1, 3 Prompt: Please **find** the late frost warning.",
 		"/history":        "1 Prompts",
 		"/search?q=frost": "1 Search, 2 Session orchard",
 		"/s/none/main":    "1 Not there",

@@ -5,6 +5,7 @@ import { bytes as readBytes, follow, get, path, query } from './api.js';
 import { bytes, count, plural, time, whole } from './format.js';
 import { stripped } from './ansi.js';
 import { drawing } from './graph.js';
+import { Outline } from './outline.js';
 import { marker, row } from './rows.js';
 import { facts, nameOf, stateOf, threadLink } from './sessions.js';
 import { Items, typeOf } from './store.js';
@@ -20,6 +21,9 @@ const tail = 20_000;
 const encoder = new TextEncoder();
 
 const none = { item: {} };
+
+/** besides is where the session has a place beside its thread, and not in front of it. */
+const besides = matchMedia('(min-width: 64rem)');
 
 /** nearby is how many items are read before a thread is shown, and how many of them before the one that it is shown at. */
 const nearby = 64;
@@ -44,6 +48,7 @@ class ThreadView {
     this.prompts = new Map(); // id → a prompt of this thread that waits
     this.forks = new Map(); // n → forks that begin after it
     this.outputs = new Map(); // id → an open output
+    this.turning = Promise.resolve();
     this.unseen = 0;
     this.current = null; // number of the item that the keys are at
     this.search = { q: '', matches: [], at: -1 };
@@ -71,17 +76,27 @@ class ThreadView {
     this.feed = h('div.feed', { role: 'feed', 'aria-label': 'Items', tabindex: 0 }, this.origin, this.holder, this.tail);
     this.newer = h('button.newer', { type: 'button', hidden: true, onclick: () => this.toEnd() });
     this.counter = h('span.count');
+    this.place = h('span.count.place');
     this.field = h('input', { type: 'search', placeholder: 'Search this thread', 'aria-label': 'Search this thread', onkeydown: (e) => this.searchKey(e), oninput: () => this.searchSoon() });
     this.found = h('span.found', { role: 'status' });
     this.followButton = h('button.quiet', { type: 'button', 'aria-pressed': 'false', title: 'Follow (f)', onclick: () => this.toggleFollow() }, 'Follow');
     this.side = h('aside.side', { 'aria-label': 'Session' });
     this.graph = h('div.graph');
+    this.outline = new Outline({
+      base: this.base, signal: this.signal, link: (n) => threadLink(this.session, this.thread, n),
+      go: (n) => {
+        this.fold.open = besides.matches;
+        this.goto(n, { focus: true });
+      },
+      changed: () => this.placed(),
+    });
     this.drawSide();
+    this.fold = h('details.fold', { open: besides.matches }, h('summary', 'Session'), this.side);
     this.root = h('div.thread',
-      h('details.fold', { open: matchMedia('(min-width: 64rem)').matches }, h('summary', 'Session'), this.side),
+      this.fold,
       h('section.stream', { 'aria-labelledby': 'thread-name' },
         h('div.tools',
-          h('h2.thread-name', { id: 'thread-name' }, this.thread, ' ', this.counter),
+          h('h2.thread-name', { id: 'thread-name' }, this.thread, ' ', this.counter, ' ', this.place),
           h('div.find', { role: 'search' }, this.field, this.found,
             h('button.quiet', { type: 'button', title: 'Previous match (Shift+Enter)', 'aria-label': 'Previous match', onclick: () => this.match(-1) }, '↑'),
             h('button.quiet', { type: 'button', title: 'Next match (Enter)', 'aria-label': 'Next match', onclick: () => this.match(1) }, '↓')),
@@ -115,6 +130,7 @@ class ThreadView {
       h('h1.session-name', nameOf(this.info)),
       h('p.state-line', h(`span.dot.${stateOf(this.info)}`), h('span', stateOf(this.info)), !Number.isNaN(time(this.info.modified)) && [h('span', '·'), ticking('ago', time(this.info.modified))]),
       h('dl.facts', facts(this.info).map(([key, value]) => [h('dt', key), h('dd', value)])),
+      this.outline.root,
       h('h2', plural(threads.length, 'thread')),
       h('ul.threads', threads.map((t) => h('li', h('a', { href: threadLink(this.session, t.thread), 'aria-current': t.thread === this.thread ? 'page' : null },
         h('span.thread-title', t.thread), h('span.n', count(t.n ?? 0)), t.state && t.state !== 'active' && h('span.tag', t.state))))),
@@ -133,6 +149,7 @@ class ThreadView {
     this.readSide();
     this.loadPrompts();
     this.loadGraph();
+    this.outline.more().catch(() => {}); // it can be asked for again
     follow(() => this.base + '/live' + query({ from: this.count + 1 }), {
       signal: this.signal, take: (e) => this.live(e), state: (s) => this.linked(s),
     });
@@ -267,6 +284,7 @@ class ThreadView {
     const fresh = this.items.grow(list);
     if (!fresh) return;
     this.showCount();
+    for (const rec of list) if (typeOf(rec) === 'user') this.outline.add(rec);
     if (list.some((rec) => rec.item.metadata?.type?.startsWith('pending_prompt'))) this.loadPrompts();
     if (!this.list.following) {
       this.unseen += this.count - was;
@@ -364,6 +382,12 @@ class ThreadView {
     this.newer.textContent = `${whole(this.unseen)} new ↓`;
     this.followButton.setAttribute('aria-pressed', String(this.list?.following ?? false));
     this.followButton.textContent = this.list?.following ? 'Following' : 'Follow';
+    this.placed();
+  }
+
+  /** placed says in which turn the view is. */
+  placed() {
+    if (this.list) this.place.textContent = this.outline.at(this.list.atEnd ? this.count : this.list.lead + 1);
   }
 
   toEnd() {
@@ -409,15 +433,17 @@ class ThreadView {
     this.goto(i + 1, { focus: true, nearest: true });
   }
 
-  /** turn goes to the prompt before or after: of what is read, as far as it is read. */
+  /** turn goes to the prompt before or after, one after the other. */
   turn(by) {
-    for (let n = (this.current ?? this.list.first + 1) + by; n >= 1 && n <= this.count; n += by) {
-      const rec = this.items.get(n);
-      if (!rec || !rec.item.metadata?.type) {
-        this.goto(n, { focus: true });
-        return;
-      }
-    }
+    this.turning = this.turning.then(async () => {
+      const n = await this.outline.nearest(this.current ?? this.list.first + 1, by);
+      if (n && !this.signal.aborted) await this.goto(n, { focus: true });
+    }).catch((err) => this.signal.aborted || this.failed(err, 0));
+  }
+
+  toOutline() {
+    this.fold.open = true;
+    this.outline.focus();
   }
 
   press() {
@@ -517,6 +543,7 @@ class ThreadView {
       ['o', 'open or close the item', () => this.press()],
       [']', 'next prompt', () => this.turn(1)],
       ['[', 'previous prompt', () => this.turn(-1)],
+      ['O', 'to the outline of prompts', () => this.toOutline()],
       ['/', 'search this thread', () => this.field.select()],
       ['n', 'next match', () => this.match(1)],
       ['N', 'previous match', () => this.match(-1)],

@@ -166,14 +166,13 @@ export class WindowedList {
 
   /** reveal brings a row into view: at the top, or where it is nearest. Neighbours are measured on the way. */
   reveal(i, { nearest = false } = {}) {
-    const room = Math.min(80, this.scroller.clientHeight / 5);
     this.pad();
     for (let tries = 0; tries < 4; tries++) {
       const top = this.top + this.heights.before(i);
       const bottom = top + this.heights.get(i);
       const view = this.scroller.scrollTop;
       const height = this.scroller.clientHeight;
-      let want = top - room;
+      let want = top - this.room;
       if (nearest && top >= view + 8 && bottom <= view + height - 8) want = view;
       else if (nearest && top >= view && bottom - top < height) want = bottom - height + 24;
       this.scroll(Math.max(0, want));
@@ -187,7 +186,12 @@ export class WindowedList {
 
   /** first is the row at the top of the view. */
   get first() {
-    return this.heights.at(Math.max(0, this.scroller.scrollTop - this.top));
+    return this.under(0);
+  }
+
+  /** lead is the row that is read first: what reveal brings into view begins there. */
+  get lead() {
+    return this.under(this.room + 1);
   }
 
   /** next is the nearest row after i, in that direction, that takes place; i itself at the ends. */
@@ -201,6 +205,15 @@ export class WindowedList {
   /** top is how far below the scroller's beginning the list begins. */
   get top() {
     return this.holder.offsetTop;
+  }
+
+  /** room is what reveal leaves above a row. */
+  get room() {
+    return Math.min(80, this.scroller.clientHeight / 5);
+  }
+
+  under(distance) {
+    return this.heights.at(Math.max(0, this.scroller.scrollTop - this.top + distance));
   }
 
   scroll(to) {

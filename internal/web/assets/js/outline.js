@@ -1,0 +1,95 @@
+// The prompts of a thread: where its turns begin. They are read from the newest back, as far as somebody looks.
+
+import { get, query } from './api.js';
+import { h } from './dom.js';
+import { plural, whole } from './format.js';
+import { textOf } from './store.js';
+
+/** page is how many prompts are asked for at a time. */
+const page = 200;
+
+/** Outline of the thread at base. go(n) brings a prompt into view, link(n) is its address; changed() is called when there are more. */
+export class Outline {
+  constructor({ base, signal, link, go, changed }) {
+    Object.assign(this, { base, signal, link, go, changed });
+    this.numbers = []; // of the items, in order
+    this.next = null; // what was not read begins before this item; 0: nothing
+    this.current = null;
+    this.title = h('h2', { id: 'outline-title' });
+    this.list = h('ol', { 'aria-labelledby': 'outline-title' });
+    this.button = h('button.more', { type: 'button', hidden: true, onclick: () => this.more().catch(() => {}) }, 'Earlier prompts');
+    this.root = h('div.outline', { hidden: true }, this.title, this.button, this.list);
+  }
+
+  get whole() {
+    return this.next === 0;
+  }
+
+  /** more reads the prompts before those that are there. Of several callers one asks. */
+  more() {
+    this.reading ??= this.read().finally(() => { this.reading = null; });
+    return this.reading;
+  }
+
+  async read() {
+    const got = await get(`${this.base}/search` + query({ type: 'message', limit: page, before: this.next }), { signal: this.signal });
+    const old = got.matches.filter((m) => m.n < (this.numbers[0] ?? Infinity)).reverse(); // some may have come live
+    this.numbers.unshift(...old.map((m) => m.n));
+    const { scrollTop, scrollHeight } = this.list;
+    this.list.prepend(...old.map((m) => this.entry(m.n, m.snippet)));
+    this.list.scrollTop = scrollTop + this.list.scrollHeight - scrollHeight;
+    this.next = Number(got.next ?? 0);
+    this.show();
+  }
+
+  /** add takes a prompt that came live. */
+  add(rec) {
+    if (rec.n <= (this.numbers.at(-1) ?? 0)) return;
+    this.numbers.push(rec.n);
+    this.list.append(this.entry(rec.n, textOf(rec).trim().split('\n', 1)[0].slice(0, 160)));
+    this.show();
+  }
+
+  entry(n, text) {
+    return h('li', h('a', {
+      href: this.link(n), onclick: (e) => {
+        if (e.ctrlKey || e.metaKey || e.shiftKey || e.altKey) return;
+        e.preventDefault();
+        this.go(n);
+      },
+    }, h('span.outline-text', text || 'Without text'), h('span.n', `#${n}`)));
+  }
+
+  show() {
+    this.title.textContent = this.whole ? plural(this.numbers.length, 'prompt') : `${whole(this.numbers.length)}+ prompts`;
+    this.button.hidden = this.whole;
+    this.root.hidden = this.whole && !this.numbers.length;
+    this.changed();
+  }
+
+  /** nearest is the prompt before item n, or after it (by 1); undefined for none. It reads on where that is not known. */
+  async nearest(n, by) {
+    while (!this.whole && !(this.numbers[0] < n)) await this.more();
+    return by > 0 ? this.numbers.find((p) => p > n) : this.numbers.findLast((p) => p < n);
+  }
+
+  /** at marks the turn that item n is in, and says which one that is; '' where it is not known. */
+  at(n) {
+    const k = this.numbers.findLastIndex((p) => p <= n);
+    const entry = this.list.children[k];
+    if (entry !== this.current) {
+      this.current?.firstChild.removeAttribute('aria-current');
+      this.current = entry;
+      entry?.firstChild.setAttribute('aria-current', 'location');
+      if (entry && !this.list.contains(document.activeElement)) this.list.scrollTop = entry.offsetTop - this.list.clientHeight / 2;
+    }
+    if (k < 0) return '';
+    if (this.whole) return `prompt ${whole(k + 1)} of ${whole(this.numbers.length)}`;
+    const behind = this.numbers.length - 1 - k;
+    return behind ? `${plural(behind, 'prompt')} before the last` : 'last prompt';
+  }
+
+  focus() {
+    (this.current ?? this.list.lastChild)?.firstChild.focus();
+  }
+}
