@@ -368,6 +368,43 @@ func TestOutlineOfPrompts(t *testing.T) {
 	p.wait(`!document.querySelector('.fold').open && document.activeElement?.dataset.n === '8201'`)
 }
 
+// What one wants to take along is a click or a key away: code, outputs, what an item says, and the command that goes on with the session.
+func TestCopy(t *testing.T) {
+	f := working(t)
+	f.change(func() { f.sessions[0]["harness"] = "claude" })
+	f.add("orchard", "evil$(date)", user("Hi"))
+	for _, plain := range []bool{false, true} {
+		p := open(t, f.URL+"/s/orchard/main?n=4", wide, tall)
+		if plain { // over HTTP from another machine there is no clipboard to write to
+			eval[bool](p, `(Object.defineProperty(navigator, 'clipboard', { value: undefined }),
+				document.execCommand = () => { window.copied = document.querySelector('textarea.unseen').value; return true; }, true)`)
+		} else {
+			eval[bool](p, `(Object.defineProperty(navigator, 'clipboard', { value: { writeText: async (t) => { window.copied = t; } } }), true)`)
+		}
+		for selector, want := range map[string]string{
+			`[data-n="3"] .copy`:                          "func Night() int { return 7 } // here",
+			`[data-n="4"] .tool-body > :last-child .copy`: "FAIL night_test.go:31\nexit 1", // without its colours
+			`.side .copyable:nth-of-type(1) .copy`:        "spool resume orchard",
+			`.side .copyable:nth-of-type(2) .copy`:        "claude --resume orchard",
+		} {
+			p.click(selector)
+			p.wait(`window.copied === ` + quoted(want))
+			p.wait(`document.getElementById('announce').textContent.endsWith('is copied.')`)
+		}
+		eval[bool](p, `(document.querySelector('[data-n="4"]').focus(), true)`)
+		p.press("jc") // an edit says what became of it
+		p.wait(`window.copied === 'updated'`)
+		p.press("kkc")
+		p.wait(`window.copied.startsWith('I look at')`)
+		p.picture("copy")
+	}
+	p := open(t, f.URL+"/s/orchard/evil$(date)", wide, tall)
+	p.wait(`document.querySelector('.threads')`)
+	if eval[bool](p, `!!document.querySelector('.side .copy')`) {
+		t.Error("a name that means something to a shell is in a command")
+	}
+}
+
 func TestPrompts(t *testing.T) {
 	f := working(t)
 	f.add("ferry", "main", user("Paint the ferry green"))

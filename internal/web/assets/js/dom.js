@@ -103,3 +103,32 @@ const region = () => document.getElementById('announce');
 export function announce(text) {
   region().textContent = text;
 }
+
+/** copyText puts a text into the clipboard, also where the page came over plain HTTP from another machine and may not write there itself. */
+async function copyText(text) {
+  if (navigator.clipboard) return navigator.clipboard.writeText(text);
+  const field = h('textarea.unseen', { readonly: true, value: text });
+  const before = document.activeElement;
+  (document.querySelector('dialog[open]') ?? document.body).append(field);
+  field.select();
+  const done = document.execCommand('copy');
+  field.remove();
+  before?.focus({ preventScroll: true });
+  if (!done) throw new Error('the browser does not let the page copy');
+}
+
+/** copy puts a text into the clipboard, and says so: to a screen reader, and on the element that was used. */
+export async function copy(text, what, el) {
+  const told = (done) => {
+    announce(done);
+    if (!el) return;
+    el.dataset.copied = done;
+    setTimeout(() => { delete el.dataset.copied; }, 1200);
+  };
+  await copyText(text).then(() => told(`${what} is copied.`), (err) => told(`Not copied: ${err.message}`));
+}
+
+/** copyable is an element with a button that copies its text. */
+export function copyable(el, text, what) {
+  return h('div.copyable', el, h('button.copy', { type: 'button', 'aria-label': `Copy ${what.toLowerCase()}`, onclick: (e) => copy(text, what, e.currentTarget) }, 'Copy'));
+}

@@ -1,7 +1,7 @@
 // A subset of Markdown, as elements: headings, lists, quotes, tables, fenced code, code, strong, emphasis, links. HTML in it
 // is text, an image is a link to it, and a link leads to http and https alone.
 
-import { h } from './dom.js';
+import { copyable, h } from './dom.js';
 import { highlight } from './code.js';
 
 /** longest is the longest text that is read as Markdown, in characters; a longer one is shown as it is. */
@@ -42,7 +42,8 @@ function blocks(lines, depth) {
     } else if ((m = fence.exec(line))) {
       flush();
       const end = closing(lines, i + 1, m[1]);
-      out.push(h('pre.code', h('code', highlight(lines.slice(i + 1, end).join('\n'), m[2]))));
+      const code = lines.slice(i + 1, end).join('\n');
+      out.push(copyable(h('pre.code', h('code', highlight(code, m[2]))), code, 'The code'));
       i = end + 1;
     } else if ((m = heading.exec(line))) {
       flush();

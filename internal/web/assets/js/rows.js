@@ -1,8 +1,8 @@
 // What an item of a thread looks like.
 
-import { h } from './dom.js';
+import { copyable, h } from './dom.js';
 import { bytes, clock, count, duration, plural, time, whole } from './format.js';
-import { ansi } from './ansi.js';
+import { ansi, stripped } from './ansi.js';
 import { difference, highlight, isPatch, language, patch } from './code.js';
 import { markdown } from './markdown.js';
 import { picture, source } from './picture.js';
@@ -182,6 +182,12 @@ function toggle(view, n, key, open, ...children) {
   return h('button.head', { type: 'button', 'aria-expanded': String(open), onclick: () => view.open(n, key, !open) }, children);
 }
 
+/** saidBy is what an item says, for the clipboard: the output of a call that has one. */
+export function saidBy(rec, result) {
+  const output = result ?? rec;
+  return ['tool_call', 'tool_result'].includes(typeOf(rec)) ? stripped(outputOf(output)) || textOf(rec) : String(rec.item.metadata?.text ?? textOf(rec));
+}
+
 const outputOf = (rec) => {
   const out = rec.item.metadata.tool?.output;
   return out === undefined || out === null ? '' : typeof out === 'string' ? out : JSON.stringify(out, null, 2);
@@ -243,8 +249,10 @@ function member(value, key, n, view) {
 function text(value, key, n, view, { lang = '', terminal = false, prompt = false, failed = false }) {
   const all = view.opened(n, `all ${key}`, false);
   const [head, more] = all ? [value.slice(0, most), value.length > most] : beginning(value);
-  const shown = isPatch(head) ? patch(head)
-    : h(`pre.code${terminal ? '.output' : ''}${prompt ? '.command' : ''}${failed ? '.failed' : ''}`, terminal ? terminalText(head) : highlight(head, lang));
+  const what = terminal ? 'The output' : prompt ? 'The command' : 'The text';
+  const plain = terminal ? stripped(value) : value;
+  const shown = copyable(isPatch(head) ? patch(head)
+    : h(`pre.code${terminal ? '.output' : ''}${prompt ? '.command' : ''}${failed ? '.failed' : ''}`, terminal ? terminalText(head) : highlight(head, lang)), plain, what);
   if (!more) return shown;
   return h('div.clipped', shown, h('p.more', all
     ? `The first ${bytes(most)} of ${bytes(value.length)}.`

@@ -38,6 +38,15 @@ export function tokens(s) {
   return t.in || t.out ? `${count(t.in)} in, ${count(t.out)} out` : '';
 }
 
+/** resumeCommands go on with a session: on any machine, and where its files are. Names are letters, digits, _ and - alone (events.CheckToken). */
+export function resumeCommands(s, thread) {
+  const harness = s.harness || s.dialect;
+  const own = { claude: 'claude --resume', codex: 'codex resume', copilot: 'copilot --resume', gemini: 'gemini --resume', qwen: 'qwen --resume', omp: 'omp --resume' }[harness];
+  if (!own && harness !== 'pi' || !/^\w[\w-]*$/.test(s.id) || !/^[\w-]+$/.test(thread)) return [];
+  if (thread !== 'main') return [`spool resume ${s.id}/${thread}`];
+  return [`spool resume ${s.id}`, own && `${own} ${s.id}`].filter(Boolean);
+}
+
 /** facts of a session, as pairs. */
 export function facts(s) {
   return [

@@ -1,13 +1,13 @@
 // A thread: its items in a window, live, with what one needs to find one's way in it.
 
-import { announce, h, keyed } from './dom.js';
+import { announce, copy, copyable, h, keyed } from './dom.js';
 import { bytes as readBytes, follow, get, path, query } from './api.js';
 import { bytes, count, plural, time, whole } from './format.js';
 import { stripped } from './ansi.js';
 import { drawing } from './graph.js';
 import { Outline } from './outline.js';
-import { marker, row } from './rows.js';
-import { facts, nameOf, stateOf, threadLink } from './sessions.js';
+import { marker, row, saidBy } from './rows.js';
+import { facts, nameOf, resumeCommands, stateOf, threadLink } from './sessions.js';
 import { Items, typeOf } from './store.js';
 import { ticking } from './ticking.js';
 import { WindowedList } from './window.js';
@@ -130,6 +130,7 @@ class ThreadView {
       h('h1.session-name', nameOf(this.info)),
       h('p.state-line', h(`span.dot.${stateOf(this.info)}`), h('span', stateOf(this.info)), !Number.isNaN(time(this.info.modified)) && [h('span', '·'), ticking('ago', time(this.info.modified))]),
       h('dl.facts', facts(this.info).map(([key, value]) => [h('dt', key), h('dd', value)])),
+      ...resumeCommands(this.info, this.thread).map((line) => copyable(h('pre.code', line), line, 'The command')),
       this.outline.root,
       h('h2', plural(threads.length, 'thread')),
       h('ul.threads', threads.map((t) => h('li', h('a', { href: threadLink(this.session, t.thread), 'aria-current': t.thread === this.thread ? 'page' : null },
@@ -257,9 +258,12 @@ class ThreadView {
     e.stopPropagation();
     const link = e.currentTarget;
     history.replaceState(history.state, '', link.href);
-    navigator.clipboard?.writeText(link.href).then(() => announce('The link is copied.'), () => {});
-    link.classList.add('copied');
-    setTimeout(() => link.classList.remove('copied'), 1200);
+    copy(link.href, 'The link', link);
+  }
+
+  copyItem() {
+    const rec = this.items.get(this.current);
+    if (rec) copy(saidBy(rec, this.part(rec.n)), `Item ${rec.n}`, this.list.rows.get(rec.n - 1)?.querySelector('a.n'));
   }
 
   // Live
@@ -541,6 +545,7 @@ class ThreadView {
       ['j', 'next item', () => this.step(1)],
       ['k', 'previous item', () => this.step(-1)],
       ['o', 'open or close the item', () => this.press()],
+      ['c', 'copy what the item says, or its output', () => this.copyItem()],
       [']', 'next prompt', () => this.turn(1)],
       ['[', 'previous prompt', () => this.turn(-1)],
       ['O', 'to the outline of prompts', () => this.toOutline()],
