@@ -255,7 +255,7 @@ func (f *fleet) search(r *http.Request) (any, int) {
 	q := r.URL.Query()
 	out := []j{}
 	all := f.threads[key(r)]
-	before := number(r, "before", len(all)+1)
+	before := min(number(r, "before", len(all)+1), len(all)+1)
 	for n := before - 1; n > 0; n-- {
 		if q.Get("type") != "" && before-n > 2000 || len(out) == number(r, "limit", 50) {
 			return j{"matches": out, "next": strconv.Itoa(n + 1)}, 200

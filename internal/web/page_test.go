@@ -368,6 +368,70 @@ func TestOutlineOfPrompts(t *testing.T) {
 	p.wait(`!document.querySelector('.fold').open && document.activeElement?.dataset.n === '8201'`)
 }
 
+// TestKinds: items of one kind are shown alone, wherever in a long thread they are.
+func TestKinds(t *testing.T) {
+	f := newFleet(t)
+	for turn := range 20 {
+		id := fmt.Sprint(turn)
+		f.add("long", "main", user("Turn "+id), j{"content": text("[thinking] hm"), "metadata": j{"type": "thinking", "text": "Thought " + id}},
+			call(id, "Bash", j{"command": "make " + id}), result(id, "out "+id, turn == 1 || turn == 18))
+		for i := range 296 {
+			f.add("long", "main", j{"content": text(fmt.Sprintf("Status %d", i)), "metadata": j{"type": "status", "status": "busy"}})
+		}
+	}
+	f.add("long", "main", agent("The end"))
+	for _, width := range []int64{wide, 390} {
+		p := open(t, f.URL+"/s/long/main", width, tall)
+		p.has("The end")
+		show := func(kind string) {
+			t.Helper()
+			eval[bool](p, `(() => { const el = document.querySelector('.tools select'); el.value = '`+kind+`'; el.dispatchEvent(new Event('change')); return true; })()`)
+		}
+		rows := func(want string) {
+			t.Helper()
+			p.wait(`[...document.querySelectorAll('.row:not(.pending)')].map((el) => el.dataset.n).join() === '` + want + `'`)
+		}
+		show("failed")
+		p.has("Failed calls alone: 2 items")
+		rows("303,5403")
+		p.wait(`document.querySelector('[data-n="303"] pre.output').textContent === 'out 1'`)
+		p.picture(fmt.Sprintf("kinds-%d", width))
+
+		// With the keys one goes from one to the next; to another item, all are shown.
+		p.press("kk")
+		p.wait(`document.activeElement?.dataset.n === '303'`)
+		p.press("j")
+		p.wait(`document.activeElement?.dataset.n === '5403'`)
+		p.press("[")
+		p.wait(`document.activeElement?.dataset.n === '5401' && document.querySelector('.tools select').value === ''`)
+		p.wait(`!!document.querySelector('[data-n="5405"]')`)
+
+		show("thought")
+		p.has("Thoughts alone: 20 items")
+		p.wait(`[...document.querySelectorAll('.row')].every((el) => el.classList.contains('thinking')) && document.querySelectorAll('.row').length > 15`)
+		p.press("v")
+		p.wait(`document.activeElement.matches('.tools select')`)
+		p.click(".marker button")
+		p.wait(`!!document.querySelector('.row.status')`)
+
+		show("said")
+		p.has("What was said alone: 20 items from 2 on")
+		eval[int](p, `document.querySelector('.feed').scrollTop = 0`) // the rest when somebody goes there
+		p.has("What was said alone: 21 items Show")
+		if width == wide {
+			continue
+		}
+
+		// What comes live is shown if it is of that kind.
+		show("failed")
+		p.has("Failed calls alone: 2 items")
+		n := len(f.threads["long/main"])
+		f.add("long", "main", agent("Not that"), call("new", "Bash", j{"command": "make new"}), result("new", "broken", true))
+		p.has("Failed calls alone: 3 items")
+		rows(fmt.Sprintf("303,5403,%d", n+2))
+	}
+}
+
 // What one wants to take along is a click or a key away: code, outputs, what an item says, and the command that goes on with the session.
 func TestCopy(t *testing.T) {
 	f := working(t)

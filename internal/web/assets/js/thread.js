@@ -29,6 +29,20 @@ const besides = matchMedia('(min-width: 64rem)');
 const nearby = 64;
 const lead = 16;
 
+/** kinds of items that can be shown alone: title, types as the API has them, and a detail. A result is shown with its call. */
+const kinds = {
+  said: ['What was said', 'message,text'],
+  thought: ['Thoughts', 'thinking'],
+  tools: ['Tool calls', 'tool_call,tool_result'],
+  failed: ['Failed calls', 'tool_result', 'error'],
+};
+
+/** isOf tells whether an item is of a kind, as the API does. */
+function isOf(rec, [, types, detail]) {
+  const type = typeOf(rec);
+  return types.split(',').includes(type === 'user' ? 'message' : type) && (!detail || rec.item.metadata.tool?.is_error === true);
+}
+
 /** open reads the items that are seen first and gives a view, as app.js wants one; at is the item to begin at, undefined for the end.
  *  What the session and its forks say comes later: a long thread is not waited for. */
 export async function open({ session, thread, at, query: words, navigate, signal }) {
@@ -52,6 +66,7 @@ class ThreadView {
     this.unseen = 0;
     this.current = null; // number of the item that the keys are at
     this.search = { q: '', matches: [], at: -1 };
+    this.chosen = null; // { kind, rows: numbers of the items that alone are shown, found: how many, next: what was not looked at is before it }
     this.items = new Items({
       session, thread, signal,
       changed: (ns) => this.changed(ns),
@@ -73,12 +88,15 @@ class ThreadView {
     this.origin = h('div.origin');
     this.tail = h('section.tail', { 'aria-label': 'Running outputs' });
     this.problem = h('p.problem', { role: 'alert', hidden: true });
-    this.feed = h('div.feed', { role: 'feed', 'aria-label': 'Items', tabindex: 0 }, this.origin, this.holder, this.tail);
+    this.chosenLine = h('p.marker', { role: 'status', hidden: true });
+    this.feed = h('div.feed', { role: 'feed', 'aria-label': 'Items', tabindex: 0 }, this.origin, this.chosenLine, this.holder, this.tail);
     this.newer = h('button.newer', { type: 'button', hidden: true, onclick: () => this.toEnd() });
     this.counter = h('span.count');
     this.place = h('span.count.place');
     this.field = h('input', { type: 'search', placeholder: 'Search this thread', 'aria-label': 'Search this thread', onkeydown: (e) => this.searchKey(e), oninput: () => this.searchSoon() });
     this.found = h('span.found', { role: 'status' });
+    this.kind = h('select', { 'aria-label': 'Items that are shown', title: 'Items that are shown (v)', onchange: () => this.choose(this.kind.value) },
+      h('option', { value: '' }, 'All items'), Object.entries(kinds).map(([kind, [title]]) => h('option', { value: kind }, title)));
     this.followButton = h('button.quiet', { type: 'button', 'aria-pressed': 'false', title: 'Follow (f)', onclick: () => this.toggleFollow() }, 'Follow');
     this.side = h('aside.side', { 'aria-label': 'Session' });
     this.graph = h('div.graph');
@@ -100,12 +118,12 @@ class ThreadView {
           h('div.find', { role: 'search' }, this.field, this.found,
             h('button.quiet', { type: 'button', title: 'Previous match (Shift+Enter)', 'aria-label': 'Previous match', onclick: () => this.match(-1) }, '↑'),
             h('button.quiet', { type: 'button', title: 'Next match (Enter)', 'aria-label': 'Next match', onclick: () => this.match(1) }, '↓')),
-          this.followButton),
+          this.kind, this.followButton),
         this.problem, this.feed, this.newer));
     this.list = new WindowedList(this.feed, this.holder, {
       estimate: 40,
       build: (i) => this.row(i + 1),
-      need: (from, to) => this.items.need(from + 1, Math.max(from + 1, to)),
+      need: (from, to) => this.need(from, to),
       moved: (atEnd) => this.moved(atEnd),
     });
     this.showCount();
@@ -184,14 +202,85 @@ class ThreadView {
 
   changed(ns) {
     if (!this.list) return;
+    const { count } = this.list;
     this.list.resize(this.count);
+    if (this.chosen) for (let n = count + 1; n <= this.count; n++) if (!this.shows(n)) this.list.hide(n - 1);
     for (const n of ns) {
-      if (this.items.folded(n) !== undefined) this.list.hide(n - 1);
+      const row = this.items.folded(n);
+      if (row !== undefined && this.chosen?.rows.has(n)) {
+        this.chosen.rows.add(row);
+        this.list.show(row - 1);
+      }
+      if (!this.shows(n)) this.list.hide(n - 1);
       else {
         if (this.list.hidden(n - 1)) this.list.show(n - 1);
         this.list.refresh(n - 1);
       }
     }
+  }
+
+  /** shows tells whether an item has a row. */
+  shows(n) {
+    return this.items.folded(n) === undefined && (!this.chosen || this.chosen.rows.has(n));
+  }
+
+  need(from, to) {
+    if (!this.chosen) {
+      this.items.need(from + 1, Math.max(from + 1, to));
+      return;
+    }
+    this.items.near = (from + to) / 2;
+    for (let i = from; i < to; i++) if (!this.list.hidden(i)) this.items.load(this.items.pageOf(i + 1));
+    if (this.chosen.next && this.list.next(from, -1) === from) this.readChosen();
+  }
+
+  // Items of one kind
+
+  /** choose shows the items of a kind alone, from the end; '' for all of them, where one was. */
+  async choose(kind) {
+    const at = this.current ?? this.list.first + 1;
+    this.pick(kind);
+    if (!kind) await this.goto(at);
+    else {
+      await this.readChosen();
+      if (this.kind.value === kind) this.toEnd();
+    }
+  }
+
+  pick(kind) {
+    this.kind.value = kind;
+    this.chosen = kind ? { kind: kinds[kind], rows: new Set(), found: 0, next: this.count + 1 } : null;
+    this.list.choose((i) => this.shows(i + 1));
+    this.showChosen();
+  }
+
+  /** readChosen looks for older items of the kind until there are some, or none at all. */
+  readChosen() {
+    const { chosen } = this;
+    chosen.reading ??= (async () => {
+      for (let some = false; chosen.next && !some && this.chosen === chosen;) {
+        const [, type, detail] = chosen.kind;
+        const got = await get(`${this.base}/search` + query({ type, detail, limit: 500, before: chosen.next }), { signal: this.signal });
+        chosen.next = Number(got.next ?? 0);
+        chosen.found += got.matches.length;
+        for (const { n } of got.matches) {
+          chosen.rows.add(n);
+          if (this.items.folded(n)) chosen.rows.add(this.items.folded(n));
+        }
+        some = got.matches.length > 0;
+        if (this.chosen === chosen) this.showChosen();
+      }
+      if (this.chosen === chosen) this.list.choose((i) => this.shows(i + 1));
+    })().catch((err) => this.signal.aborted || this.failed(err, 0)).finally(() => { chosen.reading = null; });
+    return chosen.reading;
+  }
+
+  showChosen() {
+    this.chosenLine.hidden = !this.chosen;
+    if (!this.chosen) return;
+    const { kind: [title], found, next } = this.chosen;
+    this.chosenLine.replaceChildren(`${title} alone: ${plural(found, 'item')}${next > 1 ? ` from ${whole(next)} on` : ''} `,
+      h('button.more', { type: 'button', onclick: () => this.choose('') }, 'Show all items'));
   }
 
   get(n) { return this.items.get(n); }
@@ -285,6 +374,12 @@ class ThreadView {
 
   arrived(list) {
     const was = this.count;
+    for (const rec of this.chosen ? list : []) {
+      if (rec.n <= was || !isOf(rec, this.chosen.kind)) continue;
+      this.chosen.rows.add(rec.n);
+      this.chosen.found++;
+    }
+    if (this.chosen) this.showChosen();
     const fresh = this.items.grow(list);
     if (!fresh) return;
     this.showCount();
@@ -415,6 +510,7 @@ class ThreadView {
       if (this.signal.aborted) return;
     }
     const shown = this.items.folded(n) ?? n;
+    if (!this.shows(shown)) this.pick(''); // of another kind
     if (shown !== n) this.choices.set(`${shown} tool`, true);
     if (unfold) for (const part of ['tool', 'thinking', 'all input', 'all output']) this.choices.set(`${shown} ${part}`, true);
     this.select(shown);
@@ -552,6 +648,7 @@ class ThreadView {
       ['/', 'search this thread', () => this.field.select()],
       ['n', 'next match', () => this.match(1)],
       ['N', 'previous match', () => this.match(-1)],
+      ['v', 'choose which items are shown', () => this.kind.focus()],
       ['f', 'follow what is new, or stop', () => this.toggleFollow()],
       ['G', 'to the end', () => this.toEnd()],
     ];

@@ -19,7 +19,11 @@ class Heights {
     }
     this.heights.fill(this.estimate, this.count, count);
     this.count = count;
-    // In one pass: each node hands its sum to the next larger one that holds it.
+    this.add();
+  }
+
+  /** add makes the sums anew, in one pass: each node hands its sum to the next larger one that holds it. */
+  add() {
     this.tree.set(this.heights, 1);
     for (let i = 1; i < this.tree.length; i++) {
       const up = i + (i & -i);
@@ -142,6 +146,16 @@ export class WindowedList {
 
   show(i) {
     if (this.heights.get(i) === 0) this.heights.set(i, this.heights.estimate);
+    this.schedule();
+  }
+
+  /** choose shows the rows that keep(i) is true of, and no others. */
+  choose(keep) {
+    const at = this.anchor();
+    const { heights, estimate } = this.heights;
+    for (let i = 0; i < this.count; i++) heights[i] = keep(i) ? heights[i] || estimate : 0;
+    this.heights.add();
+    this.hold(at);
     this.schedule();
   }
 
@@ -279,8 +293,10 @@ export class WindowedList {
   range() {
     const view = this.scroller.scrollTop - this.top;
     const from = this.heights.at(Math.max(0, view - overscan));
-    const to = Math.min(this.count, this.heights.at(Math.max(0, view + this.scroller.clientHeight + overscan)) + 1);
-    return [from, Math.min(to, from + mostRows)];
+    const end = Math.min(this.count, this.heights.at(Math.max(0, view + this.scroller.clientHeight + overscan)) + 1);
+    let to = from;
+    for (let rows = 0; to < end && rows < mostRows; to++) if (!this.hidden(to)) rows++;
+    return [from, to];
   }
 
   pad() {
