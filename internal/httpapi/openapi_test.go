@@ -259,6 +259,7 @@ func furnish(t *testing.T, ctx context.Context, cl *client.Client) map[string][]
 		"GET " + threadPath + "/search":          append(both(main+"/search?q=NEEDLE"), both(main+"/search?type=message")...),
 		"GET " + threadPath + "/context":         {{path: main + "/context"}, {path: main + "/context?leaf=aaaaaaa1"}},
 		"GET " + threadPath + "/logs/thread.log": {{path: main + "/logs/thread.log"}},
+		"GET " + threadPath + "/page":            {{path: main + "/page"}, {path: main + "/page?as=md"}},
 		"GET /v1/nodes/{hash}": {{path: "/v1/nodes/" + head.Head().Ref.Hex()},
 			{path: "/v1/nodes/" + head.Head().Ref.String() + "?session=s"}},
 		"GET " + threadPath + "/live": {{path: other + "/live?from=1"}},

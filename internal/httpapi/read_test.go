@@ -210,3 +210,26 @@ func TestSearchByType(t *testing.T) {
 		t.Errorf("a detail of no type = %d %s, want 400", status, text)
 	}
 }
+
+// A thread is saved as one file, in which what agents wrote is text, and which no browser shows at this origin.
+func TestPage(t *testing.T) {
+	ctx, cl, url := world(t)
+	say(ctx, t, cl, events.Thread{Session: "s", Name: "main"}, "first", "<script>alert(1)</script>", "last")
+	for as, want := range map[string]string{"html": "&lt;script&gt;alert(1)", "md": "first"} {
+		status, h, body := get(t, url, "/v1/sessions/s/threads/main/page?as="+as)
+		if status != 200 || !strings.Contains(body, want) || !strings.Contains(body, "last") || !strings.Contains(body, "3 items") ||
+			as == "html" && strings.Contains(body, "<script") {
+			t.Errorf("as %s = %d %s, want %q", as, status, body, want)
+		}
+		if d := one(h, "Content-Disposition"); d != "attachment; filename=s-main."+as || one(h, "X-Content-Type-Options") != "nosniff" ||
+			!strings.Contains(one(h, "Content-Security-Policy"), "sandbox") {
+			t.Errorf("as %s: headers = %v", as, h)
+		}
+	}
+	if status, _, _ := get(t, url, "/v1/sessions/s/threads/main/page?as=pdf"); status != 400 {
+		t.Errorf("as pdf = %d, want 400", status)
+	}
+	if status, _, _ := get(t, url, "/v1/sessions/s/threads/none/page"); status != 404 {
+		t.Errorf("of no thread = %d, want 404", status)
+	}
+}

@@ -199,6 +199,12 @@ var served = []route{
 		query: pLines, gives: []body{{typeNDJSON, "full_item"}}, also: []int{416}, do: onThread((*api).log),
 	},
 	{
+		method: "GET", path: threadPath + "/page", need: access.Read, in: reading,
+		about: "The thread as one file to read, to be saved.",
+		query: []param{{name: "as", kind: "string", about: "html, unless given, or md"}},
+		gives: []body{{"text/html", ""}, {"text/markdown", ""}}, do: onThread((*api).page),
+	},
+	{
 		method: "GET", path: "/v1/nodes/{hash}", need: access.Read, in: reading, about: "Where a state is: a link that survives forks.",
 		query: []param{{name: "session", kind: "string", about: "look here first"},
 			{name: "thread", kind: "string", about: "look here first; main unless given"}},

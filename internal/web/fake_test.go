@@ -92,6 +92,11 @@ func newFleet(t *testing.T) *fleet {
 		})
 	}
 	mux.HandleFunc("GET /v1/blobs/{hash}", func(w http.ResponseWriter, r *http.Request) { _, _ = w.Write(f.blobs[r.PathValue("hash")]) })
+	for _, name := range []string{"logs/thread.log", "page"} {
+		mux.HandleFunc("GET /v1/sessions/{s}/threads/{t}/"+name, func(w http.ResponseWriter, r *http.Request) {
+			fmt.Fprint(w, cmp.Or(r.URL.Query().Get("as"), "log"), " of ", key(r))
+		})
+	}
 	mux.HandleFunc("GET /v1/heads", f.heads)
 	mux.HandleFunc("GET /v1/sessions/{s}/threads/{t}/live", f.live)
 	f.Server = httptest.NewServer(mux)

@@ -432,6 +432,19 @@ func TestKinds(t *testing.T) {
 	}
 }
 
+// A thread is saved as a file, with the token that the page has.
+func TestSave(t *testing.T) {
+	f := working(t)
+	p := open(t, f.URL+"/s/orchard/main", wide, tall)
+	p.has("Save as")
+	eval[bool](p, `(window.saved = [], URL.createObjectURL = (blob) => { window.blob = blob; return 'blob:x'; }, URL.revokeObjectURL = () => {},
+		HTMLAnchorElement.prototype.click = async function () { window.saved.push(this.download + ': ' + await window.blob.text()); }, true)`)
+	for i, want := range []string{"orchard-main.jsonl: log of orchard/main", "orchard-main.md: md of orchard/main", "orchard-main.html: html of orchard/main"} {
+		p.click(fmt.Sprintf(`.saving button:nth-of-type(%d)`, i+1))
+		p.wait(`window.saved.at(-1) === ` + quoted(want))
+	}
+}
+
 // What one wants to take along is a click or a key away: code, outputs, what an item says, and the command that goes on with the session.
 func TestCopy(t *testing.T) {
 	f := working(t)

@@ -149,6 +149,7 @@ class ThreadView {
       h('p.state-line', h(`span.dot.${stateOf(this.info)}`), h('span', stateOf(this.info)), !Number.isNaN(time(this.info.modified)) && [h('span', '·'), ticking('ago', time(this.info.modified))]),
       h('dl.facts', facts(this.info).map(([key, value]) => [h('dt', key), h('dd', value)])),
       ...resumeCommands(this.info, this.thread).map((line) => copyable(h('pre.code', line), line, 'The command')),
+      this.saving(),
       this.outline.root,
       h('h2', plural(threads.length, 'thread')),
       h('ul.threads', threads.map((t) => h('li', h('a', { href: threadLink(this.session, t.thread), 'aria-current': t.thread === this.thread ? 'page' : null },
@@ -321,18 +322,36 @@ class ThreadView {
     }
   }
 
-  async download(id, button) {
+  download(id, button) {
+    return this.save(path('artifacts', id), `${id}.bin`, button, `spool artifact get ${id}`);
+  }
+
+  /** save reads what is at an address, with the token that a link would not have, and gives it to the browser as a file. */
+  async save(address, name, button, otherwise) {
     button.disabled = true;
     try {
-      const { blob, more } = await readBytes(path('artifacts', id), largest * 8, { signal: this.signal });
-      if (more) throw new Error(`it has more than ${bytes(largest * 8)}: spool artifact get ${id}`);
-      const address = URL.createObjectURL(blob);
-      h('a', { href: address, download: `${id}.bin` }).click();
-      setTimeout(() => URL.revokeObjectURL(address), 10_000);
+      const { blob, more } = await readBytes(address, largest * 8, { signal: this.signal });
+      if (more) throw new Error(`it has more than ${bytes(largest * 8)}: ${otherwise}`);
+      const url = URL.createObjectURL(new Blob([blob], { type: 'application/octet-stream' })); // opened nowhere
+      h('a', { href: url, download: name }).click();
+      setTimeout(() => URL.revokeObjectURL(url), 10_000);
+      announce(`${name} is saved.`);
     } catch (err) {
-      this.failed(new Error(`The artifact could not be read: ${err.message}`), 0);
+      if (!this.signal.aborted) this.failed(new Error(`${name} could not be read: ${err.message}`), 0);
     }
     button.disabled = false;
+  }
+
+  /** saving has a button for each form in which the thread can be saved. */
+  saving() {
+    const of = `${this.session}/${this.thread}`;
+    return h('p.saving', h('span.hint', 'Save as'), [
+      ['JSONL', '/logs/thread.log', '.jsonl', `spool read ${of}/logs/thread.log`], ['Markdown', '/page?as=md', '.md', `spool show --md ${of}`],
+      ['HTML', '/page?as=html', '.html', `spool show --html ${of}`],
+    ].map(([title, under, ext, otherwise]) => h('button.more', {
+      type: 'button', 'aria-label': `Save as ${title}`,
+      onclick: (e) => this.save(this.base + under, `${this.session}-${this.thread}${ext}`, e.currentTarget, otherwise),
+    }, title)));
   }
 
   permalink(rec) {
