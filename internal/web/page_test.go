@@ -76,6 +76,40 @@ func TestFleet(t *testing.T) {
 	p.has("No session is like that.")
 }
 
+// TestProjects: sessions by their directories, the one in which something happened last first, for as long as one wants them so.
+func TestProjects(t *testing.T) {
+	f := newFleet(t)
+	for i, cwd := range []string{"/home/mira/orchard", `/tmp/"]<b>x`, "/home/mira/orchard", ""} {
+		f.add(fmt.Sprintf("s%d", i), "main", user("Go"))
+		f.change(func() {
+			if f.sessions[i]["live"] = []string{"running", "failed", "idle", "done"}[i]; cwd != "" {
+				f.sessions[i]["cwd"] = cwd
+			}
+		})
+	}
+	groups := func(p *tab, want string) {
+		t.Helper()
+		p.wait(`[...document.querySelectorAll('.group')].map((el) => el.querySelector('h3').innerText.trim().replace(/\s+/g, ' ') + ': ' +
+			[...el.querySelectorAll('.session-title')].map((s) => s.textContent.slice(8)).join()).join('; ') === ` + quoted(want))
+	}
+	const byState, byProject = "Running 1: s0; Idle 1: s2; Failed 1: s1; Done 1: s3", `/home/mira/orchard 2: s0,s2; /tmp/"]<b>x 1: s1; Without a directory 1: s3`
+	p := open(t, f.URL, wide, tall)
+	groups(p, byState)
+	p.press("b")
+	groups(p, byProject)
+	p.wait(`document.querySelector('.session-link .dot.running')?.textContent === 'running'`)
+	p.picture("projects")
+	f.change(func() { f.sessions[2]["title"] = "Session moved" })
+	p.has("Session moved")
+	p.do(chromedp.Reload())
+	groups(p, strings.ReplaceAll(byProject, ",s2", ",moved"))
+	p.click(".tabs .tab:nth-child(4)") // with the filter by state beside it
+	groups(p, `/tmp/"]<b>x 1: s1`)
+	p.click(".tabs .tab:nth-child(1)")
+	p.press("b")
+	groups(p, strings.ReplaceAll(byState, ": s2", ": moved"))
+}
+
 func TestAnswerApproval(t *testing.T) {
 	f := working(t)
 	f.ask("orchard", "main", "ship", "approval", "Ship it?", nil)

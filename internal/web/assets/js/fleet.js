@@ -51,6 +51,8 @@ class Fleet {
         this.typing = setTimeout(() => this.read(), 200);
       },
     });
+    this.byProject = localStorage.getItem('spool.group') === 'project';
+    this.grouping = h('button.quiet', { type: 'button', title: 'By project (b)', 'aria-pressed': String(this.byProject), onclick: () => this.group() }, 'By project');
     this.tabs = h('div.tabs', { role: 'group', 'aria-label': 'Sessions that are shown' });
     this.more = h('button.more', { type: 'button', hidden: true, onclick: () => { this.limit = Math.min(this.limit * 3, most); this.read(); } }, 'More sessions');
     this.problem = h('p.problem', { role: 'alert', hidden: true });
@@ -61,7 +63,7 @@ class Fleet {
         h('div.section-head', h('h2', { id: 'needs-title' }, 'Needs you ', this.needsCount), nameField()),
         this.nobody, this.needs),
       h('section.sessions', { 'aria-labelledby': 'sessions-title' },
-        h('div.section-head', h('h2', { id: 'sessions-title' }, 'Sessions'), this.tabs, this.field),
+        h('div.section-head', h('h2', { id: 'sessions-title' }, 'Sessions'), this.tabs, this.grouping, this.field),
         this.groups, this.more));
   }
 
@@ -126,7 +128,9 @@ class Fleet {
     this.drawNeeds();
     this.drawTabs();
     const shown = this.filter.state ? [this.filter.state] : states;
-    const groups = shown.map((state) => ({ state, list: this.sessions.filter((s) => stateOf(s) === state) })).filter((g) => g.list.length);
+    const groups = [...Map.groupBy(this.sessions.filter((s) => shown.includes(stateOf(s))), (s) => (this.byProject ? `in ${s.cwd ?? ''}` : stateOf(s)))]
+      .map(([key, list]) => ({ key, list }));
+    if (!this.byProject) groups.sort((a, b) => states.indexOf(a.key) - states.indexOf(b.key));
     if (!groups.length) {
       if (!this.problem.hidden) return;
       this.groups.replaceChildren(this.sessions.length || this.filter.q || this.filter.state
@@ -135,12 +139,21 @@ class Fleet {
       return;
     }
     for (const el of [...this.groups.children]) if (!el.dataset.key) el.remove();
-    keyed(this.groups, groups.map((g) => g.state), (s) => s, (s) => h('section.group', h('h3', h(`span.dot.${s}`), groupName[s], ' ', h('span.count')), h('ul.rows')));
-    for (const g of groups) {
-      const el = this.groups.querySelector(`[data-key="${g.state}"]`);
+    keyed(this.groups, groups.map((g) => g.key), (key) => key, (key) => h('section.group',
+      h('h3', this.byProject ? h('span.cwd', key.slice(3) || 'Without a directory') : [h(`span.dot.${key}`), groupName[key]], ' ', h('span.count')), h('ul.rows')));
+    groups.forEach((g, i) => {
+      const el = this.groups.children[i];
       el.querySelector('.count').textContent = this.atLeast(g.list.length);
-      keyed(el.querySelector('.rows'), g.list, (s) => s.id, (s) => sessionRow(s));
-    }
+      keyed(el.querySelector('.rows'), g.list, (s) => s.id, (s) => sessionRow(s, this.byProject));
+    });
+  }
+
+  /** group shows sessions by their project, the one that moved last first, or by what they are doing. */
+  group() {
+    this.byProject = !this.byProject;
+    localStorage.setItem('spool.group', this.byProject ? 'project' : 'state');
+    this.grouping.setAttribute('aria-pressed', String(this.byProject));
+    this.draw();
   }
 
   /** atLeast is a number of the sessions that are listed: there may be more of them where the list goes on. */
@@ -197,6 +210,7 @@ class Fleet {
       ['j', 'next prompt or session', () => step(1)],
       ['k', 'previous prompt or session', () => step(-1)],
       ['f', 'filter sessions', () => this.field.select()],
+      ['b', 'sessions by project, or by what they do', () => this.group()],
     ];
   }
 }
@@ -205,15 +219,16 @@ const groupName = { waiting: 'Waiting', running: 'Running', failed: 'Failed', id
 
 const promptKey = (p) => `${p.session}/${p.thread}/${p.id}`;
 
-function sessionRow(s) {
+/** sessionRow is a session in a list by what they do, or with project in one by their directories. */
+function sessionRow(s, project) {
   const at = time(s.modified);
   const name = nameOf(s);
   const prompt = s.title ? s.first_prompt : ''; // without a title the name is the prompt
-  const facts = [harnessName(s), s.host, s.cwd && h('span.cwd', { title: s.cwd }, s.cwd)].filter(Boolean);
+  const facts = [harnessName(s), s.host, !project && s.cwd && h('span.cwd', { title: s.cwd }, s.cwd)].filter(Boolean);
   const figures = [turns(s), tokens(s), s.entries > 0 && `${count(s.entries)} entries`, s.threads > 1 && `${s.threads} threads`].filter(Boolean);
   return h('li.session',
     h('a.session-link', { href: `/s/${encodeURIComponent(s.id)}` },
-      h('span.session-title', name),
+      project && h(`span.dot.${stateOf(s)}`, { title: stateOf(s) }, h('span.unseen', stateOf(s))), h('span.session-title', name),
       s.prompts > 0 && h('span.tag.warm', plural(s.prompts, 'prompt'), ' waiting'),
       isQuiet(s) && h('span.tag', { title: 'It has said nothing for more than five minutes. It may be at work all the same.' }, 'quiet')),
     h('p.session-when', Number.isNaN(at) ? '' : ticking('ago', at)),
