@@ -132,6 +132,16 @@ func TestSpool(t *testing.T) {
 		p.wait(`document.querySelectorAll('.forks .lane').length === 2`)
 	}
 
+	// The fork compared with what it comes from, and an item of one kind.
+	p = open(t, s.url+"/s/orchard/again", wide, tall)
+	p.click(`.origin a:last-of-type`)
+	p.has("The first 5 items are the same")
+	p.wait(`document.querySelectorAll('.sides section')[0].querySelector('.count').textContent === 'ends there'`)
+	p = open(t, s.url+"/s/orchard/main", wide, tall)
+	p.wait(`document.querySelector('.place')?.textContent === 'prompt 1 of 1' && document.querySelector('.outline a').textContent === 'Count the **apples**#1'`)
+	eval[bool](p, `(() => { const el = document.querySelector('.tools select'); el.value = 'tools'; el.dispatchEvent(new Event('change')); return true; })()`)
+	p.has("Tool calls alone: 4 items")
+
 	// All that was said and printed.
 	p = open(t, s.url+"/search?q=make+count", wide, tall)
 	p.wait(`document.querySelectorAll('.hit').length === 1 || ` + again)

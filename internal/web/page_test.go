@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"image"
 	"image/png"
+	"slices"
 	"spool/internal/must"
 	"strings"
 	"testing"
@@ -908,9 +909,55 @@ func TestForks(t *testing.T) {
 	})
 	p := open(t, f.URL+"/s/orchard/main", wide, tall)
 	p.wait(`document.querySelectorAll('.forks svg .lane').length === 2 && document.querySelectorAll('.fork-list a').length === 2`)
-	p.wait(`document.querySelector('[data-n="3"] .marker')?.textContent === 'Fork: retry'`)
+	p.wait(`document.querySelector('[data-n="3"] .marker')?.textContent === 'Fork: retry · Compare'`)
 	p.click(`[data-n="3"] .marker a`)
 	p.wait(`location.pathname === '/s/orchard/retry'`)
+}
+
+// TestCompare: of two threads that begin alike one sees how far they are the same, and what each goes on with.
+func TestCompare(t *testing.T) {
+	f := working(t)
+	for i := range 500 {
+		f.add("orchard", "main", agent(fmt.Sprintf("Line %d", i)))
+	}
+	f.change(func() { f.threads["orchard/retry"] = slices.Clone(f.threads["orchard/main"][:300]) })
+	f.add("orchard", "retry", user("Once more <b>now</b>"), call("r", "Bash", j{"command": "make"}), result("r", "made", true))
+	f.change(func() {
+		f.forks["orchard"] = []j{
+			{"session": "orchard", "thread": "main", "n": 511, "from_n": 0},
+			{"session": "orchard", "thread": "retry", "n": 303, "from_n": 300, "source": j{"session": "orchard", "thread": "main", "n": 300}},
+		}
+		f.asked = nil
+	})
+	p := open(t, f.URL+"/s/orchard/main?n=300", wide, tall)
+	p.wait(`!!document.querySelector('[data-n="300"] .marker a:last-of-type')`)
+	f.change(func() { f.asked = nil })
+	p.click(`[data-n="300"] .marker a:last-of-type`)
+	p.has("The first 300 items are the same")
+	p.wait(`document.querySelectorAll('.sides section').length === 2`)
+	if got := len(f.asked); got > 30 {
+		t.Errorf("%d requests, want no more than halving needs", got)
+	}
+	rows := `[...document.querySelectorAll('.sides section')].map((el) => el.querySelector('.count').textContent + ' ' + el.querySelectorAll('.row').length).join()`
+	p.wait(rows + ` === '211 items more 60,3 items more 2'`)
+	p.wait(`document.querySelector('.sides section:last-child .row.user').textContent.includes('Once more <b>now</b>')`)
+	p.wait(`document.querySelector('.sides section:last-child .row.failed pre').textContent === 'made'`)
+	p.picture("compare")
+	p.click(".sides section:first-child > button")
+	p.wait(rows + ` === '211 items more 120,3 items more 2'`)
+	p.click(".sides section:last-child .head")
+	p.wait(`!document.querySelector('.sides section:last-child .row.failed pre')`)
+
+	p = open(t, f.URL+"/s/orchard/retry?with=orchard/main", 390, tall)
+	p.has("The first 300 items are the same")
+	p.wait(`document.querySelectorAll('.sides .row').length === 62 && document.documentElement.scrollWidth <= innerWidth`)
+	p.picture("compare-narrow")
+	f.add("mill", "main", user("Grind"))
+	p = open(t, f.URL+"/s/orchard/retry?with=mill/main", wide, tall)
+	p.has("They do not begin alike")
+	p = open(t, f.URL+"/s/orchard/retry?with=none/main", wide, tall)
+	p.expect("404")
+	p.has("no such thread: none/main")
 }
 
 func TestErrors(t *testing.T) {

@@ -9,7 +9,7 @@
 // pictures from this origin and from bytes that a module checked (assets/js/picture.js).
 //
 //	/                          the fleet: needs-you first
-//	/s/{session}[/{thread}]    a thread; ?n=N at an item
+//	/s/{session}[/{thread}]    a thread; ?n=N at an item; ?with=S/T compared with another one
 //	/n/{hash}?s=S&t=T[&i=K]    the K-th item of a state, in whichever thread has it: the link that survives forks
 //	/history                   prompts across sessions
 //	/search                    what was said and printed, in all sessions

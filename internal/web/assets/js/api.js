@@ -1,5 +1,8 @@
 // The API on this page's own origin: JSON, and event streams read with fetch, which carries the token; EventSource cannot.
 
+import { h } from './dom.js';
+import { bytes as size } from './format.js';
+
 const tokenKey = 'spool.token';
 
 /** Refused is an answer that is none of success. */
@@ -65,6 +68,19 @@ export async function bytes(path, most, { signal } = {}) {
     }
     parts.push(value);
   }
+}
+
+/** largest item that is read whole, in bytes; a longer one is for a program. */
+export const largest = 32 << 20;
+
+/** save reads what is at an address, with the token that a link would not have, and gives it to the browser as a file; otherwise is the
+ *  command that has what is too long for that. */
+export async function save(address, name, otherwise, { signal } = {}) {
+  const { blob, more } = await bytes(address, largest * 8, { signal }).catch((err) => { throw new Error(`${name} could not be read: ${err.message}`); });
+  if (more) throw new Error(`${name} has more than ${size(largest * 8)}: ${otherwise}`);
+  const url = URL.createObjectURL(blob); // without a type: a browser shows it nowhere
+  h('a', { href: url, download: name }).click();
+  setTimeout(() => URL.revokeObjectURL(url), 10_000);
 }
 
 /** post sends JSON and reads JSON. */

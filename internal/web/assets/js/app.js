@@ -5,6 +5,7 @@ import { Refused, get, onUnauthorized, path, query } from './api.js';
 import { plural } from './format.js';
 import { askToken, goTo, showKeys } from './dialogs.js';
 import { threadLink } from './sessions.js';
+import * as compare from './compare.js';
 import * as fleet from './fleet.js';
 import * as thread from './thread.js';
 import * as prompts from './history.js';
@@ -41,7 +42,9 @@ const routes = [
     history.replaceState(null, '', threadLink(session, view.thread) + location.search);
     return view;
   }],
-  [/^\/s\/([^/]+)\/([^/]+)$/, ([session, name], q, ctx) => thread.open({ ...ctx, session, thread: name, at: Number(q.get('n')) || undefined, query: q.get('q') })],
+  [/^\/s\/([^/]+)\/([^/]+)$/, ([session, name], q, ctx) => (q.has('with')
+    ? compare.open({ ...ctx, session, thread: name, other: q.get('with') })
+    : thread.open({ ...ctx, session, thread: name, at: Number(q.get('n')) || undefined, query: q.get('q') }))],
 ];
 
 async function show({ keepFocus = false } = {}) {

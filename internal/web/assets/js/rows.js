@@ -53,8 +53,8 @@ function dayBefore(rec, at, view) {
 const timeOf = (rec) => time(rec?.time ?? rec?.item.created_at);
 
 /** marker is a line between items that is none of them: where a fork begins. */
-export function marker(text, links = []) {
-  return h('p.marker', text, links);
+export function marker(...parts) {
+  return h('p.marker', parts);
 }
 
 const builders = {

@@ -1,7 +1,8 @@
 // A thread: its items in a window, live, with what one needs to find one's way in it.
 
 import { announce, copy, copyable, h, keyed } from './dom.js';
-import { bytes as readBytes, follow, get, path, query } from './api.js';
+import { bytes as readBytes, follow, get, largest, path, query, save } from './api.js';
+import { compareLink } from './compare.js';
 import { bytes, count, plural, time, whole } from './format.js';
 import { stripped } from './ansi.js';
 import { drawing } from './graph.js';
@@ -11,9 +12,6 @@ import { facts, nameOf, resumeCommands, stateOf, threadLink } from './sessions.j
 import { Items, typeOf } from './store.js';
 import { ticking } from './ticking.js';
 import { WindowedList } from './window.js';
-
-/** largest item that is read whole, in bytes; a longer one is for a program. */
-const largest = 32 << 20;
 
 /** tail is how much of a running output is shown, in characters. */
 const tail = 20_000;
@@ -138,7 +136,8 @@ class ThreadView {
     const from = here?.fork_of;
     this.active = here?.state === 'active';
     this.origin.replaceChildren(...(from ? [marker(from.n ? `Forked from item ${whole(from.n)} of ` : 'Forked from ',
-      h('a', { href: threadLink(from.session, from.thread, from.n) }, `${from.session === this.session ? '' : `${from.session}/`}${from.thread}`))] : []));
+      h('a', { href: threadLink(from.session, from.thread, from.n) }, `${from.session === this.session ? '' : `${from.session}/`}${from.thread}`), ' · ',
+      h('a', { href: compareLink(this, from) }, 'Compare'))] : []));
     if (here?.tool_call) this.origin.append(marker(`Works for the call ${here.tool_call}`));
     this.title = `${nameOf(this.info)} – ${this.thread}`;
     this.ontitle?.();
@@ -188,7 +187,8 @@ class ThreadView {
     const el = row(rec, this);
     if (n === this.current) el.classList.add('current');
     for (const fork of this.forks.get(n) ?? []) {
-      el.append(marker('Fork: ', h('a', { href: threadLink(fork.session, fork.thread, n) }, `${fork.session === this.session ? '' : `${fork.session}/`}${fork.thread}`)));
+      el.append(marker('Fork: ', h('a', { href: threadLink(fork.session, fork.thread, n) }, `${fork.session === this.session ? '' : `${fork.session}/`}${fork.thread}`), ' · ',
+        h('a', { href: compareLink(this, fork) }, 'Compare')));
     }
     const call = typeOf(rec) === 'tool_call' && rec.item.metadata.tool?.invocation_id;
     for (const t of call ? this.info?.thread_list ?? [] : []) {
@@ -326,18 +326,13 @@ class ThreadView {
     return this.save(path('artifacts', id), `${id}.bin`, button, `spool artifact get ${id}`);
   }
 
-  /** save reads what is at an address, with the token that a link would not have, and gives it to the browser as a file. */
   async save(address, name, button, otherwise) {
     button.disabled = true;
     try {
-      const { blob, more } = await readBytes(address, largest * 8, { signal: this.signal });
-      if (more) throw new Error(`it has more than ${bytes(largest * 8)}: ${otherwise}`);
-      const url = URL.createObjectURL(new Blob([blob], { type: 'application/octet-stream' })); // opened nowhere
-      h('a', { href: url, download: name }).click();
-      setTimeout(() => URL.revokeObjectURL(url), 10_000);
+      await save(address, name, otherwise, { signal: this.signal });
       announce(`${name} is saved.`);
     } catch (err) {
-      if (!this.signal.aborted) this.failed(new Error(`${name} could not be read: ${err.message}`), 0);
+      if (!this.signal.aborted) this.failed(err, 0);
     }
     button.disabled = false;
   }
