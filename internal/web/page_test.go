@@ -801,13 +801,16 @@ func TestKeys(t *testing.T) {
 // TestOutline holds each view to what a screen reader goes by.
 func TestOutline(t *testing.T) {
 	f := working(t)
+	f.add("mill", "main", user("Grind"))
 	f.ask("orchard", "main", "ship", "approval", "Ship it?", nil)
 	f.ask("orchard", "main", "pick", "ask_user_question", "Pick", j{"questions": []j{
 		{"question": "A?", "options": []j{{"label": "x"}}}, {"question": "B?", "options": []j{{"label": "y"}}},
 	}})
 	for path, outline := range map[string]string{
-		"/":               "1 Fleet, 2 Needs you 2, 2 Sessions, 3 Running 1",
+		"/":               "1 Fleet, 2 Needs you 2, 2 Sessions, 3 Running 2",
 		"/s/orchard/main": "1 Session orchard, 2 1 prompt, 2 1 thread, 2 main 13 items prompt 1 of 1, 3 Prompt: Please **find** the late frost warning.",
+		"/s/orchard/main?with=mill/main": "1 They do not begin alike, 2 orchard 13 items more, 3 Prompt: Please **find** the late frost warning., " +
+			"2 mill 1 item more, 3 Prompt: Grind",
 		"/history":        "1 Prompts",
 		"/search?q=frost": "1 Search, 2 Session orchard",
 		"/s/none/main":    "1 Not there",
@@ -831,6 +834,8 @@ func TestOutline(t *testing.T) {
 			"no clickable boxes":    `![...document.querySelectorAll('#main :is(div, span, p)')].some((el) => el.onclick || el.getAttribute('role') === 'button')`,
 			"ids that are unique":   `new Set([...document.querySelectorAll('[id]')].map((el) => el.id)).size === document.querySelectorAll('[id]').length`,
 			"references that exist": `[...document.querySelectorAll('[aria-labelledby]')].every((el) => document.getElementById(el.getAttribute('aria-labelledby')))`,
+			"articles alone in it":  `!document.querySelector('[role="feed"] > :not(article, [aria-hidden])')`,
+			"names that are seen":   `[...document.querySelectorAll('a[aria-label], button[aria-label]')].every((el) => !/^\w[\w ]+$/.test(el.textContent) || el.getAttribute('aria-label').includes(el.textContent))`,
 			"places in the feed":    `[...document.querySelectorAll('[role="feed"] article')].every((el) => el.ariaPosInSet && el.ariaSetSize && el.ariaLabel)`,
 		} {
 			if !eval[bool](p, js) {
@@ -838,6 +843,12 @@ func TestOutline(t *testing.T) {
 			}
 		}
 	}
+}
+
+// The name of a thread's session is a heading also where a phone folds it away.
+func TestOutlineOfAPhone(t *testing.T) {
+	p := open(t, working(t).URL+"/s/orchard/main", 390, 844)
+	p.wait(`[...document.querySelectorAll('h1')].filter((el) => el.checkVisibility()).map((el) => el.textContent).join() === 'Session orchard'`)
 }
 
 // TestContrast computes, in both themes, the contrast of each text with what is behind it: at least 4.5 (WCAG 2.2, 1.4.3).
@@ -858,9 +869,9 @@ func TestContrast(t *testing.T) {
 
 const lowContrast = `(() => {
 	const canvas = new OffscreenCanvas(1, 1).getContext('2d', { willReadFrequently: true });
-	const over = (colours) => {
+	const over = (colours, alpha = 1) => {
 		canvas.clearRect(0, 0, 1, 1);
-		for (const c of colours) { canvas.fillStyle = c; canvas.fillRect(0, 0, 1, 1); }
+		colours.forEach((c, i) => { canvas.globalAlpha = i === colours.length - 1 ? alpha : 1; canvas.fillStyle = c; canvas.fillRect(0, 0, 1, 1); });
 		return [...canvas.getImageData(0, 0, 1, 1).data];
 	};
 	const light = (rgb) => {
@@ -873,9 +884,14 @@ const lowContrast = `(() => {
 		const el = node.parentElement;
 		if (!node.data.trim() || !el.checkVisibility() || el.closest('.unseen, .skip, noscript, [disabled]')) continue;
 		const behind = [];
-		for (let up = el; up; up = up.parentElement) behind.unshift(getComputedStyle(up).backgroundColor);
+		let alpha = 1;
+		for (let up = el; up; up = up.parentElement) {
+			behind.unshift(getComputedStyle(up).backgroundColor);
+			alpha *= getComputedStyle(up).opacity;
+		}
+		if (!alpha) continue;
 		const ground = over(behind);
-		const ink = over([...behind, getComputedStyle(el).color]);
+		const ink = over([...behind, getComputedStyle(el).color], alpha);
 		const [a, b] = [light(ground), light(ink)].sort((x, y) => y - x);
 		if ((a + 0.05) / (b + 0.05) < 4.5) out.add(((a + 0.05) / (b + 0.05)).toFixed(2) + ' ' + el.className + ' ' + node.data.trim().slice(0, 40));
 	}

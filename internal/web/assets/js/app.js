@@ -116,7 +116,7 @@ function waiting(n) {
   waitingCount = n;
   badge.hidden = n === 0;
   badge.textContent = `${n} waiting`;
-  badge.setAttribute('aria-label', `${plural(n, 'prompt')} waiting for you`);
+  badge.setAttribute('aria-label', `${n} waiting for you`);
   retitle();
 }
 

@@ -82,12 +82,13 @@ class ThreadView {
   // The frame
 
   build() {
-    this.holder = h('div.list');
+    this.heading = h('h1.unseen', this.session); // the name that is seen is in a part that a phone folds
+    this.holder = h('div.list', { role: 'feed', 'aria-label': 'Items' });
     this.origin = h('div.origin');
     this.tail = h('section.tail', { 'aria-label': 'Running outputs' });
     this.problem = h('p.problem', { role: 'alert', hidden: true });
     this.chosenLine = h('p.marker', { role: 'status', hidden: true });
-    this.feed = h('div.feed', { role: 'feed', 'aria-label': 'Items', tabindex: 0 }, this.origin, this.chosenLine, this.holder, this.tail);
+    this.feed = h('div.feed', { role: 'group', 'aria-label': 'Items and running outputs', tabindex: 0 }, this.origin, this.chosenLine, this.holder, this.tail);
     this.newer = h('button.newer', { type: 'button', hidden: true, onclick: () => this.toEnd() });
     this.counter = h('span.count');
     this.place = h('span.count.place');
@@ -109,7 +110,7 @@ class ThreadView {
     this.drawSide();
     this.fold = h('details.fold', { open: besides.matches }, h('summary', 'Session'), this.side);
     this.root = h('div.thread',
-      this.fold,
+      this.heading, this.fold,
       h('section.stream', { 'aria-labelledby': 'thread-name' },
         h('div.tools',
           h('h2.thread-name', { id: 'thread-name' }, this.thread, ' ', this.counter, ' ', this.place),
@@ -129,7 +130,7 @@ class ThreadView {
 
   drawSide() {
     if (!this.info) {
-      this.side.replaceChildren(h('p.crumb', h('a', { href: '/' }, 'Fleet')), h('h1.session-name', this.session), h('p.hint', 'Loading…'));
+      this.side.replaceChildren(h('p.crumb', h('a', { href: '/' }, 'Fleet')), h('p.session-name', this.session), h('p.hint', 'Loading…'));
       return;
     }
     const here = this.info.thread_list.find((t) => t.thread === this.thread);
@@ -139,12 +140,13 @@ class ThreadView {
       h('a', { href: threadLink(from.session, from.thread, from.n) }, `${from.session === this.session ? '' : `${from.session}/`}${from.thread}`), ' · ',
       h('a', { href: compareLink(this, from) }, 'Compare'))] : []));
     if (here?.tool_call) this.origin.append(marker(`Works for the call ${here.tool_call}`));
+    this.heading.textContent = nameOf(this.info);
     this.title = `${nameOf(this.info)} – ${this.thread}`;
     this.ontitle?.();
     const threads = [...this.info.thread_list].sort((a, b) => (b.thread === 'main') - (a.thread === 'main') || a.thread.localeCompare(b.thread));
     this.side.replaceChildren(
       h('p.crumb', h('a', { href: '/' }, 'Fleet')),
-      h('h1.session-name', nameOf(this.info)),
+      h('p.session-name', nameOf(this.info)),
       h('p.state-line', h(`span.dot.${stateOf(this.info)}`), h('span', stateOf(this.info)), !Number.isNaN(time(this.info.modified)) && [h('span', '·'), ticking('ago', time(this.info.modified))]),
       h('dl.facts', facts(this.info).map(([key, value]) => [h('dt', key), h('dd', value)])),
       ...resumeCommands(this.info, this.thread).map((line) => copyable(h('pre.code', line), line, 'The command')),
