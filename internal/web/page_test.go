@@ -111,6 +111,38 @@ func TestProjects(t *testing.T) {
 	groups(p, strings.ReplaceAll(byState, ": s2", ": moved"))
 }
 
+// TestDense: one sees more rows at a time where one wants to, in each view, and next time, too.
+func TestDense(t *testing.T) {
+	f := working(t)
+	for i := range 300 {
+		f.add("orchard", "main", agent(fmt.Sprintf("Line %d", i)))
+		f.add(fmt.Sprintf("s%d", i%40), "main", user("Go"))
+	}
+	seen := func(p *tab, what string) int {
+		p.wait(`document.querySelectorAll('` + what + `').length > 15`)
+		return eval[int](p, `[...document.querySelectorAll('`+what+`')].filter((el) => { const r = el.getBoundingClientRect(); return r.top >= 0 && r.bottom <= innerHeight; }).length`)
+	}
+	for path, what := range map[string]string{"/": ".session", "/s/orchard/main": ".row"} {
+		p := open(t, f.URL+path, wide, tall)
+		before := seen(p, what)
+		p.press("d")
+		p.wait(`document.getElementById('dense').getAttribute('aria-pressed') === 'true'`)
+		eval[bool](p, `new Promise((done) => setTimeout(() => done(true), 200))`)
+		after := seen(p, what)
+		if after*10 < before*14 {
+			t.Errorf("%s shows %d rows, and dense %d, want 1.4 times as many", path, before, after)
+		}
+		p.picture("dense" + strings.ReplaceAll(path, "/", "-"))
+		p.do(chromedp.Reload())
+		p.wait(`document.documentElement.hasAttribute('data-dense')`)
+		if path != "/" {
+			p.has("Line 299") // still at the end
+		}
+		p.click("#dense")
+		p.wait(`!document.documentElement.hasAttribute('data-dense')`)
+	}
+}
+
 func TestAnswerApproval(t *testing.T) {
 	f := working(t)
 	f.ask("orchard", "main", "ship", "approval", "Ship it?", nil)
@@ -780,7 +812,7 @@ func TestKeys(t *testing.T) {
 	p.press(kb.Escape)
 	p.wait(`!document.querySelector('dialog')`)
 	p.press("G")
-	p.wait(`document.querySelector('[aria-pressed]').getAttribute('aria-pressed') === 'true'`)
+	p.wait(`document.querySelector('main [aria-pressed]').getAttribute('aria-pressed') === 'true'`)
 	theme := `document.documentElement.dataset.theme ?? ''`
 	for _, want := range []string{"light", "dark", ""} {
 		p.press("t")

@@ -157,6 +157,20 @@ const chosen = localStorage.getItem('spool.theme');
 setTheme(chosen in themes ? chosen : '');
 themeButton.addEventListener('click', nextTheme);
 
+// Dense
+
+const denseButton = document.getElementById('dense');
+
+function setDense(on) {
+  localStorage.setItem('spool.dense', on ? 'yes' : '');
+  document.documentElement.toggleAttribute('data-dense', on);
+  denseButton.setAttribute('aria-pressed', String(on));
+}
+
+const otherDense = () => setDense(!document.documentElement.hasAttribute('data-dense'));
+setDense(localStorage.getItem('spool.dense') === 'yes');
+denseButton.addEventListener('click', otherDense);
+
 // Keys
 
 async function goSomewhere() {
@@ -174,6 +188,7 @@ const everywhere = [
   ['s', 'search everything', () => navigate('/search')],
   ['/', 'search everything, where a view has no other box', () => navigate('/search')],
   ['t', 'light or dark', nextTheme],
+  ['d', 'denser rows, or as they were', otherDense],
   ['?', 'these keys', () => showKeys([['Here', current?.keys ?? []], ['Everywhere', everywhere]].filter(([, keys]) => keys.length))],
 ];
 
