@@ -1,89 +1,11 @@
 // Command gc collects garbage, every so often or once. Any number may run: one of them runs each cycle. It acts: -dry-run says what it
-// would do.
+// would do. It is spool gc --every WHEN, or --once.
 package main
 
 import (
-	"encoding/json"
-	"errors"
-	"io"
 	"os"
 
-	"golang.org/x/sync/errgroup"
-
-	"spool/internal/gc"
-	"spool/internal/retention"
-	"spool/internal/service"
-	"spool/internal/text"
+	"spool/internal/daemon"
 )
 
-func main() {
-	os.Exit(service.Exit("gc", service.WantsRole("gc", run(os.Args[1:], os.Stdout)), os.Stderr))
-}
-
-func run(args []string, out io.Writer) error {
-	var (
-		by     service.Collecting
-		g      = service.GC{AtOnce: true, When: "@every 1h0m0s"}
-		fs     = service.NewFlags("gc")
-		once   = fs.Bool("once", false, "run one cycle and end, whoever else is at it")
-		asJSON = fs.Bool("json", false, "write each report as one line of JSON")
-		scrub  = fs.Duration("scrub-every", 0, "read all that is stored against its digests so often; 0: never")
-		rate   = fs.Int64("scrub-rate", 20<<20, "`bytes` that a scrub reads in a second at most; 0: as fast as it goes")
-		look   = fs.String("metrics", "", "`address` to answer GET /metrics and /healthz on; empty: none")
-	)
-	fs.Take(&by)
-	fs.Float64Var(&g.RetainShare, "retention-share", retention.DefaultShare,
-		"most that retention may remove at a time of all sessions; ten may always go")
-	fs.Var(&g.When, "every", "`time` between cycles, of whichever gc runs them; a time of day in UTC (03:30), or a cron (30 3 * * 0): "+
-		"the newest one that runs decides")
-	fs.BoolVar(&g.DryRun, "dry-run", false, "say what a cycle would do, and delete nothing")
-	log, err := fs.Parse(args)
-	if err != nil {
-		return err
-	}
-	if g.When == "" {
-		return service.UsageError{Err: errors.New("-every 0: at least 1s")}
-	}
-	g.Config = by.Config()
-	if g.Retain, err = fs.Policies(); err != nil {
-		return err
-	}
-	ctx, cancel := service.Signals()
-	defer cancel()
-	conn, err := fs.NATS.Dial(ctx, "spool gc", log)
-	if err != nil {
-		return err
-	}
-	defer conn.Close()
-	write := func(r gc.Report) error {
-		if *asJSON {
-			return json.NewEncoder(out).Encode(r)
-		}
-		return r.Write(text.NewTable(out))
-	}
-	if *once {
-		c, err := service.NewCollector(conn, g.Config, log)
-		if err != nil {
-			return err
-		}
-		kept := g.Retention(conn, log).Run(ctx, g.DryRun)
-		_, r, err := service.Collect(ctx, conn, c, !g.DryRun)
-		return errors.Join(kept, err, write(r))
-	}
-	g.Report = func(r gc.Report, _ error) {
-		if err := write(r); err != nil {
-			log.Error("write the report", "error", err)
-		}
-	}
-	reg := service.Metrics("gc")
-	defer service.Observed(conn, reg, "gc", "collects what no thread reaches", nil, log)()
-	tasks, ctx := errgroup.WithContext(ctx)
-	tasks.Go(func() error { return g.Run(ctx, conn, log) })
-	if *scrub > 0 {
-		tasks.Go(func() error { service.ScrubEvery(ctx, conn, *scrub, *rate, log); return nil })
-	}
-	if *look != "" {
-		tasks.Go(func() error { return reg.Serve(ctx, *look) })
-	}
-	return tasks.Wait()
-}
+func main() { os.Exit(daemon.Run("gc", daemon.Main("gc"))) }

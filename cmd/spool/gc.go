@@ -15,7 +15,7 @@ import (
 	"spool/pkg/client"
 )
 
-// gcCmd is the collector at hand; the daemon gc runs it every so often.
+// gcCmd is the collector at hand; with --every or --once it is the daemon gc.
 type gcCmd struct {
 	Run      gcRunCmd      `cmd:"" default:"withargs" help:"Say what is garbage, or with --apply collect it."`
 	Apply    gcApplyCmd    `cmd:"" help:"Carry out a plan that was kept with --plan."`
@@ -25,7 +25,8 @@ type gcCmd struct {
 
 func (c *gcCmd) Help() string {
 	return "Without a command it is spool gc run, and takes its flags (--apply, --plan, --json and others): " +
-		"spool gc run --help says them all."
+		"spool gc run --help says them all. With --every WHEN it is a process that collects so often, and with --once one cycle of it, " +
+		"with retention: spool gc --once --help says its flags. Both act, and are the program gc."
 }
 
 // collector connects.

@@ -219,6 +219,16 @@ func (c *historyCmd) file(a *app, conn *natsio.Conn, kept string) (string, error
 	return filepath.Join(dir, "history", strings.ReplaceAll(now.Stream, ":", "")+".db"), err
 }
 
+// historyFile is the file of who keeps the history of a NATS system that is elsewhere.
+func (a *app) historyFile(conn *natsio.Conn) (string, error) {
+	var c historyCmd
+	kept, err := c.kept()
+	if err != nil {
+		return "", err
+	}
+	return c.file(a, conn, kept)
+}
+
 // historyFiles are the files on this machine that may hold prompts of a NATS system. None is no error: then there is no history.
 func historyFiles(a *app, conn *natsio.Conn) (files []string) {
 	var c historyCmd

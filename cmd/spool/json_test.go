@@ -21,6 +21,7 @@ import (
 
 	"spool/internal/history"
 	"spool/internal/must"
+	"spool/internal/natsio"
 	"spool/internal/persist"
 	"spool/internal/service"
 	"spool/pkg/client"
@@ -57,7 +58,8 @@ func newJSONWorld(t *testing.T) *jsonWorld {
 	go func() {
 		done <- service.RunUp(ctx, service.UpConfig{Data: w.data, Listen: "127.0.0.1:0", HTTP: "127.0.0.1:0", Sync: time.Minute,
 			Log: slog.New(slog.DiscardHandler), Persist: service.PersisterConfig{Config: persist.Config{Lane: -1}},
-			History: service.HistoryFile(w.data), Ready: func(u *service.Up) { up <- u }})
+			History: func(*natsio.Conn) (string, error) { return service.HistoryFile(w.data), nil },
+			Ready:   func(u *service.Up) { up <- u }})
 	}()
 	t.Cleanup(func() {
 		cancel()

@@ -15,6 +15,7 @@ import (
 	"github.com/alecthomas/kong"
 
 	"spool/internal/bounded"
+	"spool/internal/daemon"
 	"spool/internal/interchange"
 	"spool/internal/natsio"
 	"spool/internal/service"
@@ -77,6 +78,8 @@ type cli struct {
 	Backup    backupCmd    `cmd:"" group:"Operate:" help:"Copy everything that is stored into a directory, while writers go on."`
 	Restore   restoreCmd   `cmd:"" group:"Operate:" help:"Put a backup into an empty system."`
 	Dead      deadCmd      `cmd:"" group:"Operate:" help:"Events that could not be applied: read them, publish them again."`
+	Persister daemonCmd    `cmd:"" group:"Operate:" passthrough:"" help:"Apply events to threads, as a process of its own."`
+	Ingest    daemonCmd    `cmd:"" group:"Operate:" passthrough:"" help:"Take entries over HTTP, or from standard input, as a process of its own."`
 	Auth      authCmd      `cmd:"" group:"Operate:" help:"Tenants and their users: who may publish, read and operate on NATS."`
 
 	Bench      benchCmd      `cmd:"" group:"Develop:" help:"Measure Spool beside the obvious ways, in one run."`
@@ -112,6 +115,9 @@ func listed(all []string) string {
 func main() { os.Exit(run(os.Args[1:], os.Stdin, os.Stdout, os.Stderr)) }
 
 func run(args []string, in io.Reader, out, errw io.Writer) int {
+	if role := daemonOf(args); role != "" {
+		return daemon.Run(role, daemon.Call{Name: "spool " + role, Args: asHelp(args)[1:], In: in, Out: out, Err: errw})
+	}
 	parserOf := func(cli any) (*kong.Kong, error) {
 		return kong.New(cli, kong.Name("spool"), kong.Writers(out, errw),
 			kong.ConfigureHelp(kong.HelpOptions{Compact: true, NoExpandSubcommands: true}), kong.Help(help), kong.Resolvers(&fromFile{}),

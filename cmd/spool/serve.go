@@ -7,16 +7,14 @@ import (
 
 	"golang.org/x/sync/errgroup"
 
-	"spool/internal/history"
-	"spool/internal/httpapi"
 	"spool/internal/service"
-	"spool/internal/web"
 	"spool/pkg/events"
 )
 
 type serveCmd struct {
-	service.Door
+	service.WebDoor
 	service.Webhooks
+	service.Limits
 }
 
 func (c *serveCmd) Help() string {
@@ -29,7 +27,7 @@ func (c *serveCmd) Run(a *app) error {
 	if err != nil {
 		return err
 	}
-	cfg.Page = web.Handler()
+	cfg.Limits = c.Limits.Limits()
 	a.nats.Scope = cmp.Or(a.nats.Scope, string(events.Everywhere)) // what it publishes deletes nothing, but where it is to
 	conn, err := a.dial()
 	if err != nil {
@@ -38,28 +36,16 @@ func (c *serveCmd) Run(a *app) error {
 	if err := conn.Verify(a.ctx); err != nil {
 		return err
 	}
-	var prompts historyCmd
-	kept, err := prompts.kept()
-	if err == nil {
-		cfg.History, err = prompts.file(a, conn, kept)
+	if cfg.History, err = a.historyFile(conn); err != nil {
+		return err
 	}
+	side, reg := service.Side{API: cfg, Whole: true, Webhooks: c.Webhooks}, service.Metrics("serve")
+	tasks, ctx := errgroup.WithContext(a.ctx)
+	l, err := side.Answer(ctx, tasks, conn, c.HTTP, reg)
 	if err != nil {
 		return err
 	}
-	l, err := service.ListenHTTP(c.HTTP, cfg)
-	if err != nil {
-		return err
-	}
-	streams, subs, err := c.Streams(conn, a.log)
-	if err != nil {
-		return err
-	}
-	cfg.Streams, cfg.Subscriptions = streams, subs
+	defer service.Observed(conn, reg, "serve", "serves the page, Durable Streams and the HTTP API", side.Refused, a.log)()
 	fmt.Fprintf(a.err, "The page is at %s\nStop with: Ctrl-C or kill %d\n", l.URL(), os.Getpid())
-	g, ctx := errgroup.WithContext(a.ctx)
-	g.Go(func() error { return httpapi.Serve(ctx, l, httpapi.Server(httpapi.For(conn, cfg))) })
-	g.Go(func() error { return streams.Run(ctx) })
-	g.Go(func() error { return subs.Run(ctx) })
-	g.Go(func() error { return history.Keep(ctx, cfg.History, conn, a.log) })
-	return g.Wait()
+	return tasks.Wait()
 }

@@ -108,9 +108,14 @@ func (c *upCmd) config(a *app) (service.UpConfig, error) {
 	if c.WebhookKey == "" && c.Data != "" {
 		c.WebhookKey = filepath.Join(c.Data, "webhook.key")
 	}
-	prompts := ""
-	if !a.nats.Given() && c.KeyFile == "" { // it is a file of its own, which nothing encrypts
-		prompts = service.HistoryFile(c.Data)
+	var prompts func(*natsio.Conn) (string, error)
+	if c.KeyFile == "" { // it is a file of its own, which nothing encrypts
+		prompts = func(conn *natsio.Conn) (string, error) {
+			if a.nats.Given() {
+				return a.historyFile(conn)
+			}
+			return service.HistoryFile(c.Data), nil
+		}
 	}
 	return service.UpConfig{
 		ScrubEvery: c.ScrubEvery, ScrubRate: rate,

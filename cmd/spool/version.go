@@ -13,14 +13,11 @@ type versionCmd struct {
 }
 
 func (c *versionCmd) Run(a *app) error {
-	version, commit := service.Version()
 	if c.JSON {
+		version, commit := service.Version()
 		return json.NewEncoder(a.out).Encode(map[string]string{"version": version, "commit": commit, "go": runtime.Version(),
 			"platform": runtime.GOOS + "/" + runtime.GOARCH})
 	}
-	if commit != "" {
-		commit = " " + commit
-	}
-	_, err := fmt.Fprintf(a.out, "spool %s%s %s %s/%s\n", version, commit, runtime.Version(), runtime.GOOS, runtime.GOARCH)
+	_, err := fmt.Fprintln(a.out, "spool", service.Build())
 	return err
 }

@@ -149,12 +149,12 @@ var rules = []rule{
 			"internal/persist/persistnats", "internal/share", "internal/history", "internal/httpapi", "internal/web",
 			"internal/embedded", "internal/metrics", "internal/dstreams", "internal/subscriptions", "pkg/client",
 		}), []string{any_}},
-	{wire, []string{"cmd/...", "examples/...", "internal/demo"},
+	{wire, []string{"cmd/...", "examples/...", "internal/demo", "internal/daemon"},
 		slices.Concat(layer0, layer1, []string{
 			"internal/access", "internal/acp", "internal/backup", "internal/natsio", "internal/natsadmin", "internal/artifactstore", "internal/history",
 			"internal/interchange", "internal/mcp", "internal/notify", "internal/offline", "internal/view", "internal/watch",
 			"internal/httpapi", "internal/dstreams", "internal/subscriptions", "internal/web", "internal/embedded", "internal/service",
-			"internal/bench", "internal/demo",
+			"internal/bench", "internal/demo", "internal/daemon",
 			"pkg/client", "examples/...",
 		}), []string{any_}},
 

@@ -24,13 +24,14 @@ import (
 // Registry is the metrics of one process. The zero value is not usable.
 type Registry struct{ reg *prometheus.Registry }
 
-// New makes the registry of a process: role is what it is ("up", "persister", "ingest", "gc"), version what it was built from.
-func New(role, version string) *Registry {
+// New makes the registry of a process: role is what it is ("up", "serve", "persister", "ingest", "gc"), version and commit what it
+// was built from.
+func New(role, version, commit string) *Registry {
 	r := &Registry{prometheus.NewRegistry()}
 	r.reg.MustRegister(collectors.NewGoCollector(), collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}))
 	build := prometheus.NewGaugeVec(prometheus.GaugeOpts{Name: "spool_build_info", Help: "1, with what runs here."},
-		[]string{"role", "version"})
-	build.WithLabelValues(role, version).Set(1)
+		[]string{"role", "version", "commit"})
+	build.WithLabelValues(role, version, commit).Set(1)
 	r.reg.MustRegister(build)
 	return r
 }

@@ -124,7 +124,7 @@ func get(t *testing.T, url string) string {
 // TestStreamsAreNotTimed: a request that lasts as long as its client likes is counted, and says nothing of how fast answers are.
 func TestStreamsAreNotTimed(t *testing.T) {
 	conn := natstest.Conn(t)
-	reg := metrics.New("ingest", "0")
+	reg := metrics.New("ingest", "0", "")
 	srv := httptest.NewServer(reg.HTTP(httpapi.For(conn, httpapi.Config{Client: client.New(conn), Metrics: reg.Handler()})))
 	defer srv.Close()
 	for _, path := range []string{"/v1/live", "/v1/heads"} {

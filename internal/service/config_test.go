@@ -17,7 +17,7 @@ func withConfig(t *testing.T, text string) (path string) {
 	dir := t.TempDir()
 	t.Setenv("XDG_CONFIG_HOME", dir)
 	t.Setenv(ConfigEnv, "")
-	for _, env := range NewFlags("persister").env {
+	for _, env := range NewFlags("persister", "persister", nil, nil).env {
 		t.Setenv(env, "")
 	}
 	path = filepath.Join(dir, "spool", "config.toml")
@@ -35,8 +35,7 @@ type daemon struct {
 }
 
 func parse(args ...string) (d daemon, err error) {
-	f := NewFlags("persister")
-	f.SetOutput(io.Discard)
+	f := NewFlags("persister", "persister", io.Discard, io.Discard)
 	f.Take(&d.large)
 	f.IntVar(&d.lane, "lane", -1, "")
 	f.DurationVar(&d.lease, "output-lease", 0, "")
@@ -52,7 +51,7 @@ func TestParseRefusesArguments(t *testing.T) {
 		!strings.Contains(err.Error(), "unexpected argument restart") {
 		t.Errorf("with an argument: %v, want it refused", err)
 	}
-	must.Get(NewFlags("ingest").Parse([]string{"-log-level", "warn", "-"}, "-"))(t)
+	must.Get(NewFlags("ingest", "ingest", io.Discard, io.Discard).Parse([]string{"-log-level", "warn", "-"}, "-"))(t)
 }
 
 // A mistake in a flag is told once, by Exit; what -help asks for is an answer, and the flags alone.
@@ -60,8 +59,7 @@ func TestParseIsSilent(t *testing.T) {
 	withConfig(t, "")
 	for arg, says := range map[string]string{"-lane=x": "", "-nosuch": "", "-help": "Usage of persister"} {
 		var out strings.Builder
-		f := NewFlags("persister")
-		f.SetOutput(&out)
+		f := NewFlags("persister", "persister", &out, io.Discard)
 		f.Int("lane", -1, "")
 		if _, err := f.Parse([]string{arg}); err == nil || !strings.HasPrefix(out.String(), says) || says == "" && out.Len() > 0 {
 			t.Errorf("%s: %v, and %q; want an error, and %q", arg, err, out.String(), says)

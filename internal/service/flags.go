@@ -36,24 +36,30 @@ import (
 // reads from the command's fields; Take registers the same fields here.
 type Flags struct {
 	*flag.FlagSet
-	NATS   NATS
-	config string
-	level  string
-	format string
-	common map[string]bool   // flags that every program has
-	env    map[string]string // the environment variables of flags
+	NATS    NATS
+	role    string
+	err     io.Writer // of the log
+	config  string
+	level   string
+	format  string
+	version bool
+	common  map[string]bool   // flags that every program has
+	env     map[string]string // the environment variables of flags
 }
 
-// NewFlags registers what every daemon takes.
-func NewFlags(name string) *Flags {
-	f := &Flags{FlagSet: flag.NewFlagSet(name, flag.ContinueOnError), common: map[string]bool{}, env: map[string]string{}}
-	f.SetOutput(os.Stdout)
+// NewFlags registers what every daemon takes. name is what it was called by; the help goes to out, and the log to errw.
+func NewFlags(role, name string, out, errw io.Writer) *Flags {
+	f := &Flags{
+		FlagSet: flag.NewFlagSet(name, flag.ContinueOnError), role: role, err: errw, common: map[string]bool{}, env: map[string]string{},
+	}
+	f.SetOutput(out)
 	f.Take(&f.NATS)
 	f.StringVar(&f.level, "log-level", "info", "least `level` that is logged: debug, info, warn, error")
 	f.StringVar(&f.format, "log-format", "text", "`form` of the log: text, json")
 	f.VisitAll(func(one *flag.Flag) { f.common[one.Name] = true })
 	f.StringVar(&f.config, "config", os.Getenv(ConfigEnv),
 		"configuration `file` (default: spool/config.toml where XDG keeps configuration) ["+ConfigEnv+"]")
+	f.BoolVar(&f.version, "version", false, "say which version this is")
 	return f
 }
 
@@ -112,11 +118,15 @@ func (f *Flags) register(field any, name, usage string) {
 }
 
 // Parse reads a daemon's command line, then the environment, then the configuration file for the flags that neither of them
-// sets: the table of the daemon's name over the keys at the top, which are flags that every program has. It makes the log.
+// sets: the table of the daemon's role over the keys at the top, which are flags that every program has. It makes the log.
 // Behind the flags nothing may stand, or may.
 func (f *Flags) Parse(args []string, may ...string) (*slog.Logger, error) {
 	if err := f.parseArgs(args); err != nil {
 		return nil, UsageError{Err: err}
+	}
+	if f.version {
+		fmt.Fprintln(f.Output(), f.Name(), Build())
+		return nil, flag.ErrHelp
 	}
 	if f.NArg() > 0 && !slices.Equal(f.Args(), may) {
 		return nil, UsageError{Err: fmt.Errorf("unexpected argument %s behind the flags", f.Arg(0))}
@@ -136,12 +146,12 @@ func (f *Flags) Parse(args []string, may ...string) (*slog.Logger, error) {
 			return nil, UsageError{Err: fmt.Errorf("%s: %q: %w", env, os.Getenv(env), err)}
 		}
 	}
-	for _, section := range []string{"", f.Name()} {
+	for _, section := range []string{"", f.role} {
 		if err := f.takeSection(c, section, given); err != nil {
 			return nil, err
 		}
 	}
-	return Log(os.Stderr, f.format, f.level)
+	return Log(f.err, f.format, f.level)
 }
 
 // parseArgs leaves it to Exit to say what is wrong: the package flag would say it, too, and all flags.
@@ -161,7 +171,7 @@ func (f *Flags) takeSection(c *Config, section string, given map[string]bool) er
 		if s.Section != section {
 			continue
 		}
-		if f.Lookup(s.Key) == nil || s.Key == "config" || section == "" && !f.common[s.Key] {
+		if f.Lookup(s.Key) == nil || s.Key == "config" || s.Key == "version" || section == "" && !f.common[s.Key] {
 			return c.Unknown(s, f.Name())
 		}
 		if given[s.Key] {

@@ -25,6 +25,6 @@ func Observed(conn *natsio.Conn, reg *metrics.Registry, role, description string
 
 // Metrics makes the registry of a process.
 func Metrics(role string) *metrics.Registry {
-	version, _ := Version()
-	return metrics.New(role, version)
+	version, commit := Version()
+	return metrics.New(role, version, commit)
 }

@@ -8,7 +8,6 @@ import (
 	"log/slog"
 	"os"
 	"path/filepath"
-	"syscall"
 	"time"
 
 	"golang.org/x/sync/errgroup"
@@ -19,7 +18,6 @@ import (
 	"spool/internal/natsadmin"
 	"spool/internal/natsio"
 	"spool/internal/persist"
-	"spool/internal/web"
 )
 
 // UpConfig is everything in one process.
@@ -35,7 +33,7 @@ type UpConfig struct {
 	Log     *slog.Logger
 	Ready   func(*Up) // called once when all of it runs
 	Persist PersisterConfig
-	History string // file of the prompt history to keep; empty: none
+	History func(*natsio.Conn) (string, error) // file of the prompt history to keep; nil: none
 	Webhooks
 	GC GC // When empty: none
 
@@ -99,30 +97,25 @@ func RunUp(ctx context.Context, cfg UpConfig) error {
 		g.Go(func() error { up.Server.Follow(ctx, cfg.Log); return nil })
 		g.Go(func() error { return up.Server.Keep(ctx) })
 	}
+	prompts := ""
+	if cfg.History != nil {
+		if prompts, err = cfg.History(conn); err != nil {
+			return err
+		}
+	}
 	if cfg.HTTP != "" {
-		api := cfg.API
-		api.Log, api.Limits = cfg.Log, cfg.Persist.Limits
-		l, err := ListenHTTP(cfg.HTTP, api)
+		side := Side{API: cfg.API, Whole: true, Webhooks: cfg.Webhooks}
+		side.API.Log, side.API.Limits, side.API.History = cfg.Log, cfg.Persist.Limits, prompts
+		l, err := side.Answer(ctx, g, conn, cfg.HTTP, reg)
 		if err != nil {
 			return err
 		}
 		up.HTTP = l.URL()
-		reg.Quotas(api.Quotas)
-		api.History, api.Page, api.Metrics = cfg.History, web.Handler(), reg.Handler()
-		streams, subs, err := cfg.Webhooks.Streams(conn, cfg.Log)
-		if err != nil {
-			return err
-		}
-		api.Streams, api.Subscriptions = streams, subs
-		g.Go(func() error { return streams.Run(ctx) })
-		g.Go(func() error { return subs.Run(ctx) })
-		g.Go(func() error { return httpapi.Serve(ctx, l, httpapi.Server(reg.HTTP(httpapi.For(conn, api)))) })
+	} else if prompts != "" {
+		g.Go(func() error { return history.Keep(ctx, prompts, conn, cfg.Log) })
 	}
 	g.Go(func() error { return up.Persister.Run(ctx) })
 	g.Go(func() error { return Trim(ctx, conn, cfg.Log) })
-	if cfg.History != "" {
-		g.Go(func() error { return history.Keep(ctx, cfg.History, conn, cfg.Log) })
-	}
 	if cfg.ScrubEvery > 0 {
 		g.Go(func() error { ScrubEvery(ctx, conn, cfg.ScrubEvery, cfg.ScrubRate, cfg.Log); return nil })
 	}
@@ -235,13 +228,4 @@ func xdg(env, below, what string) (string, error) {
 		return "", UsageError{Err: fmt.Errorf("no home directory to keep %s: %w", what, err)}
 	}
 	return filepath.Join(home, below, "spool"), nil
-}
-
-// ListenHTTP is httpapi.Listen for the flag --http, which its error names where the address is taken.
-func ListenHTTP(addr string, cfg httpapi.Config) (*httpapi.Listener, error) {
-	l, err := httpapi.Listen(addr, cfg)
-	if errors.Is(err, syscall.EADDRINUSE) {
-		err = fmt.Errorf("%w: is another one running there? Choose another address with --http, or stop it", err)
-	}
-	return l, err
 }

@@ -2,7 +2,9 @@ package service
 
 import (
 	"regexp"
+	"runtime"
 	"runtime/debug"
+	"strings"
 )
 
 // Version is what this program was built from: the version of the module, "devel" where there is none, and the commit, where
@@ -22,6 +24,12 @@ func Version() (version, commit string) {
 		}
 	}
 	return version, commit
+}
+
+// Build is Version in words, with what runs it: "v1.2.0 4e1f… go1.26 linux/amd64".
+func Build() string {
+	version, commit := Version()
+	return strings.Join(strings.Fields(version+" "+commit+" "+runtime.Version()+" "+runtime.GOOS+"/"+runtime.GOARCH), " ")
 }
 
 // semantic is the version as NATS services want it: without a v, and never without numbers.

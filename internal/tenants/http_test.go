@@ -31,7 +31,7 @@ func (s *site) over(tenant string) (url, token string) {
 	must.Do(s.t, os.WriteFile(path, []byte(token), 0o600))
 	tokens := must.Get(access.ReadFile(path))(s.t) // a token that stands alone may do everything
 	conn := s.conns[tenant+"/admin"]
-	reg := metrics.New("up", "test")
+	reg := metrics.New("up", "test", "")
 	reg.System(conn, nil)
 	api := httpapi.Config{Tokens: tokens, Metrics: reg.Handler(), Streams: dstreams.New(dstreams.On(conn, nil))}
 	srv := httptest.NewServer(httpapi.For(conn, api))

@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"spool/internal/must"
+	"spool/internal/natsio"
 	"spool/internal/persist"
 	"spool/internal/service"
 	"spool/pkg/artifacts"
@@ -33,7 +34,8 @@ func up(t *testing.T) *spool {
 	dir := t.TempDir()
 	go func() {
 		done <- service.RunUp(ctx, service.UpConfig{
-			Data: filepath.Join(dir, "data"), History: filepath.Join(dir, "history.db"), HTTP: "127.0.0.1:0", Sync: time.Minute,
+			Data: filepath.Join(dir, "data"), HTTP: "127.0.0.1:0", Sync: time.Minute,
+			History: func(*natsio.Conn) (string, error) { return filepath.Join(dir, "history.db"), nil },
 			Persist: service.PersisterConfig{Config: persist.Config{Lane: -1}}, Ready: func(u *service.Up) { ready <- u },
 		})
 	}()
