@@ -1,29 +1,33 @@
 package service
 
 import (
+	"cmp"
 	"regexp"
 	"runtime"
 	"runtime/debug"
 	"strings"
 )
 
+// What the linker is told, by -X, where there is no repository to build from.
+var version, commit string
+
 // Version is what this program was built from: the version of the module, "devel" where there is none, and the commit, where
 // it is known.
-func Version() (version, commit string) {
-	version = "devel"
-	info, ok := debug.ReadBuildInfo()
-	if !ok {
-		return version, ""
+func Version() (v, revision string) {
+	v, revision = version, commit
+	info, _ := debug.ReadBuildInfo()
+	if info == nil {
+		return cmp.Or(v, "devel"), revision
 	}
-	if v := info.Main.Version; v != "" && v != "(devel)" {
-		version = v
+	if m := info.Main.Version; m != "(devel)" {
+		v = cmp.Or(v, m)
 	}
 	for _, s := range info.Settings {
 		if s.Key == "vcs.revision" {
-			commit = s.Value
+			revision = cmp.Or(revision, s.Value)
 		}
 	}
-	return version, commit
+	return cmp.Or(v, "devel"), revision
 }
 
 // Build is Version in words, with what runs it: "v1.2.0 4e1f… go1.26 linux/amd64".
