@@ -157,6 +157,17 @@ var served = []route{
 	{method: "GET", path: threadPath, need: access.Read, in: reading, about: "A thread.", gives: object("thread"),
 		do: onThread((*api).oneThread)},
 	{
+		method: "GET", path: threadPath + "/applied", need: access.Read, in: reading,
+		about: "Whether the thread has taken what a producer published: waited for, five seconds at most.",
+		query: []param{
+			{name: "producer", kind: "string", about: "who published, as in the header " + headerProducer},
+			{name: "epoch", kind: "integer", about: "its incarnation"},
+			{name: "first", kind: "integer", about: "the first sequence that is meant; seq unless given"},
+			{name: "seq", kind: "integer", about: "the last one, which got a 2xx"},
+		},
+		gives: object("ok"), also: []int{409, 503}, do: onThread((*api).applied),
+	},
+	{
 		method: "GET", path: threadPath + "/items", need: access.Read, in: reading,
 		about: "Items of a thread, from its nodes: also those that SPOOL_ITEMS has forgotten.",
 		query: []param{

@@ -7,6 +7,7 @@ import (
 	"net/http"
 	"slices"
 	"strings"
+	"time"
 
 	"spool/internal/access"
 	"spool/internal/history"
@@ -151,6 +152,35 @@ func compareThreads(a, b events.Thread) int {
 
 func (a *api) oneThread(w http.ResponseWriter, r *http.Request, t events.Thread) error {
 	return a.showThread(w, r, http.StatusOK, t)
+}
+
+// mostApplied is how long a request waits for a thread to take something: as one for a context does.
+const mostApplied = 5 * time.Second
+
+func (a *api) applied(w http.ResponseWriter, r *http.Request, t events.Thread) error {
+	producer := r.URL.Query().Get("producer")
+	if producer == "" {
+		return fmt.Errorf("%w: say which producer=P published it", ErrRequest)
+	}
+	epoch, _, err := number(r, "epoch")
+	first, given, err2 := number(r, "first")
+	last, _, err3 := number(r, "seq")
+	if err := cmp.Or(err, err2, err3); err != nil {
+		return err
+	}
+	if !given {
+		first = last
+	}
+	if first < 1 || first > last {
+		return fmt.Errorf("%w: first=%d, seq=%d: want sequences from 1 on, in their order", ErrRequest, first, last)
+	}
+	ctx, cancel := context.WithTimeout(r.Context(), mostApplied)
+	defer cancel()
+	err = a.cfg.Client.Internal().Applied(ctx, t, producer, uint64(epoch), uint64(first), uint64(last))
+	if err == nil {
+		answer(w, http.StatusOK, okay{OK: true})
+	}
+	return err
 }
 
 // showThread answers with a thread and its prompt, which lists leave out: it can be long.

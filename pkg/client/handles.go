@@ -59,6 +59,11 @@ func (i Internal) Await(ctx context.Context, t events.Thread, producer string, e
 	return i.c.Thread(t).Await(ctx, producer, epoch, seq)
 }
 
+// Applied is Ack.Applied for an ack that another process has: of what a producer published to a thread, from one sequence to another.
+func (i Internal) Applied(ctx context.Context, t events.Thread, producer string, epoch, first, last uint64) error {
+	return i.c.taken(ctx, waited{t, producer, epoch, first, last, true})
+}
+
 // Settled is ThreadHandle.Settled.
 func (i Internal) Settled(ctx context.Context, t events.Thread) error {
 	return i.c.Thread(t).Settled(ctx)

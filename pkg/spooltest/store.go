@@ -4,6 +4,7 @@ import (
 	"crypto/rand"
 	"crypto/sha256"
 	"fmt"
+	"strconv"
 	"strings"
 )
 
@@ -41,6 +42,22 @@ var storing = []Case{
 		r.want(202, c)
 		r.say("behind")
 		r.get("{t}/items/2", `"behind"`)
+	}},
+	{"store: applied", "once the thread has taken what a producer published to it", func(r *run) {
+		p := "p" + rand.Text()
+		post := func(status, seq int, thread, body string) {
+			r.want(status, call{method: "POST", path: "{s}/threads/" + thread + "/entries?dialect=item", kind: js, body: body,
+				header: []string{"Spool-Producer", p, "Spool-Seq", strconv.Itoa(seq)}})
+		}
+		post(202, 7, "main", item("seven"))
+		post(202, 9, "main", item("nine"))
+		r.get("{t}/applied?producer="+p+"&first=7&seq=9", `"ok":true`)
+		r.get("{t}/items/2", `"nine"`)
+		post(202, 8, "main", item("behind a higher sequence"))
+		r.want(409, call{path: "{t}/applied?producer=" + p + "&seq=8"})
+		r.want(400, call{path: "{t}/applied?producer=" + p})
+		r.want(400, call{path: "{t}/applied?seq=1"})
+		r.want(400, call{path: "{t}/applied?producer=" + p + "&first=2&seq=1"})
 	}},
 	{"store: a producer's lines again", "a line may be sent again with `\\r\\n` that came with `\\n`.", func(r *run) {
 		header := []string{"Spool-Producer", "p" + rand.Text(), "Spool-Seq", "1"}
