@@ -424,6 +424,8 @@ export class Session {
     }): Promise<any>;
     /** @returns {Promise<ThreadInfo[]>} */
     threads(): Promise<ThreadInfo[]>;
+    /** Of its threads that are subagents, the invocation_id of the call that each works for. @returns {Promise<Record<string, string>>} */
+    agentCalls(): Promise<Record<string, string>>;
     /** How its threads come from each other. @returns {Promise<any[]>} */
     graph(): Promise<any[]>;
     /**

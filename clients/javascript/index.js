@@ -600,6 +600,12 @@ export class Session {
     return (await this.#wire.json("GET", `${this.#path}/threads`)).threads;
   }
 
+  /** Of its threads that are subagents, the invocation_id of the call that each works for. @returns {Promise<Record<string, string>>} */
+  async agentCalls() {
+    const list = (await this.info()).thread_list ?? [];
+    return Object.fromEntries(list.flatMap((t) => (t.tool_call ? [[t.thread, t.tool_call]] : [])));
+  }
+
   /** How its threads come from each other. @returns {Promise<any[]>} */
   async graph() {
     return (await this.#wire.json("GET", `${this.#path}/graph`)).nodes;

@@ -62,6 +62,57 @@ func TestTableOfCalls(t *testing.T) {
 	}
 }
 
+// The packages of clients/ have a method for each row of the table that has a route, by one of the row's names at least, and both have the
+// same ones.
+func TestClientsHaveTheTable(t *testing.T) {
+	_, table, _ := strings.Cut(string(must.Get(os.ReadFile("../../docs/http.md"))(t)), "| `client.Client` | HTTP |\n|---|---|\n")
+	table, _, _ = strings.Cut(table, "\n\n")
+	methods := map[string]map[string]string{} // by language: the names without case and underscores, as they are spelt
+	for language, p := range map[string]struct {
+		method string
+		files  []string
+	}{
+		"python":     {`(?m)^    def ([a-z]\w*)\(`, []string{"spool_client/client.py", "spool_client/publish.py"}},
+		"javascript": {`(?m)^  (?:async )?\*?([a-z]\w*)\(.*\) \{$`, []string{"index.js", "publish.js"}},
+	} {
+		methods[language] = map[string]string{}
+		for _, file := range p.files {
+			text := string(must.Get(os.ReadFile(filepath.Join("../../clients", language, file)))(t))
+			for _, m := range regexp.MustCompile(p.method).FindAllStringSubmatch(text, -1) {
+				methods[language][strings.ToLower(strings.ReplaceAll(m[1], "_", ""))] = m[1]
+			}
+		}
+	}
+	rows := 0
+	for row := range strings.Lines(table) {
+		calls, route, _ := strings.Cut(strings.Trim(row, "| \n"), " | ")
+		if !strings.Contains(route, "`GET /") && !strings.Contains(route, "`POST /") && !strings.Contains(route, "`DELETE /") || calls == "none" {
+			continue
+		}
+		rows++
+		for language, has := range methods {
+			if !slices.ContainsFunc(strings.Split(calls, ", "), func(call string) bool {
+				call = strings.Trim(call, "`")
+				return has[strings.ToLower(call[strings.LastIndex(call, ".")+1:])] != ""
+			}) {
+				t.Errorf("clients/%s has none of %s", language, calls)
+			}
+		}
+	}
+	if rows < 40 {
+		t.Errorf("%d rows have a route", rows)
+	}
+	own := []string{"close", "write", "constructor", "pages"} // of files and connections, where a language has them
+	python, javascript := methods["python"], methods["javascript"]
+	for _, has := range []map[string]string{python, javascript} {
+		for name := range has {
+			if (python[name] == "" || javascript[name] == "") && !slices.Contains(own, name) {
+				t.Errorf("one of the packages of clients/ has no %s", has[name])
+			}
+		}
+	}
+}
+
 // handles are the types whose methods the table has, with what stands before their names there. The methods of client.Internal are no
 // promise to anybody.
 var handles = map[string]string{

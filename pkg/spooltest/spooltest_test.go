@@ -104,15 +104,15 @@ func (c goClient) Items(ctx context.Context, session, thread string, count int) 
 	return items, nil
 }
 
-// program is a client of docs/protocol.md that is a program, as those of examples/clients.
+// program is a client that is a program: those of clients/, by a few lines around them.
 type program struct {
-	nats    string
+	spooltest.Server
 	command []string
 }
 
 func (c program) run(ctx context.Context, input string, args ...string) (string, error) {
 	cmd := exec.CommandContext(ctx, c.command[0], append(c.command[1:], args...)...)
-	cmd.Env = append(os.Environ(), "NATS_URL="+c.nats)
+	cmd.Env = append(os.Environ(), "SPOOL_HTTP="+c.URL, "SPOOL_TOKEN="+c.Token, "PYTHONPATH=../../clients/python", "PYTHONDONTWRITEBYTECODE=1")
 	cmd.Stdin, cmd.Stderr = strings.NewReader(input), os.Stderr
 	out, err := cmd.Output()
 	return string(out), err
@@ -131,21 +131,20 @@ func (c program) Items(ctx context.Context, session, thread string, count int) (
 	return items, err
 }
 
-// TestClients: four clients do what a client does: by HTTP alone, the Go client, and the examples in Python and JavaScript, which speak
-// NATS by themselves. The last needs packages: SPOOL_NODE_CLIENT is where e2e/nodeclient/run has put it beside them.
+// TestClients: four clients do what a client does: by HTTP alone, the Go client over NATS, and the packages for Python and JavaScript.
 func TestClients(t *testing.T) {
 	conn, s := serve(t)
 	t.Run("http", func(t *testing.T) { spooltest.RunClient(t, s, spooltest.HTTP(s)) })
 	t.Run("go", func(t *testing.T) { spooltest.RunClient(t, s, goClient{client.New(conn)}) })
 	for name, command := range map[string][]string{
-		"python":     {"python3", "../../examples/clients/spool.py"},
-		"javascript": {"node", os.Getenv("SPOOL_NODE_CLIENT")},
+		"python":     {"python3", "../../clients/python/tests/kit.py"},
+		"javascript": {"node", "../../clients/javascript/kit.mjs"},
 	} {
 		t.Run(name, func(t *testing.T) {
-			if _, err := exec.LookPath(command[0]); err != nil || command[1] == "" {
-				t.Skip("not here")
+			if _, err := exec.LookPath(command[0]); err != nil {
+				t.Skip("NOT RUN: no", command[0])
 			}
-			spooltest.RunClient(t, s, program{s.NATS, command})
+			spooltest.RunClient(t, s, program{s, command})
 		})
 	}
 }

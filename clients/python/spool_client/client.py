@@ -315,6 +315,10 @@ class Session:
     def threads(self) -> list[ThreadInfo]:
         return cast("list[ThreadInfo]", self._client._get(f"{self._path}/threads")["threads"])
 
+    def agent_calls(self) -> dict[str, str]:
+        """Of its threads that are subagents, the invocation_id of the call that each works for."""
+        return {t["thread"]: t["tool_call"] for t in self.info().get("thread_list", []) if "tool_call" in t}
+
     def graph(self) -> list[dict[str, Any]]:
         """How its threads come from each other."""
         return cast("list[dict[str, Any]]", self._client._get(f"{self._path}/graph")["nodes"])
