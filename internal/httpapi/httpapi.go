@@ -178,6 +178,19 @@ func (a *api) harmless(h http.Header) {
 	}
 }
 
+// allowed are the headers that a page of a trusted origin may send: those of any request, and what routes take.
+func allowed() string {
+	names := []string{"Authorization", "Content-Type", events.HeaderTrace, "Mcp-Protocol-Version", "Mcp-Method", "Mcp-Name"}
+	for _, to := range all() {
+		for _, p := range to.query {
+			if p.header && !slices.Contains(names, p.name) {
+				names = append(names, p.name)
+			}
+		}
+	}
+	return strings.Join(names, ", ")
+}
+
 // shared tells the browser that a page of a trusted origin may read the answer; done reports that this was all it asked for.
 func (a *api) shared(w http.ResponseWriter, r *http.Request) (done bool) {
 	if len(a.cfg.Origins) == 0 {
@@ -196,10 +209,7 @@ func (a *api) shared(w http.ResponseWriter, r *http.Request) (done bool) {
 			return false
 		}
 		h.Set("Access-Control-Allow-Methods", "GET, HEAD, POST, PUT, DELETE")
-		h.Set("Access-Control-Allow-Headers",
-			strings.Join([]string{"Authorization", "Content-Type", "Last-Event-ID", "Range", "If-None-Match", "Mcp-Protocol-Version",
-				"Mcp-Method", "Mcp-Name",
-				headerProducer, headerEpoch, headerSeq}, ", "))
+		h.Set("Access-Control-Allow-Headers", allowed())
 		h.Set("Access-Control-Max-Age", "600")
 		w.WriteHeader(http.StatusNoContent)
 		return true

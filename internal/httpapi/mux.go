@@ -19,8 +19,11 @@ func (a *api) routes() []route {
 	if a.cfg.Client == nil {
 		return open
 	}
-	return slices.Concat(open, served, verbs, claudeRoutes, removals)
+	return all()
 }
+
+// all are the routes of a process that serves everything.
+func all() []route { return slices.Concat(open, served, verbs, claudeRoutes, removals) }
 
 // mux leads requests to their routes, and what is no route's to the handlers beside.
 func (a *api) mux() http.Handler {
