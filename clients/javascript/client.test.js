@@ -108,6 +108,7 @@ test("a change that may have been done is not sent twice; one that was not taken
   const lost = await server(t, cut);
   await assert.rejects(new Client({ url: lost.url }).thread("s").end(), Unavailable);
   assert.equal(lost.requests.length, 1);
+  await assert.rejects(new Client({ url: (await server(t, cut)).url }).thread("s").output("make", "x"), Unavailable);
   const busy = await server(t, refused(429, "busy", { "Retry-After": "0" }), json({ thread: "main" }));
   await new Client({ url: busy.url, token: "t" }).thread("s").end();
   assert.equal(busy.requests[1].headers.authorization, "Bearer t");

@@ -9,7 +9,7 @@
  * A method is called as in the Go client, and does what docs/http.md says of its route.
  * @module
  */
-import { NotFound } from "./errors.js";
+import { NotFound, SpoolError, Unavailable } from "./errors.js";
 import { fresh, Publisher, threadPath } from "./publish.js";
 import { lines, pause, Stream, Wire } from "./wire.js";
 
@@ -445,8 +445,14 @@ export class Thread {
    */
   async output(tool, body, { exit_code: code = 0, is_error: failed = code !== 0, ...query } = {}) {
     const headers = { "Content-Type": "application/octet-stream", "Spool-Exit-Code": String(code), "Spool-Is-Error": String(failed) };
-    const response = await this.#wire.once("POST", `${this.#path}/outputs`, { query: { tool, ...query }, body, headers });
-    return /** @type {any} */ (response.json());
+    try {
+      const response = await this.#wire.once("POST", `${this.#path}/outputs`, { query: { tool, ...query }, body, headers });
+      return /** @type {any} */ (await response.json());
+    } catch (cause) {
+      this.#wire.ended();
+      if (cause instanceof SpoolError) throw cause;
+      throw new Unavailable("whether all of the output arrived is not known", 0, {}, { cause });
+    }
   }
 
   /**

@@ -11,6 +11,7 @@ import (
 	"testing"
 	"time"
 
+	"spool/internal/httpapi"
 	"spool/internal/must"
 	"spool/internal/natsio"
 	"spool/internal/persist"
@@ -27,7 +28,7 @@ type spool struct {
 	url    string
 }
 
-func up(t *testing.T) *spool {
+func up(t *testing.T, origins ...string) *spool {
 	t.Helper()
 	ctx, stop := context.WithCancel(context.Background())
 	ready, done := make(chan *service.Up, 1), make(chan error, 1)
@@ -36,6 +37,7 @@ func up(t *testing.T) *spool {
 		done <- service.RunUp(ctx, service.UpConfig{
 			Data: filepath.Join(dir, "data"), HTTP: "127.0.0.1:0", Sync: time.Minute,
 			History: func(*natsio.Conn) (string, error) { return filepath.Join(dir, "history.db"), nil },
+			API:     httpapi.Config{Origins: origins},
 			Persist: service.PersisterConfig{Config: persist.Config{Lane: -1}}, Ready: func(u *service.Up) { ready <- u },
 		})
 	}()
