@@ -4,11 +4,13 @@ import (
 	"encoding/json"
 	"fmt"
 	"math/rand/v2"
+	"net"
 	"net/http"
 	"os"
 	"os/exec"
 	"path/filepath"
 	"strings"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -99,24 +101,81 @@ func TestClientsOutliveKills(t *testing.T) {
 				up.Kill()
 				up = w.up()
 			}
-			if code := client.Wait(); code != 0 {
-				t.Fatalf("the client ends with %d:\n%s", code, client.Log())
-			}
-			res := must.Get(http.Get("http://" + w.http + "/v1/sessions/killed/threads/main/items?from=1&limit=1000"))(t)
-			defer res.Body.Close()
-			var page struct {
-				Items []struct {
-					Item struct{ Content []struct{ Text string } }
-				}
-			}
-			must.Do(t, json.NewDecoder(res.Body).Decode(&page))
-			must.Same(t, len(page.Items), 600, "%d items, want %d")
-			for i, it := range page.Items {
-				must.Same(t, it.Item.Content[0].Text, fmt.Sprint("entry ", i), "item says %q, want %q")
-			}
-			w.checkNoDead(w.dial())
+			w.checkPublished(client)
 		})
 	}
+}
+
+// TestClientsOutliveCuts cuts every connection of the packages of clients/ after some bytes of either direction: requests arrive in part, and
+// answers are lost.
+func TestClientsOutliveCuts(t *testing.T) {
+	for name, l := range languages {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			w := newWorld(t)
+			w.up()
+			cmd := l.in(w, l.program)
+			cmd.Env = append(cmd.Env, "SPOOL_HTTP=http://"+cuts(t, w.http))
+			w.checkPublished(w.start(cmd))
+		})
+	}
+}
+
+// cuts is the address of a proxy before another one, which ends each connection after 200 to 5,000 bytes.
+func cuts(t *testing.T, to string) string {
+	l := must.Get(net.Listen("tcp", "127.0.0.1:0"))(t)
+	t.Cleanup(func() { _ = l.Close() })
+	go func() {
+		for {
+			here, err := l.Accept()
+			if err != nil {
+				return
+			}
+			there, err := net.Dial("tcp", to)
+			if err != nil {
+				_ = here.Close()
+				continue
+			}
+			var left atomic.Int64
+			left.Store(200 + rand.Int64N(4800))
+			pass := func(from, to net.Conn) {
+				defer from.Close()
+				defer to.Close()
+				for buf := make([]byte, 4096); ; {
+					n, err := from.Read(buf)
+					may := left.Add(int64(-n))
+					if _, failed := to.Write(buf[:max(0, min(int64(n), int64(n)+may))]); err != nil || failed != nil || may < 0 {
+						return
+					}
+				}
+			}
+			go pass(here, there)
+			go pass(there, here)
+		}
+	}()
+	return l.Addr().String()
+}
+
+// checkPublished waits for a language's program, and holds the thread to what it published.
+func (w *world) checkPublished(client *proc.Process) {
+	w.t.Helper()
+	t := w.t
+	if code := client.Wait(); code != 0 {
+		t.Fatalf("the client ends with %d:\n%s", code, client.Log())
+	}
+	res := must.Get(http.Get("http://" + w.http + "/v1/sessions/killed/threads/main/items?from=1&limit=1000"))(t)
+	defer res.Body.Close()
+	var page struct {
+		Items []struct {
+			Item struct{ Content []struct{ Text string } }
+		}
+	}
+	must.Do(t, json.NewDecoder(res.Body).Decode(&page))
+	must.Same(t, len(page.Items), 600, "%d items, want %d")
+	for i, it := range page.Items {
+		must.Same(t, it.Item.Content[0].Text, fmt.Sprint("entry ", i), "item says %q, want %q")
+	}
+	w.checkNoDead(w.dial())
 }
 
 // TestClientSnippets runs the programs that the packages of clients/, README.md and docs/guide.md show, each in a system of its own.
