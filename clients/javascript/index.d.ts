@@ -190,7 +190,7 @@ export class Thread {
      * @returns {AsyncGenerator<any, void, void>}
      */
     search(q: string): AsyncGenerator<any, void, void>;
-    /** All of its items as they were before any cut. @returns {AsyncGenerator<any, void, void>} */
+    /** All of its items as they were before any cut, read whole. @returns {AsyncGenerator<any, void, void>} */
     log(): AsyncGenerator<any, void, void>;
     /**
      * What the model is sent.
@@ -329,7 +329,7 @@ export class Thread {
         is_error?: boolean;
     }): Promise<OutputResult>;
     /**
-     * Asks a person, and resolves to the id of the prompt; awaitAnswer waits for the answer. The same question may be asked again.
+     * Asks a person, and resolves to the id of the prompt; awaitAnswer waits for the answer. The same question may be asked again under its id.
      * @param {string} text
      * @param {{kind?: string, id?: string}} [how]
      * @returns {Promise<string>}

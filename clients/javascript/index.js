@@ -285,7 +285,7 @@ export class Thread {
     return this.#client.pages(`${this.#path}/search`, "matches", { q }, "before");
   }
 
-  /** All of its items as they were before any cut. @returns {AsyncGenerator<any, void, void>} */
+  /** All of its items as they were before any cut, read whole. @returns {AsyncGenerator<any, void, void>} */
   async *log() {
     const { bytes } = await this.#wire.call("GET", `${this.#path}/logs/thread.log`);
     for await (const line of lines(new Response(bytes))) yield JSON.parse(line);
@@ -456,7 +456,7 @@ export class Thread {
   }
 
   /**
-   * Asks a person, and resolves to the id of the prompt; awaitAnswer waits for the answer. The same question may be asked again.
+   * Asks a person, and resolves to the id of the prompt; awaitAnswer waits for the answer. The same question may be asked again under its id.
    * @param {string} text
    * @param {{kind?: string, id?: string}} [how]
    * @returns {Promise<string>}

@@ -8,7 +8,6 @@ import ssl
 import threading
 import time
 import uuid
-from collections import deque
 from typing import Any, Iterator, cast
 
 from .errors import NotFound, SpoolError, Unavailable
@@ -75,7 +74,7 @@ class Client:
                   since: str | None = None, not_user: str | None = None, last_id: str | None = None) -> Iterator[Item]:
         """Items as they come, of all threads or of those that are named, from now on or from a time ("all", "1h", RFC 3339)."""
         query = {"session": session, "thread": thread, "type": type, "detail": detail, "since": since, "not_user": not_user}
-        seen: deque[tuple[Any, ...]] = deque(maxlen=4096)  # after a crash an item can come again, behind a few others
+        seen: dict[tuple[Any, ...], None] = {}  # after a crash an item can come again, behind a few others
         with Stream(self._wire, "/v1/live", query, last_id) as stream:
             for event in stream:
                 if event.name != "item":
@@ -83,7 +82,9 @@ class Client:
                 key = tuple(event.data[k] for k in ("session", "thread", "n", "hash"))
                 if thread is None and key in seen:
                     continue
-                seen.append(key)
+                seen[key] = None
+                if len(seen) > 4096:
+                    del seen[next(iter(seen))]
                 yield event.data
 
     def heads(self, *, session: str | None = None, current: bool = False, last_id: str | None = None) -> Stream:
@@ -162,7 +163,7 @@ class Thread:
         return self._client._pages(f"{self._path}/search", "matches", {"q": q}, "before")
 
     def log(self) -> Iterator[dict[str, Any]]:
-        """All of its items as they were before any cut."""
+        """All of its items as they were before any cut, read whole."""
         for line in self._wire.call("GET", f"{self._path}/logs/thread.log")[0].splitlines():
             yield _json(line)
 
@@ -243,7 +244,8 @@ class Thread:
         return Output(self._wire, f"{self._path}/outputs", {"tool": tool, **config})
 
     def ask(self, text: str, kind: str = "approval", id: str | None = None) -> str:
-        """Asks a person, and returns the id of the prompt; await_answer waits for the answer. The same question may be asked again."""
+        """Asks a person, and returns the id of the prompt; await_answer waits for the answer. The same question may be asked again under its
+        id."""
         prompt = {"id": id or uuid.uuid4().hex, "kind": kind}
         self.publish({"content": [{"type": "text", "text": text}], "metadata": {"type": "pending_prompt", "prompt": prompt}})
         return prompt["id"]

@@ -33,7 +33,11 @@ class Answer:
         self._wire, self._conn, self.response = wire, conn, response
 
     def read(self) -> bytes:
-        body = self.response.read()
+        try:
+            body = self.response.read()
+        except FAILED:
+            self._conn.close()
+            raise
         if self.response.will_close:
             self._conn.close()
         else:
