@@ -109,7 +109,7 @@ func (a *api) serve(to route, w http.ResponseWriter, r *http.Request) {
 			return
 		}
 	}
-	if to.in == following && r.Method == http.MethodHead {
+	if r.Method == http.MethodHead && len(to.gives) > 0 && to.gives[0].media == typeSSE {
 		w.Header().Set("Content-Type", typeSSE)
 		return
 	}

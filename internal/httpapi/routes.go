@@ -32,7 +32,7 @@ const (
 	uploading      // a piece of an object
 	reading        // a page or a piece of an object
 	sending        // a streaming output
-	following      // an event stream
+	following      // an event stream, or a wait for what is to be applied
 	lanes
 )
 
@@ -157,7 +157,7 @@ var served = []route{
 	{method: "GET", path: threadPath, need: access.Read, in: reading, about: "A thread.", gives: object("thread"),
 		do: onThread((*api).oneThread)},
 	{
-		method: "GET", path: threadPath + "/applied", need: access.Read, in: reading,
+		method: "GET", path: threadPath + "/applied", need: access.Read, in: following,
 		about: "Whether the thread has taken what a producer published: waited for, five seconds at most.",
 		query: []param{
 			{name: "producer", kind: "string", about: "who published, as in the header " + headerProducer},
