@@ -76,7 +76,7 @@ func collect(fs *service.Flags, c Call) error {
 		tasks.Go(func() error { service.ScrubEvery(ctx, conn, *scrub, *rate, log); return nil })
 	}
 	if *look != "" {
-		tasks.Go(func() error { return reg.Serve(ctx, *look) })
+		tasks.Go(func() error { return service.Taken("--metrics", reg.Serve(ctx, *look)) })
 	}
 	return tasks.Wait()
 }

@@ -64,7 +64,7 @@ func apply(fs *service.Flags, c Call) error {
 	g, ctx := errgroup.WithContext(ctx)
 	g.Go(func() error { return p.Run(ctx) })
 	if *look != "" {
-		g.Go(func() error { return cfg.Metrics.Serve(ctx, *look) })
+		g.Go(func() error { return service.Taken("--metrics", cfg.Metrics.Serve(ctx, *look)) })
 	}
 	g.Go(func() error { return service.Trim(ctx, conn, log) })
 	err = g.Wait()

@@ -204,7 +204,7 @@ func (cfg Config) free() error {
 	}
 	l, err := net.Listen("tcp", cfg.Listen)
 	if err != nil {
-		return fmt.Errorf("%w: is another one running there? Choose another address, or stop it", err)
+		return err
 	}
 	return l.Close()
 }

@@ -28,11 +28,8 @@ func (s Side) Answer(ctx context.Context, tasks *errgroup.Group, conn *natsio.Co
 ) {
 	api := s.API
 	l, err = httpapi.Listen(addr, api)
-	if errors.Is(err, syscall.EADDRINUSE) {
-		err = fmt.Errorf("%w: is another one running there? Choose another address with --http, or stop it", err)
-	}
 	if err != nil {
-		return nil, err
+		return nil, Taken("--http", err)
 	}
 	reg.Quotas(api.Quotas)
 	api.Metrics = reg.Handler()
@@ -55,3 +52,11 @@ func (s Side) Answer(ctx context.Context, tasks *errgroup.Group, conn *natsio.Co
 
 // Refused is what an HTTP side announces of itself.
 func (s Side) Refused() any { return map[string]int64{"over_rates": s.API.Quotas.Refused()} }
+
+// Taken adds to the error of who could not listen, where another one does, which flag says where to.
+func Taken(flag string, err error) error {
+	if errors.Is(err, syscall.EADDRINUSE) {
+		err = fmt.Errorf("%w: is another one running there? Choose another address with %s, or stop it", err, flag)
+	}
+	return err
+}

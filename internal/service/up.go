@@ -170,7 +170,7 @@ func (cfg UpConfig) connect(ctx context.Context, up *Up) (*natsio.Conn, error) {
 		Log: cfg.Log,
 	})
 	if err != nil {
-		return nil, err
+		return nil, Taken("--listen", err)
 	}
 	up.Server = s
 	if cfg.Listen != "" {
