@@ -64,6 +64,16 @@ func TestWrongLines(t *testing.T) {
 			}
 		}
 	}
+	for url, says := range map[string]string{
+		"nats://u:secret@127.0.0.1:99999": "127.0.0.1:99999", "nats://u:secret@a b": "a b", "nats://u:secret@127.0.0.1:4222x": "127.0.0.1:4222x", " ": "NATS_URL",
+	} {
+		t.Setenv("NATS_URL", url)
+		said, code := ask("session", "ls")
+		if strings.Count(said, "\n") != 1 || code != service.ExitFailure || strings.Contains(said, "secret") ||
+			!strings.Contains(said, says) || !strings.Contains(said, "--nats or NATS_URL names another") {
+			t.Errorf("NATS_URL=%s spool session ls = %d %q, want 1, one line, %s without what is secret, and what to do", url, code, said, says)
+		}
+	}
 }
 
 // TestTakenAddress: who is to listen where another one does says so in one line, with the address and the flag, and ends.

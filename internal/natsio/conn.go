@@ -7,6 +7,8 @@ import (
 	"fmt"
 	"log/slog"
 	"math/rand/v2"
+	"net"
+	"net/url"
 	"os"
 	"slices"
 	"strings"
@@ -126,9 +128,9 @@ func connect(cfg Config, log *slog.Logger, denied *denials) (*nats.Conn, error) 
 		return nats.Connect("", append(opts, nats.InProcessServer(cfg.InProcess))...)
 	}
 	if cfg.Context == "" {
-		url := cmp.Or(cfg.URL, nats.DefaultURL)
-		nc, err := nats.Connect(url, opts...)
-		return nc, located(err, url)
+		server := cmp.Or(cfg.URL, nats.DefaultURL)
+		nc, err := nats.Connect(server, opts...)
+		return nc, located(err, server)
 	}
 	if cfg.URL != "" {
 		return nil, errors.New("both a server URL and a context are given; use one")
@@ -140,11 +142,14 @@ func connect(cfg Config, log *slog.Logger, denied *denials) (*nats.Conn, error) 
 // ErrNoServer: nothing listens where a server was looked for.
 var ErrNoServer = nats.ErrNoServers
 
-// located is err with the servers that were asked, when none of them answered or let us in. What a URL says of its user
-// stays out.
+// located is err with the servers that were asked, when none of them answered or let us in, or they cannot be asked. What a URL says of
+// its user stays out.
 func located(err error, urls string) error {
-	refused, silent := lockedOut(err), errors.Is(err, os.ErrDeadlineExceeded)
-	if !refused && !silent && !errors.Is(err, ErrNoServer) {
+	refused, silent, wrong := lockedOut(err), errors.Is(err, os.ErrDeadlineExceeded), (*url.Error)(nil)
+	switch {
+	case errors.As(err, &wrong):
+		err = wrong.Err // without the URL, which has a password
+	case !refused && !silent && !errors.Is(err, ErrNoServer) && !errors.As(err, new(*net.OpError)):
 		return err
 	}
 	servers := strings.Split(urls, ",")
