@@ -51,7 +51,10 @@ func (c *topCmd) Run(a *app) error {
 	if err != nil {
 		return err
 	}
-	l := &lookout{conn: conn, client: client.New(conn)}
+	l := &lookout{conn: conn, client: client.New(conn), most: max(mostWatched, c.Limit)}
+	if !live && c.Limit == 0 {
+		l.most = 0
+	}
 	if !live {
 		return c.print(a, l)
 	}
@@ -103,8 +106,12 @@ func (c *topCmd) print(a *app, l *lookout) error {
 type lookout struct {
 	conn   *natsio.Conn
 	client *client.Client
+	most   int // sessions that are read: the newest, and as many others that need somebody; 0: all
 	last   *fleet
 }
+
+// mostWatched is how many sessions a look reads: a store may have a million, and one looks every other second.
+const mostWatched = 1000
 
 // fleet is what a look sees.
 type fleet struct {
@@ -121,6 +128,7 @@ type fleet struct {
 
 	seqs map[string]uint64 // last sequence of each stream
 	ends map[string]int64  // items of each session so far
+	more bool              // there are other sessions, which are older
 }
 
 // fleetSession is a session as a row.
@@ -137,8 +145,17 @@ type fleetSession struct {
 func (l *lookout) look(ctx context.Context) (fleet, error) {
 	f := fleet{at: time.Now(), ends: map[string]int64{}}
 	var list []client.Session
+	outer := ctx
 	all, ctx := errgroup.WithContext(ctx)
-	all.Go(func() (err error) { list, err = l.client.Sessions(ctx, ""); return err })
+	all.Go(func() (err error) {
+		if l.most == 0 {
+			list, err = l.client.Sessions(ctx, "")
+			return err
+		}
+		page, err := l.client.SessionPage(ctx, client.SessionQuery{Query: sessions.Query{Unanswered: true, Limit: l.most}})
+		list, f.more = page.Sessions, page.Next != ""
+		return err
+	})
 	all.Go(func() (err error) { f.prompts, err = l.client.EverySession().Prompts(ctx); return err })
 	all.Go(func() (err error) { f.runs, err = l.client.EverySession().Runs(ctx); return err })
 	all.Go(func() (err error) { f.backlog, err = l.conn.Events().Backlog(ctx); return err })
@@ -161,9 +178,42 @@ func (l *lookout) look(ctx context.Context) (fleet, error) {
 	if err := all.Wait(); err != nil {
 		return f, err
 	}
-	f.arrange(list, l.last)
+	older, err := l.older(outer, &f, list)
+	if err != nil {
+		return f, err
+	}
+	f.arrange(append(list, older...), l.last)
 	l.last = &f
 	return f, nil
+}
+
+// older reads the sessions that are not among the newest and need somebody, or run.
+func (l *lookout) older(ctx context.Context, f *fleet, newest []client.Session) (out []client.Session, err error) {
+	has, ids := map[string]bool{}, []string{}
+	for _, s := range newest {
+		has[s.ID] = true
+	}
+	want := func(id string) {
+		if !has[id] && len(ids) < l.most {
+			has[id], ids = true, append(ids, id)
+		}
+	}
+	for _, p := range f.prompts {
+		want(p.Thread.Session)
+	}
+	for _, r := range f.runs {
+		if r.Active() {
+			want(r.Thread.Session)
+		}
+	}
+	found := make([][]client.Session, len(ids))
+	all, ctx := errgroup.WithContext(ctx)
+	all.SetLimit(16)
+	for i, id := range ids {
+		all.Go(func() (err error) { found[i], err = l.client.Sessions(ctx, id); return err })
+	}
+	err = all.Wait()
+	return slices.Concat(found...), err
 }
 
 // arrange makes the rows, and rates since an earlier look, which may be nil.
@@ -213,6 +263,9 @@ func (f *fleet) arrange(list []client.Session, before *fleet) {
 // summary is the fleet in a line.
 func (f *fleet) summary() string {
 	s := text.Sprintf("%d sessions, %d runs", len(f.ends), len(f.runs))
+	if f.more {
+		s = "the newest " + s
+	}
 	if f.rated {
 		s += fmt.Sprintf(", %.0f events/s, %.0f items/s", f.events, f.items)
 	}
@@ -260,6 +313,7 @@ func (f *fleet) json() any {
 	out := struct {
 		At       time.Time `json:"at"`
 		Count    int       `json:"session_count"`
+		More     bool      `json:"more,omitempty"`       // there are older ones
 		Rates    *rates    `json:"per_second,omitempty"` // not known by the first look
 		Pending  uint64    `json:"pending"`
 		Unacked  uint64    `json:"unacked"`
@@ -270,7 +324,7 @@ func (f *fleet) json() any {
 		Sessions []row     `json:"sessions"`
 		Prompts  []any     `json:"prompts"`
 		Runs     []any     `json:"runs"`
-	}{At: f.at.UTC(), Count: len(f.ends), Pending: f.backlog.Pending, Unacked: f.backlog.Unacked, Served: f.backlog.Waiting,
+	}{At: f.at.UTC(), Count: len(f.ends), More: f.more, Pending: f.backlog.Pending, Unacked: f.backlog.Unacked, Served: f.backlog.Waiting,
 		Of: events.Partitions, Full: f.full, Dead: f.dead,
 		Sessions: []row{}, Prompts: []any{}, Runs: []any{}}
 	if f.rated {

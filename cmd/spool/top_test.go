@@ -3,6 +3,7 @@ package main
 import (
 	"encoding/json"
 	"fmt"
+	"log/slog"
 	"strings"
 	"testing"
 	"time"
@@ -12,6 +13,7 @@ import (
 
 	"spool/internal/must"
 	"spool/internal/natstest"
+	"spool/internal/service"
 	"spool/internal/show"
 	"spool/internal/text"
 	"spool/pkg/client"
@@ -395,7 +397,7 @@ func TestTopNarrow(t *testing.T) {
 // A look at a system without persisters and without sessions is a whole one.
 func TestTopLooks(t *testing.T) {
 	conn := natstest.Conn(t)
-	l := &lookout{conn: conn, client: client.New(conn)}
+	l := &lookout{conn: conn, client: client.New(conn), most: 10}
 	for i := range 2 {
 		f, err := l.look(t.Context())
 		if err != nil || f.rated != (i == 1) || len(f.sessions) != 0 {
@@ -405,6 +407,35 @@ func TestTopLooks(t *testing.T) {
 		if err != nil || !strings.Contains(string(b), `"sessions":[],"prompts":[],"runs":[]`) {
 			t.Fatalf("look %d in JSON = %s, %v", i, b, err)
 		}
+	}
+}
+
+// A look reads as many sessions as it is told to, the newest, and older ones that somebody waits in.
+func TestTopLooksAtTheNewest(t *testing.T) {
+	conn := natstest.Conn(t)
+	cl := client.New(conn)
+	natstest.Run(t, service.NewPersister(conn, service.PersisterConfig{}, slog.New(slog.DiscardHandler)).Run)
+	for i := range 5 {
+		id := events.Thread{Session: fmt.Sprintf("s%d", i), Name: events.MainThread}
+		p := cl.Publisher(client.PublisherConfig{Producer: "p"})
+		body := []byte(`{"id":"1","role":"user","content":"x"}`)
+		must.Do(t, must.Get(p.Publish(t.Context(), client.Entry{Thread: id, Dialect: "step", Body: body, Seq: 1}))(t).Applied(t.Context()))
+		if i == 1 {
+			go cl.Thread(id).Ask(t.Context(), events.Prompt{ID: "q", Kind: events.PromptQuestion, Text: "Which?"}) // nobody answers
+			must.Until(t, "the question is asked", func() bool {
+				all, err := cl.EverySession().Prompts(t.Context())
+				return err == nil && len(all) == 1
+			})
+		}
+		time.Sleep(2 * time.Millisecond) // their order is that of their times
+	}
+	f := must.Get((&lookout{conn: conn, client: cl, most: 2}).look(t.Context()))(t)
+	var got []string
+	for _, s := range f.sessions {
+		got = append(got, s.ID)
+	}
+	if fmt.Sprint(got) != "[s1 s4 s3]" || !f.more || !strings.HasPrefix(f.summary(), "the newest 3 sessions") {
+		t.Errorf("sessions = %v of %q, want who waits and the newest two", got, f.summary())
 	}
 }
 
