@@ -3,6 +3,7 @@ package httpapi
 import (
 	"cmp"
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"net/http"
@@ -158,6 +159,8 @@ type matchOut struct {
 	Type    string `json:"type"`
 	Time    string `json:"time,omitempty"`
 	Snippet string `json:"snippet"`
+
+	Stats json.RawMessage `json:"stats,omitempty"` // of the end of a turn, as it told them
 }
 
 // mostOfType is how many items a search by type looks at: a thread of any length answers as fast, and "next" leads on.
@@ -215,7 +218,10 @@ func (a *api) search(w http.ResponseWriter, r *http.Request, t events.Thread) er
 			break
 		}
 		it := view.OfItem(p.Data)
-		found = append(found, matchOut{p.N, it.Hash, kind, it.Time, snippet})
+		found = append(found, matchOut{p.N, it.Hash, kind, it.Time, snippet, nil})
+		if kind == events.TypeTurnEnd {
+			found[len(found)-1].Stats = jsonscan.Get(p.Data, "metadata", "stats")
+		}
 	}
 	return list(w, r, "matches", found, next)
 }

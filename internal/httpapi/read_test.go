@@ -206,6 +206,11 @@ func TestSearchByType(t *testing.T) {
 			t.Errorf("%s = %d in %d pages, want %d, newest first, in several: %v", query, len(numbers), pages, turns, numbers)
 		}
 	}
+	item("Turn complete", `,"metadata":{"type":"turn_end","stats":{"output_tokens":7}}`)
+	must.Do(t, must.Get(pub.Publish(ctx, entries[len(entries)-1]))(t).Applied(ctx))
+	if _, _, text := get(t, url, path+"type=message,turn_end&limit=1"); !strings.Contains(text, `"stats":{"output_tokens":7}`) {
+		t.Errorf("the end of a turn = %s, want what it took", text)
+	}
 	if status, _, text := get(t, url, path+"detail=error"); status != 400 {
 		t.Errorf("a detail of no type = %d %s, want 400", status, text)
 	}

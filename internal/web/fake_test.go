@@ -278,7 +278,7 @@ func (f *fleet) search(r *http.Request) (any, int) {
 		if said, _ := item["content"].([]j); len(said) > 0 {
 			snippet, _ = said[0]["text"].(string)
 		}
-		out = append(out, j{"n": n, "type": kind, "snippet": snippet})
+		out = append(out, j{"n": n, "type": kind, "snippet": snippet, "stats": meta["stats"]})
 	}
 	return j{"matches": out}, 200
 }

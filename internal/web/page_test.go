@@ -381,7 +381,11 @@ func TestOutlineOfPrompts(t *testing.T) {
 	for turn := range 50 {
 		f.add("long", "main", user(fmt.Sprintf("Turn %d <b>bold</b>", turn+1)))
 		for i := range 199 {
-			f.add("long", "main", agent(fmt.Sprintf("Line %d.%d", turn+1, i)))
+			it := agent(fmt.Sprintf("Line %d.%d", turn+1, i))
+			if turn == 40 && i == 100 {
+				it = turnEnd()
+			}
+			f.add("long", "main", it)
 		}
 	}
 	asked := func(part string) (n int) {
@@ -398,6 +402,7 @@ func TestOutlineOfPrompts(t *testing.T) {
 	p.has("Line 50.198")
 	p.wait(`document.querySelectorAll('.outline li').length === 10 && document.querySelector('.place').textContent === 'last prompt'`)
 	p.has("10+ prompts")
+	p.wait(`[...document.querySelectorAll('.turn-facts')].map((el) => el.textContent).join() === '8.4 s · 12.5k tokens in, 77 % cached · 1.3k out'`)
 	p.wait(`document.querySelector('.outline li a').textContent.startsWith('Turn 41 <b>bold</b>')`)
 	if n, items := asked("type=message"), asked("/items"); n != 1 || items > 4 {
 		t.Errorf("the newest page asked %d times for prompts and %d times for items, want 1 and at most 4", n, items)
@@ -421,6 +426,8 @@ func TestOutlineOfPrompts(t *testing.T) {
 	// What comes live is in it.
 	f.add("long", "main", user("Turn 51"))
 	p.wait(`document.querySelector('.outline li:last-of-type a').textContent === 'Turn 51#10001'`)
+	f.add("long", "main", turnEnd())
+	p.wait(`document.querySelector('.outline li:last-of-type .turn-facts')?.textContent.startsWith('8.4 s')`)
 	p.wait(`document.querySelector('.outline .more').hidden || document.querySelector('.outline .more').click()`)
 	p.has("51 prompts")
 	p.wait(`document.querySelector('.place').textContent === 'prompt 40 of 51'`)

@@ -1,12 +1,13 @@
-// The prompts of a thread: where its turns begin. They are read from the newest back, as far as somebody looks.
+// The prompts of a thread: where its turns begin, and what each took. They are read from the newest back, as far as somebody looks.
 
 import { get, query } from './api.js';
 import { h } from './dom.js';
 import { plural, whole } from './format.js';
-import { textOf } from './store.js';
+import { turnFacts } from './rows.js';
+import { textOf, typeOf } from './store.js';
 
-/** page is how many prompts are asked for at a time. */
-const page = 200;
+/** page is how many prompts and ends of turns are asked for at a time. */
+const page = 400;
 
 /** Outline of the thread at base. go(n) brings a prompt into view, link(n) is its address; changed() is called when there are more. */
 export class Outline {
@@ -14,6 +15,9 @@ export class Outline {
     Object.assign(this, { base, signal, link, go, changed });
     this.numbers = []; // of the items, in order
     this.next = null; // what was not read begins before this item; 0: nothing
+    this.first = Infinity; // items from here on are in it
+    this.last = 0; // the newest that came live
+    this.ends = []; // of turns whose prompt was not read yet
     this.current = null;
     this.title = h('h2', { id: 'outline-title' });
     this.list = h('ol', { 'aria-labelledby': 'outline-title' });
@@ -32,22 +36,43 @@ export class Outline {
   }
 
   async read() {
-    const got = await get(`${this.base}/search` + query({ type: 'message', limit: page, before: this.next }), { signal: this.signal });
-    const old = got.matches.filter((m) => m.n < (this.numbers[0] ?? Infinity)).reverse(); // some may have come live
-    this.numbers.unshift(...old.map((m) => m.n));
+    const got = await get(`${this.base}/search` + query({ type: 'message,turn_end', limit: page, before: this.next }), { signal: this.signal });
     const { scrollTop, scrollHeight } = this.list;
-    this.list.prepend(...old.map((m) => this.entry(m.n, m.snippet)));
+    for (const m of got.matches) { // the newest first
+      if (m.n >= this.first) continue; // it came live
+      if (m.type === 'turn_end') this.ends.unshift(m.stats);
+      else {
+        const entry = this.entry(m.n, m.snippet);
+        this.numbers.unshift(m.n);
+        this.list.prepend(entry);
+        for (const stats of this.ends.splice(0)) this.took(entry, stats);
+      }
+    }
     this.list.scrollTop = scrollTop + this.list.scrollHeight - scrollHeight;
     this.next = Number(got.next ?? 0);
+    this.first = this.next || 1;
     this.show();
   }
 
-  /** add takes a prompt that came live. */
+  /** add takes an item that came live. */
   add(rec) {
-    if (rec.n <= (this.numbers.at(-1) ?? 0)) return;
-    this.numbers.push(rec.n);
-    this.list.append(this.entry(rec.n, textOf(rec).trim().split('\n', 1)[0].slice(0, 160)));
-    this.show();
+    if (rec.n <= this.last) return;
+    this.last = rec.n;
+    this.first = Math.min(this.first, rec.n);
+    if (typeOf(rec) === 'turn_end') {
+      if (this.list.lastChild) this.took(this.list.lastChild, rec.item.metadata.stats);
+      else this.ends.push(rec.item.metadata.stats);
+    } else if (typeOf(rec) === 'user') {
+      this.numbers.push(rec.n);
+      this.list.append(this.entry(rec.n, textOf(rec).trim().split('\n', 1)[0].slice(0, 160)));
+      this.show();
+    }
+  }
+
+  /** took adds what a turn took to its prompt. */
+  took(entry, stats) {
+    const facts = turnFacts(stats);
+    if (facts.length) entry.firstChild.append(h('span.turn-facts', facts.join(' · ')));
   }
 
   entry(n, text) {

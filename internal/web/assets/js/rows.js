@@ -139,13 +139,7 @@ const builders = {
   },
 
   turn_end(rec) {
-    const s = rec.item.metadata.stats ?? {};
-    const cached = s.input_tokens ? Math.round((100 * (s.input_tokens_cached ?? 0)) / s.input_tokens) : 0;
-    const facts = [
-      s.duration_ms > 0 && duration(s.duration_ms),
-      s.input_tokens > 0 && `${count(s.input_tokens)} tokens in${cached ? `, ${cached} % cached` : ''}`,
-      s.output_tokens > 0 && `${count(s.output_tokens)} out`,
-    ].filter(Boolean);
+    const facts = turnFacts(rec.item.metadata.stats);
     return { label: 'End of turn', body: h('p.line', h('span', 'End of turn'), facts.map((f) => h('span.detail', f))) };
   },
 
@@ -180,6 +174,17 @@ function other(rec) {
 
 function toggle(view, n, key, open, ...children) {
   return h('button.head', { type: 'button', 'aria-expanded': String(open), onclick: () => view.open(n, key, !open) }, children);
+}
+
+/** turnFacts are what a turn took, as its end told it: time, and tokens. */
+export function turnFacts(stats) {
+  const s = stats ?? {};
+  const cached = s.input_tokens ? Math.round((100 * (s.input_tokens_cached ?? 0)) / s.input_tokens) : 0;
+  return [
+    s.duration_ms > 0 && duration(s.duration_ms),
+    s.input_tokens > 0 && `${count(s.input_tokens)} tokens in${cached ? `, ${cached} % cached` : ''}`,
+    s.output_tokens > 0 && `${count(s.output_tokens)} out`,
+  ].filter(Boolean);
 }
 
 /** saidBy is what an item says, for the clipboard: the output of a call that has one. */

@@ -399,7 +399,7 @@ class ThreadView {
     const fresh = this.items.grow(list);
     if (!fresh) return;
     this.showCount();
-    for (const rec of list) if (typeOf(rec) === 'user') this.outline.add(rec);
+    for (const rec of list) this.outline.add(rec);
     if (list.some((rec) => rec.item.metadata?.type?.startsWith('pending_prompt'))) this.loadPrompts();
     if (!this.list.following) {
       this.unseen += this.count - was;
