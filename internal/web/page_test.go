@@ -727,6 +727,8 @@ func TestHostile(t *testing.T) {
 		j{"content": text(long), "metadata": j{"type": "text"}},
 		turnEnd(),
 	)
+	f.add("evil", "other", user(evil), agent(links), call("c", evil, j{"command": evil}), result("c", evil, true),
+		j{"content": text(evil), "metadata": j{"type": "turn_end", "stats": j{"duration_ms": evil, "input_tokens": []string{"7"}, "output_tokens": evil}}})
 	f.ask("evil", "main", evil, "ask_user_question", evil,
 		j{"questions": []j{{"question": evil, "options": []j{{"label": evil, "description": evil}}}}})
 	f.change(func() {
@@ -736,7 +738,7 @@ func TestHostile(t *testing.T) {
 		f.sessions = append(f.sessions, j{"id": `"><script>window.owned=1</script>/../..`, "state": evil, "modified": evil,
 			"name": "W", "title": strings.Repeat("W", 5000), "tokens": nil})
 	})
-	for _, path := range []string{"/", "/s/evil/main?n=1", "/s/evil/main", "/history"} {
+	for _, path := range []string{"/", "/s/evil/main?n=1", "/s/evil/main", "/s/evil/main?with=evil/other", "/s/evil/other", "/history"} {
 		p := open(t, f.URL+path, wide, tall)
 		p.wait(`document.querySelectorAll('.row:not(.pending)').length > 2 || ` +
 			`document.querySelectorAll('.session, .found-prompts li').length > 0`)
