@@ -142,7 +142,7 @@ func TestSpool(t *testing.T) {
 	p.has("The first 5 items are the same")
 	p.wait(`document.querySelectorAll('.sides section')[0].querySelector('.count').textContent === 'ends there'`)
 	p = open(t, s.url+"/s/orchard/main", wide, tall)
-	p.wait(`document.querySelector('.place')?.textContent === 'prompt 1 of 1' && document.querySelector('.outline a').innerText.replace(/\s+/g, ' ') === 'Count the **apples** #1 8.4 s · 12.5k tokens in, 77 % cached · 1.3k out'`)
+	p.wait(`document.querySelector('.place')?.textContent === 'prompt 1 of 1' && document.querySelector('.outline a')?.innerText.replace(/\s+/g, ' ') === 'Count the **apples** #1 8.4 s · 12.5k tokens in, 77 % cached · 1.3k out'`)
 	eval[bool](p, `(() => { const el = document.querySelector('.tools select'); el.value = 'tools'; el.dispatchEvent(new Event('change')); return true; })()`)
 	p.has("Tool calls alone: 4 items")
 

@@ -432,6 +432,14 @@ func TestOutlineOfPrompts(t *testing.T) {
 	p.has("51 prompts")
 	p.wait(`document.querySelector('.place').textContent === 'prompt 40 of 51'`)
 
+	// It stays where a person has it while what is around it is read anew.
+	eval[bool](p, `(document.activeElement.blur(), document.querySelector('.outline ol').scrollTop = 100, document.querySelector('.side dl').old = true)`)
+	f.add("long", "main", agent("More"))
+	p.wait(`!document.querySelector('.side dl').old`)
+	if got := eval[int](p, `document.querySelector('.outline ol').scrollTop`); got != 100 {
+		t.Errorf("the outline went from 100 to %d", got)
+	}
+
 	// On a phone it is in front of the thread, until a prompt is chosen.
 	p = open(t, f.URL+"/s/long/main", 390, 844)
 	p.wait(`document.querySelectorAll('.outline li').length === 10`)

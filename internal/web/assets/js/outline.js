@@ -106,12 +106,17 @@ export class Outline {
       this.current?.firstChild.removeAttribute('aria-current');
       this.current = entry;
       entry?.firstChild.setAttribute('aria-current', 'location');
-      if (entry && !this.list.contains(document.activeElement)) this.list.scrollTop = entry.offsetTop - this.list.clientHeight / 2;
+      if (entry && !this.list.contains(document.activeElement)) this.scroll();
     }
     if (k < 0) return '';
     if (this.whole) return `prompt ${whole(k + 1)} of ${whole(this.numbers.length)}`;
     const behind = this.numbers.length - 1 - k;
     return behind ? `${plural(behind, 'prompt')} before the last` : 'last prompt';
+  }
+
+  /** scroll brings the list where it was before it was taken out of the document, or to the turn that is in view. */
+  scroll(to = this.current ? this.current.offsetTop - this.list.clientHeight / 2 : 0) {
+    this.list.scrollTop = to;
   }
 
   focus() {

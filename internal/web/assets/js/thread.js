@@ -144,6 +144,7 @@ class ThreadView {
     this.title = `${nameOf(this.info)} – ${this.thread}`;
     this.ontitle?.();
     const threads = [...this.info.thread_list].sort((a, b) => (b.thread === 'main') - (a.thread === 'main') || a.thread.localeCompare(b.thread));
+    const scrolled = this.outline.root.isConnected ? this.outline.list.scrollTop : undefined;
     this.side.replaceChildren(
       h('p.crumb', h('a', { href: '/' }, 'Fleet')),
       h('p.session-name', nameOf(this.info)),
@@ -156,6 +157,7 @@ class ThreadView {
       h('ul.threads', threads.map((t) => h('li', h('a', { href: threadLink(this.session, t.thread), 'aria-current': t.thread === this.thread ? 'page' : null },
         h('span.thread-title', t.thread), h('span.n', count(t.n ?? 0)), t.state && t.state !== 'active' && h('span.tag', t.state))))),
       this.graph);
+    this.outline.scroll(scrolled);
   }
 
   start() {

@@ -180,6 +180,7 @@ export class WindowedList {
 
   /** reveal brings a row into view: at the top, or where it is nearest. Neighbours are measured on the way. */
   reveal(i, { nearest = false } = {}) {
+    this.following = false; // which a scroll at the end may have begun again, while what is revealed was read
     this.pad();
     for (let tries = 0; tries < 4; tries++) {
       const top = this.top + this.heights.before(i);
@@ -193,7 +194,6 @@ export class WindowedList {
       this.layout();
       if (Math.abs(this.top + this.heights.before(i) - top) < 1 && this.rows.has(i)) break;
     }
-    this.following = this.following && this.atEnd;
     this.moved(this.atEnd);
     return this.rows.get(i);
   }
