@@ -318,7 +318,7 @@ func checkPrompts(a *app, conn *natsio.Conn) (float64, string, error) {
 	for _, p := range list {
 		if p.Answerable && !p.Overdue(time.Now()) {
 			waiting++
-			oldest = max(oldest, time.Since(time.UnixMilli(p.Asked)))
+			oldest = max(oldest, time.Since(p.Asked))
 		}
 	}
 	return oldest.Round(time.Second).Seconds(), fmt.Sprintf("%d wait", waiting), err

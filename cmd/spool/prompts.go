@@ -44,7 +44,7 @@ func (c *promptsLsCmd) Run(a *app) error {
 		header: "THREAD\tPROMPT\tKIND\tASKED\tDEADLINE\tTEXT",
 		row: func(p client.Prompt) string {
 			return fmt.Sprintf("%s\t%s\t%s\t%s\t%s\t%s", p.Thread, text.Printable(p.ID), text.Printable(p.Kind),
-				text.Ago(p.Asked, time.Now()), deadline(p), text.Printable(p.Text))
+				text.Ago(events.MillisOf(p.Asked), time.Now()), deadline(p), text.Printable(p.Text))
 		},
 	})
 }

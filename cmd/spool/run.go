@@ -38,7 +38,7 @@ func (c *runLsCmd) Run(a *app) error {
 		header: "RUN\tTHREAD\tAGENT\tSTATE\tAGE\tLEASE LEFT",
 		row: func(r client.RunInfo) string {
 			return fmt.Sprintf("%s\t%s\t%s\t%s\t%s\t%s", r.ID, r.Thread, cmp.Or(text.Printable(r.Agent), "-"), text.Printable(string(r.State)),
-				cmp.Or(text.Ago(r.Begun, time.Now()), "-"), leaseLeft(r))
+				cmp.Or(text.Ago(events.MillisOf(r.Begun), time.Now()), "-"), leaseLeft(r))
 		},
 	})
 }

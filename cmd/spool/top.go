@@ -218,7 +218,7 @@ func (l *lookout) older(ctx context.Context, f *fleet, newest []client.Session) 
 
 // arrange makes the rows, and rates since an earlier look, which may be nil.
 func (f *fleet) arrange(list []client.Session, before *fleet) {
-	slices.SortStableFunc(f.prompts, func(a, b client.Prompt) int { return cmp.Compare(a.Asked, b.Asked) })
+	slices.SortStableFunc(f.prompts, func(a, b client.Prompt) int { return a.Asked.Compare(b.Asked) })
 	runs, all, prompts := map[string]int{}, map[string][]client.RunInfo{}, map[string][]client.Prompt{}
 	for _, r := range f.runs {
 		all[r.Thread.Session] = append(all[r.Thread.Session], r)

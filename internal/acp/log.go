@@ -51,7 +51,7 @@ func thread(session string) events.Thread {
 func (l *Spool) Publish(ctx context.Context, session string, entry []byte) error {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	return l.out.Publish(ctx, client.Entry{Thread: thread(session), Dialect: "omp", Body: entry, Time: time.Now().UnixMilli()})
+	return l.out.Publish(ctx, client.Entry{Thread: thread(session), Dialect: "omp", Body: entry, Time: time.Now()})
 }
 
 // Flush returns when all that was taken is durable.

@@ -126,7 +126,7 @@ func say(ctx context.Context, t testing.TB, cl *client.Client, th events.Thread,
 	for i, text := range texts {
 		body, _ := json.Marshal(map[string]any{"content": []any{map[string]string{"type": "text", "text": text}},
 			"metadata": map[string]any{"type": "text"}})
-		must.Get(pub.Publish(ctx, client.Entry{Thread: th, Dialect: "item", Body: body, Time: int64(1_700_000_000_000 + i)}))(t)
+		must.Get(pub.Publish(ctx, client.Entry{Thread: th, Dialect: "item", Body: body, Time: time.UnixMilli(int64(1_700_000_000_000 + i))}))(t)
 	}
 	must.Do(t, cl.Thread(th).Await(ctx, pub.Producer(), 0, uint64(len(texts))))
 }

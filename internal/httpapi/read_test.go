@@ -100,7 +100,7 @@ func TestReadLog(t *testing.T) {
 	for i, text := range []string{"short", long, "last"} {
 		body, _ := json.Marshal(map[string]any{"content": []any{map[string]string{"type": "text", "text": text}},
 			"metadata": map[string]any{"type": "text"}})
-		must.Get(pub.Publish(ctx, client.Entry{Thread: th, Dialect: "item", Body: body, Time: int64(i + 1)}))(t)
+		must.Get(pub.Publish(ctx, client.Entry{Thread: th, Dialect: "item", Body: body, Time: time.UnixMilli(int64(i + 1))}))(t)
 	}
 	must.Do(t, cl.Thread(th).Await(ctx, pub.Producer(), 0, 3))
 	posted, err := faulttest.ItemsOf(ctx, cl, th, 1, 3)

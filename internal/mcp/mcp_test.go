@@ -76,7 +76,7 @@ func (w *world) say(thread string, items ...string) events.Thread {
 	pub := w.cl.Publisher(client.PublisherConfig{User: "mira"})
 	var entries []client.Entry
 	for _, body := range items {
-		entries = append(entries, client.Entry{Thread: t, Dialect: "item", Body: []byte(body), Time: 1_750_000_000_000})
+		entries = append(entries, client.Entry{Thread: t, Dialect: "item", Body: []byte(body), Time: time.UnixMilli(1_750_000_000_000)})
 	}
 	must.Do(w, must.Get(pub.Publish(w.ctx, entries...))(w).Applied(w.ctx))
 	return t

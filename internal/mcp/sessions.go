@@ -247,7 +247,7 @@ func (p *peer) listWaiting(ctx context.Context, in waitingIn) (out waitingOut, e
 	all = slices.DeleteFunc(all, func(one client.Prompt) bool { return !grant.Session(one.Thread.Session) })
 	out.Prompts = fit(all, most, func(one client.Prompt) waiting {
 		w := waiting{placeOf(one.Thread, one.Item), one.ID, one.Kind, snippet(one.Text, 2*mostSnippet), nil,
-			events.Stamp(one.Asked), events.Stamp(one.Deadline), one.Overdue(now), one.Answerable, one.Life}
+			events.StampOf(one.Asked), events.Stamp(one.Deadline), one.Overdue(now), one.Answerable, one.Life}
 		if len(one.Body) <= 4*mostSnippet {
 			_ = json.Unmarshal(one.Body, &w.Questions) // what cannot be read is left out
 		}

@@ -315,11 +315,11 @@ func (r *runner) tellRun(ctx context.Context, n Note) error {
 
 // runNote has the same id whenever it is told that a run ended so. One whose lease is over may come back, and end again.
 func runNote(run client.RunInfo) Note {
-	of := fmt.Sprintf("run %s/%s %d %s", run.Thread.Session, run.ID, run.Begun, run.State)
+	of := fmt.Sprintf("run %s/%s %d %s", run.Thread.Session, run.ID, events.MillisOf(run.Begun), run.State)
 	if run.Expired {
-		of += fmt.Sprintf(" %d", run.Touched)
+		of += fmt.Sprintf(" %d", events.MillisOf(run.Touched))
 	}
-	return Note{ID: noteID(of), Type: RunEnded, Time: events.Stamp(cmp.Or(run.Touched, time.Now().UnixMilli())), Data: Data{
+	return Note{ID: noteID(of), Type: RunEnded, Time: events.StampOf(cmp.Or(run.Touched, time.Now())), Data: Data{
 		Session: run.Thread.Session, Thread: run.Thread.Name, Run: run.ID, State: string(run.State), Expired: run.Expired, Text: cut(run.Summary),
 	}}
 }

@@ -67,7 +67,7 @@ func TestRunLife(t *testing.T) {
 	must.Do(t, run.Wait(ctx))
 	got := r.runs("s1")["r1"]
 	if got.Thread != th || got.Agent != "coder" || got.State != artifacts.RunQueued || got.Summary != "fix it" || !got.Active() ||
-		got.Left < 59*time.Minute || got.Left > time.Hour || got.Begun == 0 || got.Expired {
+		got.Left < 59*time.Minute || got.Left > time.Hour || got.Begun.IsZero() || got.Expired {
 		t.Errorf("queued run = %+v", got)
 	}
 	must.Do(t, run.Set(ctx, artifacts.RunRunning, "fixing it"))
@@ -135,7 +135,7 @@ func TestRunBeats(t *testing.T) {
 	run := must.Get(r.Thread(thread(3)).StartRun(ctx, client.RunConfig{Lease: time.Second}))(t)
 	must.Do(t, run.Wait(ctx))
 	first := r.runs("s3")[run.ID()].Touched
-	must.Until(t, "it lives on behind its lease", func() bool { return r.runs("s3")[run.ID()].Touched-first >= 1_100 })
+	must.Until(t, "it lives on behind its lease", func() bool { return r.runs("s3")[run.ID()].Touched.Sub(first) >= 1100*time.Millisecond })
 	if got := r.runs("s3")[run.ID()]; got.State != artifacts.RunRunning {
 		t.Errorf("run that beats = %+v", got)
 	}

@@ -86,7 +86,7 @@ func (r *rig) tell(all map[events.Thread]story, each int) map[events.Thread]*cli
 		for at := 0; at < len(s.lines); at += each {
 			var es []client.Entry
 			for _, line := range s.lines[at:min(at+each, len(s.lines))] {
-				es = append(es, client.Entry{Thread: id, Dialect: s.dialect, Time: saidAt, Body: line})
+				es = append(es, client.Entry{Thread: id, Dialect: s.dialect, Time: time.UnixMilli(saidAt), Body: line})
 			}
 			must.Get(p.Publish(r.t.Context(), es...))(r.t)
 		}

@@ -9,6 +9,7 @@ import (
 	"strings"
 	"sync"
 	"testing"
+	"time"
 
 	"github.com/nats-io/nats.go/jetstream"
 
@@ -59,7 +60,7 @@ func (r *rig) say(t events.Thread, dialect string, lines ...string) threads.Head
 	p := r.Publisher(client.PublisherConfig{})
 	es := make([]client.Entry, len(lines))
 	for i, line := range lines {
-		es[i] = client.Entry{Thread: t, Dialect: dialect, Time: saidAt, Body: []byte(line)}
+		es[i] = client.Entry{Thread: t, Dialect: dialect, Time: time.UnixMilli(saidAt), Body: []byte(line)}
 	}
 	must.Get(p.Publish(r.t.Context(), es...))(r.t)
 	return r.await(t, p.Producer(), uint64(len(lines)))

@@ -47,7 +47,7 @@ var ways = []struct {
 	store func(k *keeper, url, session string, ms int64)
 }{
 	{"sdk", func(k *keeper, _, session string, ms int64) {
-		k.entry(client.Entry{Thread: mainOf(session), Dialect: "raw", Body: []byte("x"), Time: ms})
+		k.entry(client.Entry{Thread: mainOf(session), Dialect: "raw", Body: []byte("x"), Time: time.UnixMilli(ms)})
 	}},
 	{"body", func(k *keeper, _, session string, ms int64) {
 		body := fmt.Appendf(nil, `{"role":"coder","content":"x","timestamp":%d}`, ms)
@@ -168,7 +168,7 @@ func TestClaimedTimes(t *testing.T) {
 	if all = k.listed(t, srv.URL, len(believed)+1); all[0].ID != "newest" {
 		t.Errorf("the first of the listing is %+v, want the newest", all[0])
 	}
-	k.entry(client.Entry{Thread: mainOf("newest"), Dialect: "raw", Body: []byte("x"), Time: 1000})
+	k.entry(client.Entry{Thread: mainOf("newest"), Dialect: "raw", Body: []byte("x"), Time: time.UnixMilli(1000)})
 	k.Policies = []retention.Policy{{Name: "age", MaxAge: time.Hour}}
 	if rep, err := k.Report(t.Context()); err != nil || len(rep.Due) > 0 {
 		t.Errorf("due by age: %+v, %v, want nothing", rep.Due, err)
@@ -226,7 +226,7 @@ func TestUntimedEntries(t *testing.T) {
 	begin := time.Now().Add(-time.Second)
 	item := `{"content":[{"type":"text","text":"x"}],"metadata":{"type":"text"}}`
 	k.entry(client.Entry{Thread: mainOf("sdk"), Dialect: "item", Body: []byte(item)})
-	k.entry(client.Entry{Thread: mainOf("behind"), Dialect: "item", Time: transcriptOf2023, Body: []byte(item)})
+	k.entry(client.Entry{Thread: mainOf("behind"), Dialect: "item", Time: time.UnixMilli(transcriptOf2023), Body: []byte(item)})
 	k.entry(client.Entry{Thread: mainOf("behind"), Dialect: "raw", Body: []byte("x")})
 	k.entry(client.Entry{Thread: mainOf("behind"), Dialect: "item", Body: []byte(item)})
 	k.post(srv.URL+"/v1/sessions/http/threads/main/entries?dialect=item", "application/json", item)
@@ -306,7 +306,7 @@ func TestTimesThatNobodySet(t *testing.T) {
 		k.post(srv.URL+"/v1/events", "application/x-ndjson", line)
 		k.post(srv.URL+"/v1/sessions/own-"+name+"/threads/main/entries?dialect=item", "application/json",
 			"{"+content+member("created_at")+"}")
-		k.entry(client.Entry{Thread: mainOf("sdk-" + name), Dialect: "item", Body: []byte("{" + content + "}"), Time: s.ms})
+		k.entry(client.Entry{Thread: mainOf("sdk-" + name), Dialect: "item", Body: []byte("{" + content + "}"), Time: time.UnixMilli(s.ms)})
 		file := `{"type":"session","version":3,"id":"file-` + name + `","cwd":"/"` + member("timestamp") + "}\n" +
 			`{"type":"message","id":"00000001","parentId":null` + member("timestamp") +
 			`,"message":{"role":"assistant","content":[{"type":"text","text":"x"}]}}` + "\n"

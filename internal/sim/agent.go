@@ -375,7 +375,7 @@ func (c *call) answer(ctx context.Context, cl *client.Client, t events.Thread) e
 	by := fmt.Sprintf("%s by op %d", c.proc.name, c.index)
 	_, err = cl.Thread(p.Thread).Answer(ctx, events.Answer{Prompt: p.ID, Answer: []byte(`"yes"`), By: by})
 	if err == nil && !c.proc.dead.Load() {
-		c.w.ledger.answered(fmt.Sprintf("%s %s asked at %d", p.Thread, p.ID, p.Asked), by)
+		c.w.ledger.answered(fmt.Sprintf("%s %s asked at %d", p.Thread, p.ID, p.Asked.UnixMilli()), by)
 	}
 	return err
 }

@@ -187,10 +187,10 @@ func StateOf(s client.Session, prompts int, runs []client.RunInfo, now time.Time
 		done = done && t.Head.Status == threads.StatusCompleted
 		failed = failed || t.Head.Status == threads.StatusFailed
 	}
-	newest, active := int64(0), false
+	newest, active := time.Time{}, false
 	for _, r := range runs {
 		active = active || r.Active()
-		if r.Begun >= newest {
+		if !r.Begun.Before(newest) {
 			newest = r.Begun
 			failed = failed || r.State == artifacts.RunFailed
 		}

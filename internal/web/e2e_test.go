@@ -62,7 +62,7 @@ func (s *spool) add(session, thread string, items ...j) {
 	entries := make([]client.Entry, len(items))
 	for i, it := range items {
 		body := must.Get(json.Marshal(it))(s.t)
-		entries[i] = client.Entry{Thread: at, Dialect: "item", Body: body, Time: time.Now().UnixMilli()}
+		entries[i] = client.Entry{Thread: at, Dialect: "item", Body: body, Time: time.Now()}
 	}
 	pub := s.client.Publisher(client.PublisherConfig{Host: fmt.Sprintf("ci-%c", session[len(session)-1])})
 	must.Do(s.t, must.Get(pub.Publish(s.t.Context(), entries...))(s.t).Applied(s.t.Context()))

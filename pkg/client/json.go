@@ -42,6 +42,14 @@ func known(size int64) *int64 {
 
 func stamp(ms int64) string { return events.Stamp(ms) }
 
+// whenever is the time of a record's, which has Unix milliseconds.
+func whenever(ms int64) time.Time {
+	if ms == 0 {
+		return time.Time{}
+	}
+	return time.UnixMilli(ms).UTC()
+}
+
 // ReportJSON is the report of a cleanup.
 func ReportJSON(r artifacts.Report) any {
 	type candidate struct {
@@ -91,7 +99,7 @@ func PromptJSON(p Prompt) any {
 		Prompt     json.RawMessage `json:"prompt,omitempty"`
 		Resolution any             `json:"resolution,omitempty"`
 	}{
-		p.Thread.Session, p.Thread.Name, p.ID, p.Kind, p.Text, p.Item, stamp(p.Asked), stamp(p.Deadline), p.Overdue(time.Now()), p.Answerable,
+		p.Thread.Session, p.Thread.Name, p.ID, p.Kind, p.Text, p.Item, events.StampOf(p.Asked), stamp(p.Deadline), p.Overdue(time.Now()), p.Answerable,
 		p.Life, p.Body, nil,
 	}
 	if p.Resolution.Outcome != "" {

@@ -3,6 +3,7 @@ package client_test
 import (
 	"strings"
 	"testing"
+	"time"
 
 	"spool/internal/must"
 	"spool/pkg/casstore"
@@ -42,7 +43,7 @@ func TestFindNode(t *testing.T) {
 // TestFindNodeThatWasNotThere: a state is found once it is stored, however short before it was asked for.
 func TestFindNodeThatWasNotThere(t *testing.T) {
 	r, ctx, e := newRig(t), t.Context(), post(thread("s"), "1")
-	e.Time = 1_700_000_000_000
+	e.Time = time.UnixMilli(1_700_000_000_000)
 	before := newRig(t)
 	before.publish(t, e)
 	head := must.Get(before.Thread(thread("s")).Head(ctx))(t)

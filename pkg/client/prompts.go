@@ -22,9 +22,9 @@ import (
 type Prompt struct {
 	Thread events.Thread
 	events.Prompt
-	Item       int64 // number of the item that asks; 0 = unknown
-	Asked      int64 // Unix milliseconds
-	Answerable bool  // false: a transcript tells of it, and it is answered where its agent runs; or its thread has ended
+	Item       int64     // number of the item that asks; 0 = unknown
+	Asked      time.Time // zero = unknown
+	Answerable bool      // false: a transcript tells of it, and it is answered where its agent runs; or its thread has ended
 	// Life tells the threads apart that had the name, as that of an Item; 0 = unknown. Whoever shows a prompt and answers it later gives it
 	// with the answer: that is not one to a later thread's prompt then.
 	Life uint64
@@ -75,7 +75,7 @@ func (s SessionHandle) Prompts(ctx context.Context) ([]Prompt, error) {
 }
 
 func promptOf(t events.Thread, p record.Prompt) Prompt {
-	return Prompt{Thread: t, Prompt: p.Prompt, Item: p.Item, Asked: p.Asked, Answerable: p.Dialect == "item", Life: p.Life,
+	return Prompt{Thread: t, Prompt: p.Prompt, Item: p.Item, Asked: whenever(p.Asked), Answerable: p.Dialect == "item", Life: p.Life,
 		Resolution: p.Resolution}
 }
 
@@ -182,7 +182,7 @@ func (c *Client) askFirst(ctx context.Context, t events.Thread, p events.Prompt)
 		return asked, err
 	}
 	pub := c.Publisher(PublisherConfig{})
-	_, err = pub.Publish(ctx, Entry{Thread: t, Dialect: "item", Body: p.Item().JSON(), Time: time.Now().UnixMilli()})
+	_, err = pub.Publish(ctx, Entry{Thread: t, Dialect: "item", Body: p.Item().JSON(), Time: time.Now()})
 	if err == nil {
 		err = c.awaitStored(ctx, t, pub.Producer(), 0, 1)
 	}

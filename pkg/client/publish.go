@@ -21,11 +21,11 @@ import (
 // Entry is one raw entry to append to a thread.
 type Entry struct {
 	Thread  events.Thread
-	Dialect string // omp, claude, codex, item, step or raw
-	Body    []byte // as the agent wrote it, without the newline; any size that fits into memory
-	Time    int64  // Unix milliseconds, for an entry that does not say itself; 0, or a zero time.Time's = when the server stores it
-	Seq     uint64 // position in the producer's order; 0 = see Publisher
-	Trace   string // W3C traceparent; its items carry it as a header. "" = none
+	Dialect string    // omp, claude, codex, item, step or raw
+	Body    []byte    // as the agent wrote it, without the newline; any size that fits into memory
+	Time    time.Time // of an entry that does not say itself, to the millisecond; zero = when the server stores it
+	Seq     uint64    // position in the producer's order; 0 = see Publisher
+	Trace   string    // W3C traceparent; its items carry it as a header. "" = none
 
 	// Open, if not nil, gives the entry in the place of Body, and goes through in bounded memory. It is called again for each
 	// try and must give the same bytes.
@@ -93,7 +93,7 @@ func (p *Publisher) Publish(ctx context.Context, entries ...Entry) (Ack, error) 
 				return Ack{}, fmt.Errorf("entry %d: %w", i+1, err)
 			}
 		}
-		evs[i] = &events.Event{Kind: events.KindEntry, Dialect: e.Dialect, Thread: e.Thread, Time: e.Time, Body: e.Body,
+		evs[i] = &events.Event{Kind: events.KindEntry, Dialect: e.Dialect, Thread: e.Thread, Time: events.MillisOf(e.Time), Body: e.Body,
 			Seq: e.Seq, Trace: e.Trace}
 		if e.Open == nil {
 			continue

@@ -312,8 +312,8 @@ type RunInfo struct {
 	Agent   string
 	State   artifacts.RunStatus // failed when the lease is over
 	Summary string
-	Begun   int64         // Unix milliseconds, by the agent's clock; 0 = unknown
-	Touched int64         // the same, of the last sign of life that is on record
+	Begun   time.Time     // by the agent's clock; zero = unknown
+	Touched time.Time     // of the last sign of life that is on record
 	Left    time.Duration // of the lease, by the server's clock; 0 when there is none
 	Expired bool          // nobody said that it failed: its lease is over
 }
@@ -346,7 +346,7 @@ func runInfo(s record.Seen, now time.Time) RunInfo {
 	r := s.At(now)
 	info := RunInfo{
 		Thread: events.Thread{Session: s.Session, Name: s.Thread}, ID: s.ID, Agent: s.Agent, State: r.Standing(now), Summary: s.Summary,
-		Begun: s.Begun, Touched: s.Touched, Expired: r.Standing(now) != s.Status,
+		Begun: whenever(s.Begun), Touched: whenever(s.Touched), Expired: r.Standing(now) != s.Status,
 	}
 	if !r.Lease.IsZero() && info.Active() {
 		info.Left = r.Lease.Sub(now)
@@ -368,8 +368,8 @@ func RunJSON(r RunInfo) any {
 		Touched string `json:"touched_at,omitempty"`
 		Left    int64  `json:"lease_left_ms,omitempty"`
 	}{
-		r.Thread.Session, r.Thread.Name, r.ID, r.Agent, string(r.State), r.Expired, r.Summary, stamp(r.Begun),
-		stamp(r.Touched), r.Left.Milliseconds(),
+		r.Thread.Session, r.Thread.Name, r.ID, r.Agent, string(r.State), r.Expired, r.Summary, events.StampOf(r.Begun),
+		events.StampOf(r.Touched), r.Left.Milliseconds(),
 	}
 }
 

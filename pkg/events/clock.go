@@ -68,6 +68,19 @@ func ParseTime(v []byte) (int64, error) {
 // Stamp is a time as JSON has it, RFC 3339 in UTC with milliseconds; "" for 0, and for one that RFC 3339 cannot say.
 func Stamp(ms int64) string { return string(AppendStamp(nil, ms)) }
 
+// StampOf is Stamp of a time.Time; "" for the zero one.
+func StampOf(t time.Time) string {
+	return Stamp(MillisOf(t))
+}
+
+// MillisOf is a time as records and events have it, Unix milliseconds; 0 for the zero one.
+func MillisOf(t time.Time) int64 {
+	if t.IsZero() {
+		return 0
+	}
+	return t.UnixMilli()
+}
+
 // AppendStamp is Stamp behind b.
 func AppendStamp(b []byte, ms int64) []byte {
 	if ms == 0 || ms > latest || ms < -latest {
