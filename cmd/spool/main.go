@@ -48,7 +48,7 @@ type cli struct {
 	Top     topCmd     `cmd:"" group:"Read:" help:"Watch the fleet: who needs you, who works, how fast."`
 	Search  searchCmd  `cmd:"" group:"Read:" help:"Find what was said and printed, in all sessions."`
 	Stats   statsCmd   `cmd:"" group:"Read:" help:"Add up turns, tokens, tools and their failures, by project, model or day."`
-	History historyCmd `cmd:"" group:"Read:" help:"Prompts: what was asked for, across sessions."`
+	History historyCmd `cmd:"" group:"Read:" help:"What people asked agents for, across sessions."`
 	Export  exportCmd  `cmd:"" group:"Read:" help:"Write the raw entries of a thread, byte for byte as they were."`
 	Prove   proveCmd   `cmd:"" group:"Read:" help:"Write a signed file with which others check a session without this server."`
 	Verify  verifyCmd  `cmd:"" group:"Read:" help:"Check a file of spool prove, with the public key of who signed it."`
