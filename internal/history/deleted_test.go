@@ -7,11 +7,13 @@ import (
 	"log/slog"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 
 	"spool/internal/history"
 	"spool/internal/must"
+	"spool/internal/natstest"
 	"spool/internal/record"
 	"spool/pkg/client"
 	"spool/pkg/events"
@@ -26,6 +28,28 @@ func counted(t testing.TB, file string, enough func(int64) bool) {
 			n, err = db.CountItems(t.Context())
 			return err
 		}) == nil && enough(n)
+	})
+}
+
+// Of very many sessions those are forgotten, too, that were deleted while nobody followed, also where their names are used again.
+func TestDeletedOfMany(t *testing.T) {
+	s := newSpool(t)
+	db := open(t, filepath.Join(t.TempDir(), "history.db"))
+	for _, name := range []string{"a", "b", "c", "d"} {
+		s.say(name, 1_700_000_000, "user:plum of "+name)
+	}
+	s.caughtUp(db)
+	for _, name := range []string{"b", "c"} {
+		must.Get(s.Session(name).Delete(t.Context(), client.Deletion{}))(t)
+	}
+	s.say("c", 1_700_000_100, "user:quince of c")
+	f := history.NewFollower(db, s.conn, nil)
+	f.Many(2)
+	natstest.Run(t, f.Follow)
+	must.Until(t, "what is there is found, and nothing else", func() bool {
+		got := all(t, db)
+		slices.Sort(got)
+		return fmt.Sprint(got) == "[a/main 1 plum of a c/main 1 quince of c d/main 1 plum of d]"
 	})
 }
 

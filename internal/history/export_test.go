@@ -10,3 +10,6 @@ func (db *DB) BeginErase(ctx context.Context, session string) error {
 	_, err := db.forgetBefore(ctx, session, math.MaxInt64, func(bool) bool { return true })
 	return err
 }
+
+// Many has a follower look for more than so many sessions as it does for very many.
+func (f *Follower) Many(few int) { f.few = few }

@@ -29,6 +29,7 @@ type Follower struct {
 	log    *slog.Logger
 	all    bool          // all items, not prompts alone
 	erased chan struct{} // somebody was, since the file was looked at
+	few    int           // fewKnown
 	rests  bool          // between two transactions, so that what is indexed in words leaves the machine to those who work
 
 	agents map[life]bool     // threads not called main that were looked at: is it a subagent's
@@ -49,7 +50,7 @@ func NewFollower(db *DB, conn *natsio.Conn, log *slog.Logger) *Follower {
 	if log == nil {
 		log = slog.New(slog.DiscardHandler)
 	}
-	return &Follower{db: db, bucket: conn.Records(), items: conn.Items(), client: client.New(conn), log: log, erased: make(chan struct{}, 1)}
+	return &Follower{db: db, bucket: conn.Records(), items: conn.Items(), client: client.New(conn), log: log, erased: make(chan struct{}, 1), few: fewKnown}
 }
 
 // NewItemsFollower makes a follower that feeds an index of all items: what Find and Stats ask. log may be nil.
@@ -111,6 +112,9 @@ func (f *Follower) Follow(ctx context.Context) error {
 // follow reads on, once those are forgotten that were deleted meanwhile.
 func (f *Follower) follow(ctx context.Context) error {
 	known, err := f.db.Sessions(ctx)
+	if err == nil && len(known) > f.few {
+		known, err = f.suspects(ctx, known)
+	}
 	if err == nil {
 		_, err = f.forgetAll(ctx, known)
 	}
@@ -122,11 +126,48 @@ func (f *Follower) follow(ctx context.Context) error {
 		if err == nil {
 			err = f.read(ctx, at, 0)
 		}
-		if err != nil && !again(err) && ctx.Err() == nil {
+		switch {
+		case err == nil, again(err), ctx.Err() != nil:
+		case record.Temporary(err): // what is known need not be looked for again
+			f.log.Warn("prompt history is behind, trying again", "wait", pause, "error", err)
+			select {
+			case <-ctx.Done():
+			case <-time.After(pause):
+			}
+		default:
 			return err
 		}
 	}
 	return nil
+}
+
+// pause is how long a follower waits after an error that passes.
+const pause = 2 * time.Second
+
+// fewKnown is up to how many sessions are looked for one by one.
+const fewKnown = 1000
+
+// suspects are those of very many sessions that were deleted, or have no record.
+func (f *Follower) suspects(ctx context.Context, known []string) (out []string, err error) {
+	gone := make(map[string]bool, len(known))
+	for _, name := range known {
+		gone[name] = true
+	}
+	err = natsio.EachThere(ctx, f.bucket, events.SessionKey("*"), func(key string) {
+		delete(gone, strings.TrimPrefix(key, events.SessionKey("")))
+	})
+	if err != nil {
+		return nil, err
+	}
+	deleted := map[string]bool{}
+	err = natsio.EachThere(ctx, f.bucket, events.DeletedKey("*"), func(key string) {
+		name, _ := events.ParseDeletedKey(key)
+		deleted[name] = true
+	})
+	if err != nil {
+		return nil, err
+	}
+	return slices.DeleteFunc(known, func(name string) bool { return !gone[name] && !deleted[name] }), nil
 }
 
 // CatchUp returns when all prompts are in that were stored when it was called.
