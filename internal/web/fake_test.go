@@ -43,6 +43,7 @@ type fleet struct {
 	fail     string        // a path that is answered with 500
 	held     chan struct{} // lists of sessions by words wait until it is closed; nil: they do not
 	next     string        // the list of sessions goes on there
+	states   j             // what is counted; nil: not all is
 	asked    []string
 }
 
@@ -55,6 +56,7 @@ func newFleet(t *testing.T) *fleet {
 	mux.Handle("/", web.Handler())
 	for pattern, h := range map[string]func(*http.Request) (any, int){
 		"GET /v1/sessions":                                      f.list,
+		"GET /v1/states":                                        f.count,
 		"GET /v1/sessions/{s}":                                  f.session,
 		"GET /v1/sessions/{s}/graph":                            f.graph,
 		"GET /v1/sessions/{s}/threads/{t}":                      f.thread,
@@ -188,12 +190,25 @@ func number(r *http.Request, name string, usual int) int {
 }
 
 func (f *fleet) list(r *http.Request) (any, int) {
-	q := strings.ToLower(r.URL.Query().Get("q"))
-	out := slices.DeleteFunc(slices.Clone(f.sessions), func(s j) bool { return !strings.Contains(strings.ToLower(fmt.Sprint(s)), q) })
+	q, state := strings.ToLower(r.URL.Query().Get("q")), r.URL.Query().Get("state")
+	out := slices.DeleteFunc(slices.Clone(f.sessions), func(s j) bool {
+		return !strings.Contains(strings.ToLower(fmt.Sprint(s)), q) || state != "" && s["state"] != state
+	})
 	if f.next != "" {
 		return j{"sessions": out, "next": f.next}, 200
 	}
 	return j{"sessions": out}, 200
+}
+
+func (f *fleet) count(*http.Request) (any, int) {
+	if f.states != nil {
+		return j{"states": f.states, "more": false}, 200
+	}
+	states := map[string]int{}
+	for _, s := range f.sessions {
+		states[fmt.Sprint(s["state"])] += 60
+	}
+	return j{"states": states, "more": true}, 200
 }
 
 func (f *fleet) session(r *http.Request) (any, int) {

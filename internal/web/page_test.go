@@ -83,7 +83,7 @@ func TestProjects(t *testing.T) {
 	for i, cwd := range []string{"/home/mira/orchard", `/tmp/"]<b>x`, "/home/mira/orchard", ""} {
 		f.add(fmt.Sprintf("s%d", i), "main", user("Go"))
 		f.change(func() {
-			if f.sessions[i]["live"] = []string{"running", "failed", "idle", "done"}[i]; cwd != "" {
+			if f.sessions[i]["state"] = []string{"running", "failed", "idle", "done"}[i]; cwd != "" {
 				f.sessions[i]["cwd"] = cwd
 			}
 		})
@@ -93,7 +93,7 @@ func TestProjects(t *testing.T) {
 		p.wait(`[...document.querySelectorAll('.group')].map((el) => el.querySelector('h3').innerText.trim().replace(/\s+/g, ' ') + ': ' +
 			[...el.querySelectorAll('.session-title')].map((s) => s.textContent.slice(8)).join()).join('; ') === ` + quoted(want))
 	}
-	const byState, byProject = "Running 1: s0; Idle 1: s2; Failed 1: s1; Done 1: s3", `/home/mira/orchard 2: s0,s2; /tmp/"]<b>x 1: s1; Without a directory 1: s3`
+	const byState, byProject = "Running 1: s0; Failed 1: s1; Idle 1: s2; Done 1: s3", `/home/mira/orchard 2: s0,s2; /tmp/"]<b>x 1: s1; Without a directory 1: s3`
 	p := open(t, f.URL, wide, tall)
 	groups(p, byState)
 	p.press("b")
@@ -1071,9 +1071,23 @@ func TestCountsOfAPage(t *testing.T) {
 	f.next = "on" // to the same one, again and again
 	p := open(t, f.URL, wide, tall)
 	p.has("Running 60+")
-	p.wait(`[...document.querySelectorAll('.tab')].map((el) => el.innerText.trim()).join() === 'All,Running 60+,Idle,Failed,Done'`)
+	p.wait(`[...document.querySelectorAll('.tab')].map((el) => el.innerText.trim()).join() === 'All,Waiting,Running 60+,Failed,Idle,Done'`)
 	p.click(".tab:nth-child(4)")
-	p.has("None of the newest 60 is like that.")
+	p.has("None of the newest sessions is like that.")
+}
+
+// Where not all sessions are listed the server counts them by their state, and finds those of one.
+func TestCountsOfTheServer(t *testing.T) {
+	f := working(t)
+	f.next, f.states = "on", j{"running": 67, "failed": 1, "idle": 2}
+	p := open(t, f.URL, wide, tall)
+	p.wait(`[...document.querySelectorAll('.tab')].map((el) => el.innerText.trim()).join() === 'All,Waiting 0,Running 67,Failed 1,Idle 2,Done 0'`)
+	f.change(func() {
+		f.sessions = append(f.sessions, j{"id": "broken", "title": "Broken far back", "state": "failed"})
+	})
+	p.click(".tab:nth-child(4)")
+	p.has("Broken far back")
+	p.wait(`[...document.querySelectorAll('.group h3')].map((el) => el.innerText.trim().replace(/\s+/g, ' ')).join() === 'Failed 1'`)
 }
 
 // Enter goes where what is typed leads, also before the list of sessions for it has come.

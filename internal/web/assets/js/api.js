@@ -100,17 +100,18 @@ export function query(values) {
 }
 
 /**
- * The newest sessions that have the words q, up to a limit. A page of them looks at the newest records alone: where it has fewer than it
- * may, and there is a next one, this reads on.
+ * The newest sessions that have the words q, and the state, up to a limit. A page of them looks at the newest records alone: where it has
+ * fewer than it may, and there is a next one, this reads on, but not for ever.
  */
-export async function listed(q, limit, signal) {
+export async function listed(q, limit, signal, state) {
   const sessions = [];
   let next;
+  let pages = 0;
   do {
-    const got = await get('/v1/sessions' + query({ q, limit: limit - sessions.length, unanswered: 1, after: next }), { signal });
+    const got = await get('/v1/sessions' + query({ q, state, limit: limit - sessions.length, unanswered: 1, after: next }), { signal });
     sessions.push(...got.sessions);
     next = got.next;
-  } while (next && sessions.length < limit);
+  } while (next && sessions.length < limit && (!state || ++pages < 3));
   return { sessions, next };
 }
 

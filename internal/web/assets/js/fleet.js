@@ -1,7 +1,7 @@
 // The first screen: who waits for a person, then every session by what it is doing.
 
 import { announce, h, keyed } from './dom.js';
-import { follow, get, listed } from './api.js';
+import { follow, get, listed, query } from './api.js';
 import { count, plural, time } from './format.js';
 import { answering, deadline, kindOf, nameField } from './prompts.js';
 import { harnessName, isQuiet, nameOf, stateOf, states, threadLink, tokens, turns } from './sessions.js';
@@ -35,6 +35,8 @@ class Fleet {
     this.prompts = [];
     this.answered = new Map(); // key of a prompt → it, for as long as its answer is shown
     this.whole = true; // what is listed is all there is
+    this.part = false; // there are more sessions than are listed, whatever their state is: then the server filters and counts
+    this.counts = undefined; // what it counted
     this.current = -1;
     this.build();
   }
@@ -97,14 +99,17 @@ class Fleet {
   }
 
   async read() {
+    const state = this.part ? this.filter.state : '';
     try {
       const [prompts, { sessions, next }] = await Promise.all([
         get('/v1/prompts', { signal: this.signal }),
-        listed(this.filter.q, this.limit, this.signal),
+        listed(this.filter.q, this.limit, this.signal, state),
       ]);
       this.take(prompts.prompts);
       this.sessions = sessions;
       this.whole = !next;
+      if (!state) this.part = !this.whole;
+      this.countAll();
       this.more.hidden = this.whole || this.limit === most;
       this.problem.hidden = true;
     } catch (err) {
@@ -113,6 +118,20 @@ class Fleet {
       this.problem.textContent = `The list could not be read: ${err.message}. It is tried again.`;
     }
     this.draw();
+  }
+
+  /** countAll has the server count by state what is not all listed: not more often than is needed, since it reads many. */
+  async countAll() {
+    const q = this.filter.q;
+    if (!this.part) this.counts = this.counted = undefined;
+    if (!this.part || this.counted?.q === q && Date.now() - this.counted.at < late) return;
+    this.counted = { q, at: Date.now() };
+    try {
+      this.counts = await get('/v1/states' + query({ q, unanswered: 1 }), { signal: this.signal });
+    } catch {
+      this.counts = undefined; // then it is said that there are more than are listed
+    }
+    if (!this.signal.aborted && q === this.filter.q) this.drawTabs();
   }
 
   take(list) {
@@ -134,7 +153,7 @@ class Fleet {
     if (!groups.length) {
       if (!this.problem.hidden) return;
       this.groups.replaceChildren(this.sessions.length || this.filter.q || this.filter.state
-        ? h('p.empty', this.whole ? 'No session is like that.' : `None of the newest ${this.sessions.length} is like that.`)
+        ? h('p.empty', this.whole ? 'No session is like that.' : 'None of the newest sessions is like that.')
         : h('div.empty', h('p', 'Nothing is stored yet. Sessions appear here as agents publish, or as transcripts are imported:'), h('pre.code', 'spool import ~/.claude/projects ~/.codex/sessions')));
       return;
     }
@@ -143,7 +162,7 @@ class Fleet {
       h('h3', this.byProject ? h('span.cwd', key.slice(3) || 'Without a directory') : [h(`span.dot.${key}`), groupName[key]], ' ', h('span.count')), h('ul.rows')));
     groups.forEach((g, i) => {
       const el = this.groups.children[i];
-      el.querySelector('.count').textContent = this.atLeast(g.list.length);
+      el.querySelector('.count').textContent = this.byProject ? this.atLeast(g.list.length) : this.numberOf(g.key);
       keyed(el.querySelector('.rows'), g.list, (s) => s.id, (s) => sessionRow(s, this.byProject));
     });
   }
@@ -161,14 +180,22 @@ class Fleet {
     return this.whole ? n : n ? `${n}+` : '';
   }
 
+  /** numberOf is how many sessions are in a state, as far as that is known. */
+  numberOf(state) {
+    const c = this.counts;
+    if (!c) return this.atLeast(this.sessions.filter((s) => stateOf(s) === state).length);
+    const n = c.states[state] ?? 0;
+    return !c.more ? n : n ? `${n}+` : '';
+  }
+
   drawTabs() {
-    const tab = (state, text) => h('button.tab', { type: 'button', 'aria-pressed': String(this.filter.state === state), onclick: () => { this.filter.state = state; this.draw(); } }, text);
-    const all = states.map((s) => [s, this.sessions.filter((x) => stateOf(x) === s).length]);
-    const data = JSON.stringify([all, this.whole, this.filter.state]);
+    const tab = (state, text) => h('button.tab', { type: 'button', 'aria-pressed': String(this.filter.state === state), onclick: () => { this.filter.state = state; this.draw(); if (this.part) this.read(); } }, text);
+    const all = states.map((s) => [s, this.numberOf(s)]);
+    const data = JSON.stringify([all, this.filter.state]);
     if (this.tabData === data) return;
     this.tabData = data;
     const focused = [...this.tabs.children].indexOf(document.activeElement);
-    this.tabs.replaceChildren(tab('', 'All'), ...all.map(([s, n]) => tab(s, [groupName[s], ' ', h('span.count', this.atLeast(n))])));
+    this.tabs.replaceChildren(tab('', 'All'), ...all.map(([s, n]) => tab(s, [groupName[s], ' ', h('span.count', n)])));
     this.tabs.children[focused]?.focus();
   }
 
