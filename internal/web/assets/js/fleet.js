@@ -15,6 +15,9 @@ const most = 1000; // sessions that one answer lists
 const soon = 1_000;
 const late = 15_000;
 
+/** Between two counts of sessions by the server, which reads very many for it, in milliseconds. */
+const counted = 60_000;
+
 /** stays is how long an answered prompt is shown before it goes, in milliseconds. */
 const stays = 4_000;
 
@@ -87,7 +90,7 @@ class Fleet {
       signal: this.signal,
       state: (s) => this.onlink?.(s),
       take: () => {
-        if (moved) return;
+        if (moved || this.part && this.filter.state) return; // the server reads very many for a list of one state
         moved = true;
         setTimeout(() => {
           moved = false;
@@ -124,7 +127,7 @@ class Fleet {
   async countAll() {
     const q = this.filter.q;
     if (!this.part) this.counts = this.counted = undefined;
-    if (!this.part || this.counted?.q === q && Date.now() - this.counted.at < late) return;
+    if (!this.part || this.counted?.q === q && Date.now() - this.counted.at < counted) return;
     this.counted = { q, at: Date.now() };
     try {
       this.counts = await get('/v1/states' + query({ q, unanswered: 1 }), { signal: this.signal });
