@@ -45,14 +45,15 @@ export class Client {
     /** The handle of artifacts. */
     artifacts(): Artifacts;
     /**
-     * Sessions, newest first, read by pages.
-     * @param {{cwd?: string, q?: string, unanswered?: boolean}} [filter]
+     * Sessions, newest first, read by pages; by state: waiting, running, failed, idle or done.
+     * @param {{cwd?: string, q?: string, unanswered?: boolean, state?: string}} [filter]
      * @returns {AsyncGenerator<SessionInfo, void, void>}
      */
     sessions(filter?: {
         cwd?: string;
         q?: string;
         unanswered?: boolean;
+        state?: string;
     }): AsyncGenerator<SessionInfo, void, void>;
     /**
      * Threads of all sessions, by status and by the UTC date of their end.

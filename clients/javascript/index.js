@@ -93,8 +93,8 @@ export class Client {
   }
 
   /**
-   * Sessions, newest first, read by pages.
-   * @param {{cwd?: string, q?: string, unanswered?: boolean}} [filter]
+   * Sessions, newest first, read by pages; by state: waiting, running, failed, idle or done.
+   * @param {{cwd?: string, q?: string, unanswered?: boolean, state?: string}} [filter]
    * @returns {AsyncGenerator<SessionInfo, void, void>}
    */
   sessions(filter = {}) {

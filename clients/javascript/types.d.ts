@@ -51,8 +51,8 @@ export interface SessionInfo {
   model?: string;
   parent?: string;
   status: string;
-  live: string;
-  live_by?: string;
+  state: string;
+  running_by?: string;
   created?: string;
   modified?: string;
   threads: number;

@@ -56,9 +56,10 @@ class Client:
         """The handle of artifacts."""
         return Artifacts(self)
 
-    def sessions(self, *, cwd: str | None = None, q: str | None = None, unanswered: bool = False) -> Iterator[SessionInfo]:
-        """All of them, newest first, read by pages."""
-        return self._pages("/v1/sessions", "sessions", {"cwd": cwd, "q": q, "unanswered": unanswered})
+    def sessions(self, *, cwd: str | None = None, q: str | None = None, unanswered: bool = False,
+                 state: str | None = None) -> Iterator[SessionInfo]:
+        """All of them, newest first, read by pages; by state: waiting, running, failed, idle or done."""
+        return self._pages("/v1/sessions", "sessions", {"cwd": cwd, "q": q, "unanswered": unanswered, "state": state})
 
     def find_threads(self, *, session: str | None = None, status: str | None = None, ended_from: str | None = None,
                      ended_to: str | None = None) -> Iterator[ThreadInfo]:

@@ -59,8 +59,8 @@ class SessionInfo(TypedDict, total=False):
     model: str
     parent: str
     status: str
-    live: str
-    live_by: str
+    state: str
+    running_by: str
     created: str
     modified: str
     threads: int
