@@ -56,6 +56,23 @@ test("patience ends; the same entries keep their sequences, others get those abo
   assert.deepEqual(s.identities().map(([seq]) => seq), [1, 1, 1, 2, 3, 4, 5]);
 });
 
+test("what failed in a thread keeps its sequences whatever is published to others, and those do not wait for it", async (t) => {
+  const s = await server(t, refused(503, "full", { "Retry-After": "60" }), stored(), stored(), stored(),
+    refused(429, "quota", { "Retry-After": "3" }), stored(), stored());
+  const of = ({ path }, i) => [path.split("/")[3], s.identities()[i][0]];
+  const client = new Client({ url: s.url, patience: 5 });
+  await assert.rejects(client.thread("a").publish(item("x")), Unavailable);
+  await client.thread("b").publish(item("y"));
+  await client.thread("a").publish([item("x"), new Uint8Array([50])]);
+  assert.deepEqual(s.requests.map(of), [["a", 1], ["b", 2], ["a", 1], ["a", 3]]);
+  const waits = client.thread("a").publish(item("x")), begun = performance.now();
+  while (s.requests.length < 5) await new Promise((later) => setTimeout(later, 10));
+  await client.thread("b").publish(item("y"));
+  assert.ok(performance.now() - begun < 2000);
+  await waits;
+  assert.deepEqual(s.requests.slice(4).map((r, i) => of(r, i + 4)), [["a", 4], ["b", 5], ["a", 4]]);
+});
+
 test("of lines that were cut off those without a result are sent again as they were", async (t) => {
   const torn = { body: '{"line":1,"ok":true,"seq":1}\n{"line":2,"ok":fal', torn: true };
   const s = await server(t, torn, cut, stored(), results(true, true));

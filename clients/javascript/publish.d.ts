@@ -38,11 +38,16 @@ export class Ack {
     #private;
 }
 /**
- * Publishes as one producer. Calls wait for each other: one publish is under way at a time.
+ * A thread, as a publisher knows it. doubt is what may be stored of the publish that failed, and under which sequence; refused: the first of
+ * them was, for good.
+ * @typedef {{last: Promise<unknown>, users: number, doubt: {placed: Placed, seq: number}[], refused: boolean}} Place
+ */
+/**
+ * Publishes as one producer. To a thread one publish is under way at a time, and none waits for those to other threads.
  *
  * After an error some of the entries may be stored, or none, or all. Both ways on are safe: publish the same again, all of them or from
- * the first on, and nothing is stored twice; or go on with others. After a refusal (BadRequest, Conflict, NotPermitted) "the same" may
- * leave the refused one out.
+ * the first on, before others to that thread, and nothing is stored twice; or go on with others. After a refusal (BadRequest, Conflict,
+ * NotPermitted) "the same" may leave the refused one out.
  */
 export class Publisher {
     /**

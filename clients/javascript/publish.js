@@ -7,6 +7,7 @@ import { lines } from "./wire.js";
 /** @typedef {{session: string, thread: string, dialect: string, body: Body}} Placed */
 
 const mostLines = 1000, mostBytes = 4 << 20; // that go in one request of lines
+const mostDoubtful = 1000; // threads of which it is known at a time what failed
 
 /**
  * An entry of the dialect item that says a text.
@@ -57,21 +58,23 @@ export class Ack {
 }
 
 /**
- * Publishes as one producer. Calls wait for each other: one publish is under way at a time.
+ * A thread, as a publisher knows it. doubt is what may be stored of the publish that failed, and under which sequence; refused: the first of
+ * them was, for good.
+ * @typedef {{last: Promise<unknown>, users: number, doubt: {placed: Placed, seq: number}[], refused: boolean}} Place
+ */
+
+/**
+ * Publishes as one producer. To a thread one publish is under way at a time, and none waits for those to other threads.
  *
  * After an error some of the entries may be stored, or none, or all. Both ways on are safe: publish the same again, all of them or from
- * the first on, and nothing is stored twice; or go on with others. After a refusal (BadRequest, Conflict, NotPermitted) "the same" may
- * leave the refused one out.
+ * the first on, before others to that thread, and nothing is stored twice; or go on with others. After a refusal (BadRequest, Conflict,
+ * NotPermitted) "the same" may leave the refused one out.
  */
 export class Publisher {
   #wire;
   #user;
-  /** @type {Promise<unknown>} */
-  #last = Promise.resolve();
-  /** What may be stored of the publish that failed, and under which sequence.
-   * @type {{placed: Placed, seq: number}[]} */
-  #doubt = [];
-  #refused = false; // the first of them was, for good
+  /** @type {Map<string, Place>} */
+  #places = new Map();
 
   /**
    * @param {import("./wire.js").Wire} wire
@@ -99,29 +102,45 @@ export class Publisher {
     const placed = all.map((e) => ({
       session, thread, dialect: how.dialect ?? "item", body: typeof e === "string" || e instanceof Uint8Array ? e : JSON.stringify(e),
     }));
-    const stored = this.#last.then(() => this.#publish(placed, how.signal));
-    this.#last = stored.catch(() => {});
+    const at = threadPath(session, thread), place = this.#places.get(at) ?? { last: Promise.resolve(), users: 0, doubt: [], refused: false };
+    this.#places.delete(at);
+    this.#places.set(at, place);
+    place.users++;
+    const stored = place.last.then(() => this.#publish(place, placed, how.signal)).finally(() => this.#forget(at, place));
+    place.last = stored.catch(() => {});
     return stored;
   }
 
   /**
+   * Forgets a thread once nothing of it is in doubt, and the oldest one where there are too many.
+   * @param {string} at
+   * @param {Place} place
+   */
+  #forget(at, place) {
+    if (--place.users === 0 && !place.doubt.length) this.#places.delete(at);
+    if (this.#places.size <= mostDoubtful) return;
+    for (const [oldest, { users }] of this.#places) if (!users) return void this.#places.delete(oldest);
+  }
+
+  /**
+   * @param {Place} place
    * @param {Placed[]} placed
    * @param {AbortSignal} [signal]
    */
-  async #publish(placed, signal) {
+  async #publish(place, placed, signal) {
     this.#wire.ended(signal);
     const [at] = placed;
     if (!at) throw new TypeError("nothing to publish");
-    const all = this.#sequences(placed).map((seq, i) => ({ placed: /** @type {Placed} */ (placed[i]), seq }));
+    const all = this.#sequences(place, placed).map((seq, i) => ({ placed: /** @type {Placed} */ (placed[i]), seq }));
     let done = 0;
     try {
       while (done < all.length) done += (await this.#lines(all.slice(done), signal)) || (await this.#one(all[done], signal));
     } catch (error) {
-      this.#doubt = [...all.slice(done), ...this.#doubt];
-      this.#refused = error instanceof BadRequest || error instanceof Conflict || error instanceof NotPermitted;
+      place.doubt = [...all.slice(done), ...place.doubt];
+      place.refused = error instanceof BadRequest || error instanceof Conflict || error instanceof NotPermitted;
       throw error;
     }
-    this.#refused = false;
+    place.refused = false;
     const seqs = all.map((e) => e.seq);
     return new Ack(this.#wire, { session: at.session, thread: at.thread, producer: this.producer, epoch: this.epoch,
       first: /** @type {number} */ (seqs[0]), last: /** @type {number} */ (seqs.at(-1)) });
@@ -129,16 +148,17 @@ export class Publisher {
 
   /**
    * Those that the entries had, where a publish of them failed, else new ones.
+   * @param {Place} place
    * @param {Placed[]} placed
    * @returns {number[]}
    */
-  #sequences(placed) {
-    const begin = [0, ...(this.#refused ? [1] : [])].find((begin) => {
-      const had = this.#doubt.slice(begin, begin + placed.length);
+  #sequences(place, placed) {
+    const { doubt } = place, begin = [0, ...(place.refused ? [1] : [])].find((begin) => {
+      const had = doubt.slice(begin, begin + placed.length);
       return had.length > 0 && had.every((e, i) => same(e.placed, placed[i]));
     });
-    const had = begin === undefined ? [] : this.#doubt.slice(begin, begin + placed.length).map((e) => e.seq);
-    this.#doubt = begin === undefined ? [] : this.#doubt.slice(begin + placed.length);
+    const had = begin === undefined ? [] : doubt.slice(begin, begin + placed.length).map((e) => e.seq);
+    place.doubt = begin === undefined ? [] : doubt.slice(begin + placed.length);
     while (had.length < placed.length) had.push(++this.seq);
     return had;
   }
@@ -201,7 +221,7 @@ export class Publisher {
  * @param {Placed | undefined} b
  */
 function same(a, b) {
-  if (!b || a.session !== b.session || a.thread !== b.thread || a.dialect !== b.dialect) return false;
+  if (!b || a.dialect !== b.dialect) return false;
   if (typeof a.body === "string" || typeof b.body === "string") return a.body === b.body;
   const other = b.body;
   return a.body.length === other.length && a.body.every((byte, i) => byte === other[i]);
