@@ -401,14 +401,17 @@ class Output:
     """An open output. Write to it; close ends it, and result says where it is in the thread. What breaks off closes by its lease."""
 
     def __init__(self, wire: Wire, path: str, query: dict[str, Any]):
-        self._wire, self._path, self.exit_code, self.result = wire, path, 0, cast(OutputResult, {})
-        self._conn = wire.connect()
+        self._wire, self._path, self.exit_code, self.result, self._closed = wire, path, 0, cast(OutputResult, {}), False
         target, headers = wire.head(path, query, {"Content-Type": "application/octet-stream", "Transfer-Encoding": "chunked",
                                                   "Trailer": "Spool-Exit-Code, Spool-Is-Error"})
-        self._conn.putrequest("POST", target)
-        for name, value in headers.items():
-            self._conn.putheader(name, value)
-        self._conn.endheaders()
+        try:
+            self._conn = wire.connect()
+            self._conn.putrequest("POST", target)
+            for name, value in headers.items():
+                self._conn.putheader(name, value)
+            self._conn.endheaders()
+        except FAILED as why:
+            raise Unavailable(f"POST {path}: {why}") from why
 
     def write(self, data: bytes | str) -> None:
         """Sends a piece of it: subscribers have it at once."""
@@ -417,7 +420,10 @@ class Output:
             self._send(b"%x\r\n%s\r\n" % (len(piece), piece))
 
     def close(self, *, is_error: bool | None = None) -> OutputResult:
-        """Ends it, with exit_code, and returns when the result is in the thread."""
+        """Ends it, with exit_code, and returns when the result is in the thread. Once it is closed this does nothing."""
+        if self._closed:
+            return self.result
+        self._closed = True
         failed = self.exit_code != 0 if is_error is None else is_error
         try:
             self._send(b"0\r\nSpool-Exit-Code: %d\r\nSpool-Is-Error: %s\r\n\r\n" % (self.exit_code, b"true" if failed else b"false"))

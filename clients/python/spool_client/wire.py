@@ -4,11 +4,14 @@ from __future__ import annotations
 
 import http.client
 import json
+import os
 import random
+import socket
 import ssl
 import threading
 import time
 import urllib.parse
+import weakref
 from typing import Any, Iterator, Mapping, NamedTuple
 
 from .errors import SpoolError, Unavailable, error_of
@@ -26,11 +29,29 @@ class Event(NamedTuple):
     data: Any
 
 
+_OWN: weakref.WeakSet[Any] = weakref.WeakSet()
+
+
+def renew_in_child(owner: Any) -> None:
+    """Has owner.renew called in a process that is forked from this one. Two that write to one connection, or go on with the sequences of
+    one producer, lose what they were told is stored."""
+    _OWN.add(owner)
+
+
+def _renew() -> None:
+    for owner in list(_OWN):
+        owner.renew()
+
+
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(after_in_child=_renew)
+
+
 class Answer:
     """The answer to a request; read it to its end, or close it."""
 
-    def __init__(self, wire: Wire, conn: http.client.HTTPConnection, response: http.client.HTTPResponse):
-        self._wire, self._conn, self.response = wire, conn, response
+    def __init__(self, wire: Wire, conn: http.client.HTTPConnection, sock: socket.socket, response: http.client.HTTPResponse):
+        self._wire, self._conn, self._sock, self.response = wire, conn, sock, response
 
     def read(self) -> bytes:
         try:
@@ -45,7 +66,13 @@ class Answer:
         return body
 
     def close(self) -> None:
+        """Ends it, also for another thread that reads it."""
+        try:
+            self._sock.shutdown(socket.SHUT_RDWR)
+        except OSError:
+            pass  # it has ended
         self._conn.close()
+        self.response.close()  # a connection that its server closes is the answer's own
 
 
 class Wire:
@@ -60,6 +87,12 @@ class Wire:
         self._token, self._timeout, self.patience = token, timeout, patience
         self._lock = threading.Lock()
         self._idle: list[tuple[float, http.client.HTTPConnection]] = []
+        renew_in_child(self)
+
+    def renew(self) -> None:
+        """Leaves the connections to the process that this one was forked from."""
+        self._lock = threading.Lock()
+        self.close()
 
     def close(self) -> None:
         with self._lock:
@@ -78,6 +111,7 @@ class Wire:
             conn = http.client.HTTPSConnection(self._host, self._port, timeout=wait, context=self._tls)
         else:
             conn = http.client.HTTPConnection(self._host, self._port, timeout=wait)
+        conn.auto_open = 0  # what was cut off does not go on in another connection
         conn.connect()
         return conn
 
@@ -103,7 +137,8 @@ class Wire:
         try:
             target, all_headers = self.head(path, query, headers or {})
             conn.request(method, target, body, all_headers)
-            answer = Answer(self, conn, conn.getresponse())
+            sock = conn.sock
+            answer = Answer(self, conn, sock, conn.getresponse())
             if answer.response.status >= 300:
                 raise refused(method, path, answer.response, answer.read())
             return answer
@@ -205,15 +240,8 @@ class Stream(Iterator[Event]):
     def close(self) -> None:
         """Ends it, also from another thread."""
         self._closed.set()
-        answer = self._answer
-        if answer:
-            sock = answer._conn.sock
-            if sock:
-                try:
-                    sock.shutdown(2)
-                except OSError:
-                    pass
-            answer.close()
+        if self._answer:
+            self._answer.close()
 
     def _all(self) -> Iterator[Event]:
         tries = Tries(float("inf"))
@@ -223,7 +251,9 @@ class Stream(Iterator[Event]):
                 headers = {"Accept": "text/event-stream", "Last-Event-ID": self.last_id or ""}
                 query = {k: v for k, v in self._query.items() if not (self.last_id and k in ("from", "since", "current"))}
                 self._answer = self._wire.once(self._wire.connect(SILENCE), "GET", self._path, query, None, headers)
-                for event in parse(self._answer.response):
+                for event in parse(self._answer.response) if not self._closed.is_set() else ():
+                    if self._closed.is_set():
+                        return
                     tries = Tries(float("inf"))
                     if event.name == "failed":
                         break

@@ -2,12 +2,15 @@
 
 import http.server
 import json
+import os
 import pathlib
+import socket
 import sys
 import threading
 import time
 import typing
 import unittest
+import unittest.mock
 
 sys.path.insert(0, str(pathlib.Path(__file__).parents[1]))
 
@@ -96,6 +99,57 @@ class Publishing(unittest.TestCase):
             thread.publish(item("x"))
             thread.publish(item("x"))
             self.assertEqual([seq for _, seq, _ in s.identities()], [1, 1, 1, 2])
+
+    def test_of_several_threads(self):
+        """What failed in a thread keeps its sequences whatever is published to others meanwhile, and those do not wait for it."""
+        answers = ok({"error": "full"}, 503, **{"Retry-After": "60"}), *[ok({"ok": True, "seq": 1}, 202)] * 3
+        with Server(*answers) as s, Client(s.url, patience=1) as c:
+            with self.assertRaises(Unavailable):
+                c.thread("a").publish(item("x"))
+            c.thread("b").publish(item("y"))
+            c.thread("a").publish(item("x"), item("z"))
+            self.assertEqual([(r[1].split("/")[3], seq) for r, (_, seq, _) in zip(s.requests, s.identities())],
+                             [("a", 1), ("b", 2), ("a", 1), ("a", 3)])
+        busy = ok({"error": "quota"}, 429, **{"Retry-After": "3"})
+        with Server(busy, *[ok({"ok": True, "seq": 1}, 202)] * 2) as s, Client(s.url) as c:
+            waits = threading.Thread(target=c.thread("a").publish, args=(item("x"),))
+            waits.start()
+            while not s.requests:
+                time.sleep(0.01)
+            begun = time.monotonic()
+            c.thread("b").publish(item("y"))
+            self.assertLess(time.monotonic() - begun, 2)
+            waits.join()
+            self.assertEqual([seq for _, seq, _ in s.identities()], [1, 2, 1])
+
+    def test_doubts_are_bounded(self):
+        with unittest.mock.patch("spool_client.publish.DOUBTFUL", 2), Server() as s, Client(s.url, patience=0) as c:
+            for session in "abcbd":
+                with self.assertRaises(Unavailable):
+                    c.thread(session).publish(item("x"))
+            self.assertEqual([session for session, _ in c._own._places], ["b", "d"])
+
+    def test_forked(self):
+        """A process that is forked speaks by connections, and as a producer, of its own: nobody else's entry has its sequence."""
+        with Server(*[ok({"ok": True, "seq": 1}, 202)] * 6) as s, Client(s.url) as c:
+            named = c.publisher("ci-3")
+            c.thread("s").publish(item("x"))
+            named.publish("s", "main", item("x"))
+            with c._own._lock, c._wire._lock:
+                child = os.fork()
+            if child == 0:
+                try:
+                    c.thread("s").publish(item("child"))
+                    named.publish("s", "main", item("child"))
+                finally:
+                    os._exit(0)
+            self.assertEqual(os.waitpid(child, 0)[1], 0)
+            self.assertEqual(len(c._wire._idle), 1)
+            c.thread("s").publish(item("parent"))
+            own, told, of_child, told_by_child, again = [(producer, seq) for producer, seq, _ in s.identities()]
+            self.assertEqual((own[1], of_child[1], again), (1, 1, (own[0], 2)))
+            self.assertNotEqual(own[0], of_child[0])
+            self.assertEqual((told, told_by_child), (("ci-3", 1), ("ci-3", 2)))
 
     def test_others_after_an_error(self):
         answers = ok({"error": "full"}, 503, **{"Retry-After": "60"}), *[ok({"ok": True, "seq": 1}, 202)] * 2
@@ -216,6 +270,48 @@ class Following(unittest.TestCase):
         follower = Client("http://127.0.0.1:1").thread("s").follow()
         threading.Timer(0.2, follower.close).start()
         self.assertEqual(list(follower), [])
+
+
+    def test_close_while_read(self):
+        """A stream that is read by another thread ends when it is closed: by whatever header it is cut, and also while it begins."""
+        for header in ("Connection: close", "Transfer-Encoding: chunked"):
+            with socket.create_server(("127.0.0.1", 0)) as s:
+                follower = Client(f"http://127.0.0.1:{s.getsockname()[1]}").thread("s").follow()
+                reader = threading.Thread(target=list, args=(follower,), daemon=True)
+                reader.start()
+                with s.accept()[0] as conn:
+                    conn.sendall(f"HTTP/1.1 200 OK\r\n{header}\r\n\r\n".encode())
+                    while not follower._answer:
+                        time.sleep(0.01)
+                    follower.close()
+                    reader.join(5)
+                    self.assertFalse(reader.is_alive(), header)
+        with Server(stream(("item", "1", {"n": 1}))) as s, Client(s.url) as c:
+            follower, once = c.thread("s").follow(), c._wire.once
+
+            def answered(*request):
+                answer = once(*request)
+                follower.close()
+                return answer
+
+            c._wire.once = answered
+            self.assertEqual(list(follower), [])
+
+
+class Outputs(unittest.TestCase):
+    def test_nobody(self):
+        with self.assertRaises(Unavailable):
+            Client("http://127.0.0.1:1").thread("s").output("make")
+
+    def test_closed_twice(self):
+        """What is closed stays so: nothing of it goes to another connection."""
+        with Server(ok({"n": 1})) as s, Client(s.url) as c:
+            with c.thread("s").output("make") as out:
+                out.write("42")
+                out.close()
+                with self.assertRaises(Unavailable):
+                    out.write("43")
+            self.assertEqual((out.result, len(s.requests)), ({"n": 1}, 1))
 
 
 class Types(unittest.TestCase):
