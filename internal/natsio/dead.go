@@ -65,22 +65,25 @@ func (box DeadLetters) Owed(ctx context.Context, t events.Thread, is func(events
 	if err != nil {
 		return "", false, WrapErr(err)
 	}
+	var read uint64       // the message that was read last: a message can have a thousand events, and all of them be refused
+	var of []events.Event // its events
 	for _, owed := range v.Events {
 		if owed.Session != record.SessionMark(t.Session) {
 			continue
 		}
-		m, err := s.GetMsg(ctx, owed.Seq)
-		if errors.Is(err, jetstream.ErrMsgNotFound) {
-			continue
+		if owed.Seq != read {
+			m, err := s.GetMsg(ctx, owed.Seq)
+			if err != nil && !errors.Is(err, jetstream.ErrMsgNotFound) {
+				return "", false, fmt.Errorf("event %d: %w", owed.Seq, WrapErr(err))
+			}
+			read, of = owed.Seq, nil
+			if err == nil {
+				if e, err := events.Open(m.Subject, m.Data); err == nil { // nobody waits for what cannot be read
+					of = e.Each()
+				}
+			}
 		}
-		if err != nil {
-			return "", false, fmt.Errorf("event %d: %w", owed.Seq, WrapErr(err))
-		}
-		e, err := events.Open(m.Subject, m.Data)
-		if err != nil { // nobody waits for what cannot be read
-			continue
-		}
-		all := e.Each()
+		all := of
 		if owed.Index >= 0 && owed.Index < len(all) {
 			all = all[owed.Index : owed.Index+1]
 		}

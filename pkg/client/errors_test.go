@@ -122,3 +122,22 @@ func TestAwaitOfARefusedEntry(t *testing.T) {
 		}
 	}
 }
+
+// What a thread refused before costs who waits for it a read of each message, however many entries a message has.
+func TestAwaitBehindManyRefusedEntries(t *testing.T) {
+	r, ctx, th := newRig(t), limited(t), thread("s")
+	const bad = 1000
+	var evs []*events.Event
+	for seq := range uint64(bad) {
+		evs = append(evs, &events.Event{Kind: events.KindEntry, Thread: th, Dialect: "item", Producer: "p", Seq: seq + 1, Body: []byte("1")})
+	}
+	must.Do(t, r.conn.Events().PublishEvents(ctx, evs))
+	ack := must.Get(r.Publisher(client.PublisherConfig{}).Publish(ctx, post(th, "x")))(t)
+	must.Do(t, ack.Applied(ctx))
+	reads := must.Get(r.conn.JetStream().Conn().SubscribeSync("$JS.API.STREAM.MSG.GET.SPOOL_EVENTS"))(t)
+	must.Do(t, ack.Applied(ctx))
+	must.Do(t, r.conn.JetStream().Conn().Flush())
+	if n, _, err := reads.Pending(); err != nil || n > bad/10 {
+		t.Errorf("EVENTS was read %d times, %v: want once a message", n, err)
+	}
+}
