@@ -19,8 +19,8 @@ func (c *daemonCmd) Run(*app) error {
 	return service.UsageError{Err: errors.New("flags of a daemon stand behind its name: spool persister --nats URL")}
 }
 
-// acts is a flag that gc collects with, and spool gc has not by itself.
-var acts = regexp.MustCompile(`^--?(every|once)(=|$)`)
+// acts is a flag that gc collects with, and spool gc has not by itself. --once=false is none: gc would collect every hour.
+var acts = regexp.MustCompile(`^--?(every(=|$)|once($|=[1tT]))`)
 
 // daemonOf is the daemon that a command line calls, of service.Daemons; "": none. Of gc it is one that says when it collects: spool gc
 // alone, and its commands, delete nothing unless they are told to.
