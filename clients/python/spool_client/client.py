@@ -257,7 +257,7 @@ class Thread:
 
     def await_answer(self, id: str, timeout: float | None = None) -> Resolution:
         """Waits until a prompt is settled. TimeoutError: it is not yet."""
-        until, wait = time.monotonic() + (timeout or float("inf")), 0.05
+        until, wait = time.monotonic() + (float("inf") if timeout is None else timeout), 0.05
         while True:
             try:
                 settled = self.prompt(id).get("resolution")

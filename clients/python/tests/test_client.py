@@ -227,6 +227,10 @@ class Requests(unittest.TestCase):
             self.assertEqual([it["n"] for it in c.thread("s").items_from()], [1, 2])
             self.assertIn("from=2", s.requests[1][1])
 
+    def test_no_time_to_wait(self):
+        with Server(*[ok({"id": "q"})] * 9) as s, Client(s.url) as c, self.assertRaises(TimeoutError):
+            c.thread("s").await_answer("q", timeout=0)
+
     def test_nobody(self):
         begun = time.monotonic()
         with self.assertRaises(Unavailable):
