@@ -15,8 +15,8 @@ import (
 	"spool/pkg/threads"
 )
 
-// ErrRemoved: what was published is not there any more, because its thread or its session was removed behind it.
-var ErrRemoved = family.Conflict.New("removed with its thread or session")
+// ErrRemoved: what is waited for is not there, because its thread or its session was removed behind it, or since it was never published.
+var ErrRemoved = family.Conflict.New("it was removed with its thread or session, or never published")
 
 // waited is an event that somebody waits for, or several of one thread: all that its producer published to it from a sequence on.
 type waited struct {
