@@ -21,6 +21,7 @@ import (
 	"spool/pkg/artifacts"
 	"spool/pkg/client"
 	"spool/pkg/events"
+	"spool/pkg/sessions"
 )
 
 // evil breaks out of whatever it is put into: an address, an attribute, an element, a string of a script, a template, a
@@ -28,10 +29,11 @@ import (
 const evil = `javascript:window.owned=1//"'></script></style></textarea></title>--><script>window.owned=1</script>` +
 	`<img src=x onerror=window.owned=1><svg onload=window.owned=1></svg><iframe srcdoc="<script>parent.owned=1</script>">` +
 	`</iframe>{{constructor.constructor('window.owned=1')()}}${window.owned=1}';window.owned=1;'` + "\u2028\u2029" +
-	"[x](javascript:window.owned=1) \x1b]8;;javascript:window.owned=1\x07y\x1b]8;;\x07"
+	"[x](javascript:window.owned=1) \x1b]8;;javascript:window.owned=1\x07y\x1b]8;;\x07" +
+	"\u2066\u2067\u202d\u202e" // what follows is to be read from the right, or to go for another's words
 
 // curt is for what has a bound.
-const curt = `javascript:window.owned=1//"'></script><script>window.owned=1</script><img src=x onerror=window.owned=1>`
+const curt = `javascript:window.owned=1//"'></script><script>window.owned=1</script><img src=x onerror=window.owned=1>` + "\u202e"
 
 // kept are members that say what an entry is and which one: with others it is not read as what it is.
 var kept = []string{
@@ -126,6 +128,7 @@ func (s *spool) hostile() (pages, api []string) {
 		err = run.End(ctx, artifacts.RunFailed, curt)
 	}
 	must.Do(t, err)
+	s.changes(main)
 	const document = "<!doctype html><script>window.owned=1</script>"
 	const drawing = `<svg xmlns="http://www.w3.org/2000/svg" onload="window.owned=1"><script>window.owned=1</script></svg>`
 	for kind, body := range map[string]string{
@@ -152,7 +155,8 @@ func (s *spool) hostile() (pages, api []string) {
 			"/v1/read?session=of-items&url="+url.QueryEscape("artifact://"+made.Seq))
 	}
 	strange := url.PathEscape(evil)
-	pages = append(pages, "/", "/s/of-items/main?n=1", "/history", "/history?q=owned", "/s/of-items/main?q="+strange,
+	pages = append(pages, "/", "/s/of-items/main?n=1", "/s/of-items/fork?n=1", "/s/of-items/main?with=of-items/fork",
+		"/s/of-items/fork?with=of-claude/main", "/history", "/history?q=owned", "/s/of-items/main?q="+strange,
 		"/n/"+strings.Repeat("0", 64)+"?s="+strange+"&t="+strange, "/?q="+strange, "/search?q=owned")
 	for _, path := range []string{
 		"", "/graph", "/threads", "/threads/main", "/threads/main/items", "/threads/main/logs/thread.log", "/artifacts",
@@ -165,17 +169,62 @@ func (s *spool) hostile() (pages, api []string) {
 		"/v1/sessions", "/v1/read?url="+strange, "/v1/stream/"+strange, "/metrics")
 }
 
+// changes does to a thread what an agent does to what is there, and asks.
+func (s *spool) changes(main events.Thread) {
+	t, ctx := s.t, s.t.Context()
+	session, thread := s.client.Session(main.Session), s.client.Thread(main)
+	must.Do(t, session.Name(ctx, evil, false))
+	must.Do(t, session.Move(ctx, "/home/"+curt))
+	must.Do(t, thread.Compact(ctx, evil, ""))
+	fork := events.Thread{Session: main.Session, Name: "fork"}
+	must.Do(t, s.client.Thread(fork).Fork(ctx, events.Fork{Session: main.Session, Thread: main.Name, Index: 3}))
+	s.add(fork.Session, fork.Name, user(evil), result("none", evil, true), agent(evil))
+	for _, evil := range []string{evil, "x\u202e", "<img>", `a"b`} {
+		if err := s.client.Thread(events.Thread{Session: main.Session, Name: evil}).Fork(ctx,
+			events.Fork{Session: main.Session, Thread: main.Name, Index: 1}); err == nil {
+			t.Errorf("a fork is named %q, want a refusal", evil)
+		}
+	}
+	for i, prompt := range []j{
+		{"kind": events.PromptText}, {"kind": events.PromptApproval}, {"kind": curt, curt: evil},
+		{"kind": events.PromptQuestion, "questions": []j{
+			{"question": evil, "header": evil, "options": []any{evil, j{"label": evil, "description": evil}}},
+			{"question": evil, "multiSelect": true, "options": []j{{"label": evil, "value": evil}}},
+		}},
+		{"kind": events.PromptText, "options": []any{evil, j{"title": evil, "value": j{evil: evil}}}},
+	} {
+		for _, id := range []string{fmt.Sprint("waits-", i), curt + fmt.Sprint(i)} {
+			prompt["id"] = id
+			s.add(main.Session, main.Name, j{"content": text(evil), "metadata": j{"type": "pending_prompt", "prompt": prompt}})
+		}
+		if prompt["kind"] != events.PromptApproval {
+			must.Get(thread.Answer(ctx, events.Answer{Prompt: curt + fmt.Sprint(i), By: curt, Answer: []byte(quoted(evil))}))(t)
+		}
+	}
+	omp := s.client.Thread(events.Thread{Session: "of-omp", Name: "main"})
+	entry := must.Get(omp.BranchWithSummary(ctx, "", sessions.Summarized{Summary: evil}))(t)
+	must.Get(omp.Label(ctx, entry, evil))(t)
+}
+
 // safe looks whether a page made more than text of what agents wrote.
 func safe(t *testing.T, p *tab, where string) {
 	t.Helper()
-	eval[bool](p, `document.querySelectorAll('.head[aria-expanded="false"], .cut button').forEach((el) => el.click()), true`)
+	for range 2 { // what is unfolded has buttons of its own; answers are a person's
+		eval[bool](p, `document.querySelectorAll('#main button:not([aria-expanded="true"], form button, [aria-pressed])')`+
+			`.forEach((el) => el.click()), true`)
+	}
 	eval[bool](p, `new Promise((done) => setTimeout(() => done(true), 0))`)
 	if eval[bool](p, `'owned' in window`) {
 		t.Errorf("%s: a script ran", where)
 	}
-	if got := eval[[]string](p, `[...document.querySelectorAll('#main :is(script, iframe, object, embed, style, link, base, `+
+	if got := eval[[]string](p, `[...document.querySelectorAll(':is(#main, dialog) :is(script, iframe, object, embed, style, link, base, `+
 		`form[action], svg [onload], [onerror], [onclick], [style*="url"])')].map((el) => el.outerHTML)`); len(got) != 0 {
 		t.Errorf("%s: elements of an agent's making: %q", where, got)
+	}
+	if got := eval[[]string](p, `[document.title, ...[...document.querySelectorAll('body, body *')].flatMap((el) => `+
+		`[...el.childNodes].filter((n) => n.nodeType === 3).map((n) => n.data).concat(el.title ?? '', el.ariaLabel ?? ''))]`+
+		`.filter((s) => /[\u202a-\u202e\u2066-\u2069]/.test(s))`); len(got) != 0 {
+		t.Errorf("%s: texts that turn the direction of what is read: %q", where, got)
 	}
 	for _, address := range eval[[]string](p, `[...document.querySelectorAll('a, img')].map((el) => `+
 		`el.getAttribute('href') ?? el.getAttribute('src') ?? '')`) {
@@ -214,6 +263,11 @@ func TestHostileSpool(t *testing.T) {
 		}
 		safe(t, p, path)
 	}
+	p.do(chromedp.Navigate(s.url))
+	p.wait(`!!document.querySelector('.session-link')`)
+	p.press("gowned")
+	p.wait(`!!document.querySelector('.places li')`)
+	safe(t, p, "places")
 	for _, path := range api {
 		ctx, cancel := context.WithTimeout(p.ctx, 2*time.Second)
 		_ = chromedp.Do(ctx, chromedp.Navigate(s.url+path)) // a download, or a stream, ends no navigation

@@ -65,15 +65,15 @@ function overwritten(text) {
   }).join('\n');
 }
 
-/** ansi is a fragment of the text, coloured. */
+/** ansi is the text, coloured: texts and elements. */
 export function ansi(text) {
-  const out = document.createDocumentFragment();
+  const out = [];
   const style = plain();
   let at = 0;
   const put = (piece) => {
     if (!piece) return;
     const list = classes(style);
-    out.append(list.length ? h(['span', ...list].join('.'), piece) : piece);
+    out.push(list.length ? h(['span', ...list].join('.'), piece) : piece);
   };
   text = overwritten(text);
   for (const m of text.matchAll(escapes)) {

@@ -43,24 +43,21 @@ export function language(file) {
   return dot > 0 ? name.slice(dot + 1) : name === 'dockerfile' || name === 'makefile' ? name : '';
 }
 
-/** highlight is a fragment of the code with its comments, strings, numbers and keywords marked: by one grammar that is nearly
+/** highlight is the code as texts and elements, with its comments, strings, numbers and keywords marked: by one grammar that is nearly
  *  right for most languages. */
 export function highlight(text, lang = '') {
-  const out = document.createDocumentFragment();
   lang = lang.toLowerCase();
-  if (families.none.has(lang) || text.length > mostHighlighted) {
-    out.append(text);
-    return out;
-  }
+  if (families.none.has(lang) || text.length > mostHighlighted) return [text];
+  const out = [];
   let at = 0;
   for (const m of text.matchAll(grammar(lang))) {
     const g = m.groups;
     const kind = g.comment ? 'comment' : g.string ? 'string' : g.number ? 'number' : words.has(m[0]) && !families.shell.has(lang) ? 'word' : null; // a shell's words are mostly commands
     if (!kind) continue;
-    out.append(text.slice(at, m.index), h(`span.code-${kind}`, m[0]));
+    out.push(text.slice(at, m.index), h(`span.code-${kind}`, m[0]));
     at = m.index + m[0].length;
   }
-  out.append(text.slice(at));
+  out.push(text.slice(at));
   return out;
 }
 

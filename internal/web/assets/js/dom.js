@@ -1,4 +1,5 @@
-// Elements. Text from anywhere becomes text nodes; addresses pass safe(), so that no scheme but these leads out of a page.
+// Elements. Text from anywhere becomes text nodes that read as they are written; addresses pass safe(), so that no scheme but
+// these leads out of a page.
 
 const schemes = /^(?:https?:\/\/|blob:|[/#?]|$)/i;
 
@@ -8,6 +9,9 @@ function safe(address) {
   return schemes.test(text) && !/^[/\\]{2}/.test(text) ? text : null;
 }
 
+/** plain is a text without what turns the direction of what stands behind it: it would be read as another one than it is. */
+export const plain = (text) => String(text).replace(/[\u202a-\u202e\u2066-\u2069]/g, '·');
+
 function set(el, name, value) {
   if (value === undefined || value === null || value === false) return;
   if (name.startsWith('on')) el.addEventListener(name.slice(2), value);
@@ -15,14 +19,14 @@ function set(el, name, value) {
     const address = safe(value);
     if (address !== null) el.setAttribute(name, address);
   } else if (name === 'value' || name === 'checked' || name === 'open') el[name] = value;
-  else el.setAttribute(name, value === true ? '' : String(value));
+  else el.setAttribute(name, value === true ? '' : plain(value));
 }
 
 function fill(el, children) {
   for (const child of children) {
     if (child === undefined || child === null || child === false) continue;
     if (Array.isArray(child)) fill(el, child);
-    else el.append(child instanceof Node ? child : document.createTextNode(String(child)));
+    else el.append(child instanceof Node ? child : document.createTextNode(plain(child)));
   }
   return el;
 }
@@ -101,7 +105,7 @@ const region = () => document.getElementById('announce');
 
 /** announce tells a screen reader, politely. */
 export function announce(text) {
-  region().textContent = text;
+  region().textContent = plain(text);
 }
 
 /** copyText puts a text into the clipboard, also where the page came over plain HTTP from another machine and may not write there itself. */

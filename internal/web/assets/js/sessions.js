@@ -1,5 +1,6 @@
 // What a session says of itself.
 
+import { plain } from './dom.js';
 import { count, plural, time } from './format.js';
 
 /** threadLink is the address of a thread in this page, at an item if one is named. */
@@ -25,7 +26,7 @@ const harnesses = { claude: 'Claude Code', codex: 'Codex', copilot: 'GitHub Copi
 export const harnessName = (s) => harnesses[s.harness || s.dialect] ?? s.harness ?? '';
 
 /** nameOf is what a person knows a session by: one line, without the marks of Markdown. */
-export const nameOf = (s) => s.title || (s.first_prompt && s.name.replace(/\*\*|__|`|^#+ /g, '')) || s.id;
+export const nameOf = (s) => plain(s.title || (s.first_prompt && s.name.replace(/\*\*|__|`|^#+ /g, '')) || s.id);
 
 /** turns of a session, as text; '' for none. One without an end goes on, or was cut off. */
 export function turns(s) {
