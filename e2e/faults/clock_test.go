@@ -3,6 +3,7 @@
 package faults_test
 
 import (
+	"bytes"
 	"encoding/json"
 	"fmt"
 	"os"
@@ -84,7 +85,7 @@ func buildSkewed(t *testing.T) (tools string) {
 }
 
 // TestClock moves the wall clock of one process at a time by two days, forward and backward, while it works: the
-// server's, a persister's, a collector's, that of the HTTP side. Then there are two collectors, one two days ahead and
+// server's, a persister's, a collector's, that of the HTTP side, an agent's. Then there are two collectors, one two days ahead and
 // one two days behind. Nothing is lost; gc and retention, which have a policy of a day, take nothing that is young, and
 // say which clock is wrong.
 func TestClock(t *testing.T) {
@@ -93,7 +94,7 @@ func TestClock(t *testing.T) {
 		skip(t, "builds Go's library and every command anew, which takes minutes: SPOOL_FAULTS=long")
 	}
 	tools := buildSkewed(t)
-	for _, who := range []string{"nats-server", "persister", "gc", "ingest", "two collectors"} {
+	for _, who := range []string{"nats-server", "persister", "gc", "ingest", "spool", "two collectors"} {
 		t.Run(who, func(t *testing.T) { tryClock(t, tools, who) })
 	}
 }
@@ -136,6 +137,9 @@ func tryClock(t *testing.T, tools, who string) {
 			if err := post(t.Context(), w.http, n, 1); err != nil {
 				t.Error(err)
 			}
+			if who == "spool" {
+				w.agent(n)
+			}
 			load.acks(100)
 		}
 	}
@@ -153,9 +157,47 @@ func tryClock(t *testing.T, tools, who string) {
 		}
 	}
 	load.check()
+	if who == "spool" {
+		w.agent(0)
+	}
 	set("gc", 0)
 	out, _ := w.run("gc", "-once", "-dry-run", "-allow", "share")
 	if strings.Contains(out, "refused") && who != "nats-server" {
 		t.Errorf("gc refuses to judge:\n%s", out)
 	}
+}
+
+// agent has a session published and an output run by the clock that agents and who looks at listings have now. Whatever that is, the
+// session is there, has begun by the server's clock, and has neither failed nor been changed after now. When it was changed last is not
+// held to more: what says that it is old is believed, as a transcript that is imported is.
+func (w *world) agent(n int) {
+	w.t.Helper()
+	session := fmt.Sprint("agent-", n)
+	entry := filepath.Join(w.dir, "entry")
+	must.Do(w.t, os.WriteFile(entry, []byte(`{"content":[{"type":"text","text":"hello"}]}`+"\n"), 0o600))
+	began := time.Now()
+	w.must("spool", "publish", "--session", session, "--dialect", "item", entry)
+	w.must("spool", "exec", "--session", session, "--", "sh", "-c", "echo hello; sleep 0.5; echo end")
+	w.eventually("the session is listed", func() error {
+		list, said, code := proc.Run(w.t, w.command("spool", "session", "ls", "--all", "--json"), patience)
+		if code != 0 {
+			return fmt.Errorf("session ls: exit code %d: %s", code, said)
+		}
+		for line := range bytes.Lines(list) {
+			var s struct {
+				ID, State         string
+				Created, Modified time.Time
+			}
+			must.Do(w.t, json.Unmarshal(line, &s))
+			if s.ID != session {
+				continue
+			}
+			const near = time.Minute
+			if s.Created.Before(began.Add(-near)) || s.Modified.After(time.Now().Add(near)) || s.State == "failed" {
+				w.t.Errorf("%s: created %v, modified %v, %s; it is %v", session, s.Created, s.Modified, s.State, time.Now())
+			}
+			return nil
+		}
+		return fmt.Errorf("%s is not there", session)
+	})
 }

@@ -154,6 +154,9 @@ func (w *world) command(name string, args ...string) *exec.Cmd {
 	cmd := proc.Command(w.dir, name, args...)
 	cmd.Path = filepath.Join(w.tools, name)
 	cmd.Env = append(cmd.Env, "NATS_URL=nats://"+w.nats, "NATS_USER="+w.user, "NATS_PASSWORD="+w.user)
+	if w.clock != nil {
+		cmd.Env = append(cmd.Env, "SPOOL_CLOCK="+w.clock(name))
+	}
 	return cmd
 }
 
@@ -181,9 +184,6 @@ func (w *world) start(name string, args ...string) *proc.Process {
 	if w.inside != nil && (name == "nats-server" || name == "spool") { // whoever has the server's files
 		cmd.Args = append([]string{w.inside.nsenter, "-t", strconv.Itoa(w.inside.holder.Pid()), "-m", "--", cmd.Path}, args...)
 		cmd.Path = w.inside.nsenter
-	}
-	if w.clock != nil {
-		cmd.Env = append(cmd.Env, "SPOOL_CLOCK="+w.clock(name))
 	}
 	if name == "spool" {
 		cmd.Env = slices.DeleteFunc(cmd.Env, func(v string) bool { return strings.HasPrefix(v, "NATS_URL=") }) // it has its own server
