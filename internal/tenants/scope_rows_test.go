@@ -109,13 +109,13 @@ var foreign = map[string]names{
 		}, dead: "no such fork point",
 		path:   "mine/threads/main/fork",
 		body:   func(s *scoped) string { return `{"to":"stolen","node":"` + s.node.String() + `"}` },
-		status: 400,
+		status: 404,
 	},
 	"Control.Fork.Entry": {
 		op: func(*scoped) any {
 			return events.Control{Op: events.OpFork, Fork: &events.Fork{Session: "mine", Thread: "main", Entry: "00000777"}}
 		}, dead: "no such fork point",
-		path: "mine/threads/main/fork", body: said(`{"to":"stolen","entry":"00000777"}`), status: 400,
+		path: "mine/threads/main/fork", body: said(`{"to":"stolen","entry":"00000777"}`), status: 404,
 	},
 	"Control.Fork.Header": {
 		op: func(*scoped) any {
