@@ -5,6 +5,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io"
 	"log/slog"
 	"math/rand/v2"
 	"net"
@@ -20,6 +21,7 @@ import (
 	"github.com/nats-io/nats.go/jetstream"
 	"github.com/synadia-io/orbit.go/natscontext"
 
+	"spool/internal/family"
 	"spool/internal/record"
 	"spool/pkg/events"
 )
@@ -91,7 +93,7 @@ func Dial(ctx context.Context, cfg Config) (*Conn, error) {
 	}
 	nc, err := connect(cfg, log, &c.denied)
 	if err != nil {
-		return nil, fmt.Errorf("connect to NATS: %w", err)
+		return nil, fmt.Errorf("connect to NATS: %w", unconnected{err})
 	}
 	c.nc = nc
 	if c.secret, err = userSecret(nc); err != nil {
@@ -168,6 +170,21 @@ func located(err error, urls string) error {
 		return fmt.Errorf("%w: is it a NATS server that listens at %s? --nats or NATS_URL names another", err, strings.Join(servers, ", "))
 	}
 	return fmt.Errorf("%w: is one running at %s? --nats or NATS_URL names another", err, strings.Join(servers, ", "))
+}
+
+// unconnected is why there is no connection, in the family by which a program decides whether it tries again.
+type unconnected struct{ error }
+
+func (u unconnected) Unwrap() error { return u.error }
+
+func (u unconnected) Is(target error) bool {
+	if errors.Is(u.error, record.ErrDenied) {
+		return false
+	}
+	later := slices.ContainsFunc([]error{
+		ErrNoServer, os.ErrDeadlineExceeded, io.EOF, nats.ErrTimeout, nats.ErrMaxConnectionsExceeded, nats.ErrMaxAccountConnectionsExceeded,
+	}, func(e error) bool { return errors.Is(u.error, e) }) || errors.As(u.error, new(*net.OpError))
+	return later && target == family.Unavailable || !later && target == family.Invalid
 }
 
 // lockedOut reports whether the server knows no user of these credentials, or none any more.

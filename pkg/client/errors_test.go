@@ -7,6 +7,7 @@ import (
 	"go/parser"
 	"go/token"
 	"io"
+	"net"
 	"os"
 	"regexp"
 	"slices"
@@ -139,5 +140,24 @@ func TestAwaitBehindManyRefusedEntries(t *testing.T) {
 	must.Do(t, r.conn.JetStream().Conn().Flush())
 	if n, _, err := reads.Pending(); err != nil || n > bad/10 {
 		t.Errorf("EVENTS was read %d times, %v: want once a message", n, err)
+	}
+}
+
+// TestConnectFamilies: a program knows from Connect's error whether the same may be tried again.
+func TestConnectFamilies(t *testing.T) {
+	none := must.Get(net.Listen("tcp", "127.0.0.1:0"))(t)
+	must.Do(t, none.Close())
+	for _, c := range []struct {
+		cfg  client.Config
+		want error
+	}{
+		{client.Config{URL: "nats://" + none.Addr().String()}, client.ErrUnavailable},
+		{client.Config{URL: "nats://127.0.0.1:port"}, client.ErrInvalid},
+		{client.Config{URL: "nats://127.0.0.1", Context: "fleet"}, client.ErrInvalid},
+		{client.Config{URL: "nats://127.0.0.1", NKey: t.TempDir() + "/none.nk"}, client.ErrInvalid},
+	} {
+		if _, err := client.Connect(t.Context(), c.cfg); !errors.Is(err, c.want) {
+			t.Errorf("Connect(%+v) = %v, want an error of the family %q", c.cfg, err, c.want)
+		}
 	}
 }
