@@ -63,6 +63,8 @@ func TestFleet(t *testing.T) {
 	f.ask("ferry", "main", "colour", "text", "Which colour?", nil)
 	p.has("Which colour?")
 	p.wait(`document.title === '(1) Fleet – Spool'`)
+	f.change(func() { f.sessions[0]["state"] = "waiting" })
+	p.wait(`[...document.querySelectorAll('.dot.waiting')].some((el) => el.offsetWidth > 0 && el.offsetWidth === el.offsetHeight)`)
 
 	f.change(func() { f.sessions[1]["title"] = "A new name" })
 	p.has("A new name")
@@ -986,10 +988,11 @@ func TestCompare(t *testing.T) {
 		f.add("orchard", "main", agent(fmt.Sprintf("Line %d", i)))
 	}
 	f.change(func() { f.threads["orchard/retry"] = slices.Clone(f.threads["orchard/main"][:300]) })
+	f.ask("orchard", "main", "ship", "approval", "Ship it?", nil)
 	f.add("orchard", "retry", user("Once more <b>now</b>"), call("r", "Bash", j{"command": "make"}), result("r", "made", true))
 	f.change(func() {
 		f.forks["orchard"] = []j{
-			{"session": "orchard", "thread": "main", "n": 511, "from_n": 0},
+			{"session": "orchard", "thread": "main", "n": 512, "from_n": 0},
 			{"session": "orchard", "thread": "retry", "n": 303, "from_n": 300, "source": j{"session": "orchard", "thread": "main", "n": 300}},
 		}
 		f.asked = nil
@@ -1004,12 +1007,20 @@ func TestCompare(t *testing.T) {
 		t.Errorf("%d requests, want no more than halving needs", got)
 	}
 	rows := `[...document.querySelectorAll('.sides section')].map((el) => el.querySelector('.count').textContent + ' ' + el.querySelectorAll('.row').length).join()`
-	p.wait(rows + ` === '211 items more 60,3 items more 2'`)
+	p.wait(rows + ` === '212 items more 60,3 items more 2'`)
 	p.wait(`document.querySelector('.sides section:last-child .row.user').textContent.includes('Once more <b>now</b>')`)
 	p.wait(`document.querySelector('.sides section:last-child .row.failed pre').textContent === 'made'`)
 	p.picture("compare")
 	p.click(".sides section:first-child > button")
-	p.wait(rows + ` === '211 items more 120,3 items more 2'`)
+	p.wait(rows + ` === '212 items more 120,3 items more 2'`)
+	for _, shown := range []string{"180", "212"} {
+		p.click(".sides section:first-child > button")
+		p.wait(rows + ` === '212 items more ` + shown + `,3 items more 2'`)
+	}
+	p.has("Ship it?")
+	if text := eval[string](p, "document.body.innerText"); strings.Contains(text, "Not open any more") {
+		t.Error("a prompt that waits is called no longer open")
+	}
 	p.click(".sides section:last-child .head")
 	p.wait(`!document.querySelector('.sides section:last-child .row.failed pre')`)
 

@@ -24,7 +24,7 @@ export async function open({ session, thread, other, navigate, signal }) {
   return {
     title: `${a.name} and ${b.name}`, keys: [],
     root: h('div.compare',
-      h('h1', same ? `The first ${whole(same)} items are the same` : 'They do not begin alike'),
+      h('h1', same > 1 ? `The first ${whole(same)} items are the same` : same ? 'The first item is the same' : 'They do not begin alike'),
       same > 0 && h('p', 'Up to ', h('a', { href: threadLink(a.session, a.thread, same) }, `item ${whole(same)}`), ', that is. Behind it they go on like this:'),
       h('div.sides', sides.map((s) => s.root))),
   };
@@ -113,7 +113,7 @@ class Side {
   folded(n) { return this.items.folded(n); }
   opened(n, key, usual) { return this.choices.get(`${n} ${key}`) ?? usual; }
   running() { return null; }
-  prompt() {}
+  prompt() { return null; }
   fullState() {}
   full(n) { this.navigate(threadLink(this.session, this.thread, n)); }
   download(id) { save(path('artifacts', id), `${id}.bin`, `spool artifact get ${id}`, { signal: this.signal }).catch((err) => this.failed(err)); }

@@ -21,7 +21,7 @@ const most = 2_000_000;
  *   opened(n, key, usual)    whether a part of a row is open; open(n, key, on) says so
  *   running(n)               whether a call without a result is still at work; null when that is not known
  *   full(n), fullState(n)    reads an item as it was before a cut: undefined, 'loading' or an error
- *   prompt(id)               a prompt of this thread that waits
+ *   prompt(id)               a prompt of this thread that waits; null when that is not known
  *   download(id, button)     saves an artifact
  *   permalink(rec), copy(a)  the link of an item; copies it
  *   get(n), count            another item, if it is there; of items
@@ -158,7 +158,7 @@ const builders = {
       body: [
         h('p.who', kindOf(p), open && deadline(p)),
         h('div.prose', markdown(p.text)),
-        p.resolution || waits ? answering(p) : h('p.hint', 'Not open any more.'),
+        p.resolution || waits ? answering(p) : waits !== null && h('p.hint', 'Not open any more.'),
       ],
     };
   },
