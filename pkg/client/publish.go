@@ -21,7 +21,7 @@ import (
 // Entry is one raw entry to append to a thread.
 type Entry struct {
 	Thread  events.Thread
-	Dialect string    // omp, claude, codex, item, step or raw
+	Dialect string    // one of dialect.Names: claude, codex, copilot, gemini, item, omp, opencode, qwen, raw or step
 	Body    []byte    // as the agent wrote it, without the newline; any size that fits into memory
 	Time    time.Time // of an entry that does not say itself, to the millisecond; zero = when the server stores it
 	Seq     uint64    // position in the producer's order; 0 = see Publisher
