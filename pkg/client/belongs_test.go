@@ -2,6 +2,7 @@ package client_test
 
 import (
 	"context"
+	"errors"
 	"io"
 	"os"
 	"path/filepath"
@@ -104,5 +105,16 @@ func TestOfARunThatIsNotThere(t *testing.T) {
 	must.Same(t, len(forked), 6, "a fork into another session has %d artifacts, want %d")
 	for _, a := range forked {
 		must.Same(t, a.Run, "", "an artifact of a fork is of the run %q, which its session does not have, want %q")
+	}
+}
+
+// TestRefusedRun: who began a run in a thread that has ended is told that, not only that a dead letter knows.
+func TestRefusedRun(t *testing.T) {
+	r, th, ctx := newRig(t), thread("s"), limited(t)
+	r.publish(t, posts(th, 1, 1)...)
+	must.Do(t, r.Thread(th).End(ctx, events.End{}))
+	run := must.Get(r.Thread(th).StartRun(ctx, client.RunConfig{}))(t)
+	if err := run.Wait(ctx); !errors.Is(err, client.ErrRefused) || !strings.Contains(err.Error(), "thread has ended") {
+		t.Errorf("Wait() of a run in a thread that has ended = %v, want ErrRefused with the reason", err)
 	}
 }

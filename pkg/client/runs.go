@@ -156,7 +156,11 @@ func (r *Run) Wait(ctx context.Context) error {
 	}
 	now, err := r.client.run(ctx, r.thread.Session, r.id)
 	if errors.Is(err, ErrNoRun) || err == nil && now.Thread != r.thread.Name {
-		err = fmt.Errorf("run %s of %s: %w", r.id, r.thread, ErrRefused)
+		why := r.client.unrefused(ctx, waited{thread: r.thread, producer: r.pub.Producer(), first: 1, seq: seq})
+		if !errors.Is(why, ErrRefused) { // the letter cannot be read
+			why = ErrRefused
+		}
+		err = fmt.Errorf("run %s of %s: %w", r.id, r.thread, why)
 	}
 	return err
 }
