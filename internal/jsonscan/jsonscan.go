@@ -186,14 +186,30 @@ type Field struct {
 // one place the last counts.
 func Fields(raw []byte, fields []Field) {
 	_ = Object(raw, func(key, value []byte) bool {
-		for _, f := range fields {
-			if string(key) == f.Key {
-				*f.To = value
-				break
-			}
-		}
+		Give(fields, key, value)
 		return true
 	})
+}
+
+// FieldsAt is Fields for the object that begins at raw[i]; end is the index after it, negative if it is none that can be read.
+func FieldsAt(raw []byte, i int, fields []Field) (end int) {
+	return Members(raw, i, func(key []byte, at int) int {
+		end := SkipValue(raw, at)
+		if end >= 0 {
+			Give(fields, key, raw[at:end])
+		}
+		return end
+	})
+}
+
+// Give gives a member's value to its field, if there is one.
+func Give(fields []Field, key, value []byte) {
+	for _, f := range fields {
+		if string(key) == f.Key {
+			*f.To = value
+			return
+		}
+	}
 }
 
 // separator reads what follows a value: a comma (more, index of the next token) or the closing bracket (index after it).

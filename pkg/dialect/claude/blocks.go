@@ -215,20 +215,12 @@ func (r *reader) output(b block, before int) []byte {
 	if before > 0 || jsonscan.KindOf(r.toolUseResult) != jsonscan.KindObject {
 		return content
 	}
-	var stdout, stderr []byte
-	picture := false
-	_ = jsonscan.Object(r.toolUseResult, func(key, value []byte) bool {
-		switch string(key) {
-		case "stdout":
-			stdout = parts.Body(value)
-		case "stderr":
-			stderr = parts.Body(value)
-		case "isImage":
-			picture = parts.True(value)
-		}
-		return true
+	var stdout, stderr, picture []byte
+	jsonscan.Fields(r.toolUseResult, []jsonscan.Field{
+		{Key: "stdout", To: &stdout}, {Key: "stderr", To: &stderr}, {Key: "isImage", To: &picture},
 	})
-	if picture || len(stdout)+len(stderr) <= len(parts.Body(content)) {
+	stdout, stderr = parts.Body(stdout), parts.Body(stderr)
+	if parts.True(picture) || len(stdout)+len(stderr) <= len(parts.Body(content)) {
 		return content
 	}
 	full := append(make([]byte, 0, len(stdout)+len(stderr)+4), '"')

@@ -70,64 +70,18 @@ type reader struct {
 }
 
 func (r *reader) scan(raw []byte) {
-	_ = jsonscan.Object(raw, func(key, value []byte) bool {
-		switch string(key) {
-		case "type":
-			r.typ = value
-		case "uuid":
-			r.uuid = value
-		case "timestamp":
-			r.timestamp = value
-		case "message":
-			r.message = value
-		case "subtype":
-			r.subtype = value
-		case "content":
-			r.content = value
-		case "toolUseResult":
-			r.toolUseResult = value
-		case "attachment":
-			r.attached = value
-		case "summary", "customTitle", "aiTitle":
-			r.title = value
-		case "durationMs":
-			r.duration = value
-		case "isMeta":
-			r.isMeta = parts.True(value)
-		case "isSidechain":
-			r.isSidechain = parts.True(value)
-		case "isCompactSummary":
-			r.isSummary = parts.True(value)
-		default:
-			r.scanRest(key, value)
-		}
-		return true
+	var meta, sidechain, summary []byte
+	jsonscan.Fields(raw, []jsonscan.Field{
+		{Key: "type", To: &r.typ}, {Key: "uuid", To: &r.uuid}, {Key: "timestamp", To: &r.timestamp}, {Key: "message", To: &r.message},
+		{Key: "subtype", To: &r.subtype}, {Key: "content", To: &r.content}, {Key: "toolUseResult", To: &r.toolUseResult},
+		{Key: "attachment", To: &r.attached}, {Key: "summary", To: &r.title}, {Key: "customTitle", To: &r.title},
+		{Key: "aiTitle", To: &r.title}, {Key: "durationMs", To: &r.duration}, {Key: "isMeta", To: &meta},
+		{Key: "isSidechain", To: &sidechain}, {Key: "isCompactSummary", To: &summary}, {Key: "cwd", To: &r.cwd},
+		{Key: "version", To: &r.version}, {Key: "gitBranch", To: &r.branch}, {Key: "forkedFrom", To: &r.forkedFrom},
+		{Key: "agentId", To: &r.agentID}, {Key: "retryInMs", To: &r.retryMS}, {Key: "retryAttempt", To: &r.attempt},
+		{Key: "maxRetries", To: &r.attempts}, {Key: "error", To: &r.failure}, {Key: "compactMetadata", To: &r.compact},
 	})
-}
-
-func (r *reader) scanRest(key, value []byte) {
-	switch string(key) {
-	case "cwd":
-		r.cwd = value
-	case "version":
-		r.version = value
-	case "gitBranch":
-		r.branch = value
-	case "forkedFrom":
-		r.forkedFrom = value
-	case "agentId":
-		r.agentID = value
-	case "retryInMs":
-		r.retryMS = value
-	case "retryAttempt":
-		r.attempt = value
-	case "maxRetries":
-		r.attempts = value
-	case "error":
-		r.failure = value
-	case "compactMetadata":
-		r.compact = value
-	}
+	r.isMeta, r.isSidechain, r.isSummary = parts.True(meta), parts.True(sidechain), parts.True(summary)
 }
 
 // inline tells whether the line is a helper's, inside the file of the agent that started it.

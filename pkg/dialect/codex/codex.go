@@ -91,31 +91,15 @@ func (r *reader) pictures(content []byte) [][]byte {
 }
 
 func (r *reader) sessionMeta() {
-	s := entry.Session{Harness: "codex"}
-	var forked, started []byte
-	_ = jsonscan.Object(r.raw, func(key, value []byte) bool {
-		switch string(key) {
-		case "id":
-			s.ID = parts.ID(value)
-		case "cwd":
-			s.Cwd = parts.Fact(value)
-		case "cli_version":
-			s.Version = parts.Fact(value)
-		case "git":
-			s.GitBranch = parts.Fact(jsonscan.Get(value, "branch"))
-		case "forked_from_id":
-			forked = value
-		case "parent_thread_id":
-			started = value
-		case "history_base":
-			s.Base = parts.ID(jsonscan.Get(value, "thread_id"))
-		}
-		return true
+	var id, cwd, version, git, forked, started, base []byte
+	jsonscan.Fields(r.raw, []jsonscan.Field{
+		{Key: "id", To: &id}, {Key: "cwd", To: &cwd}, {Key: "cli_version", To: &version}, {Key: "git", To: &git},
+		{Key: "forked_from_id", To: &forked}, {Key: "parent_thread_id", To: &started}, {Key: "history_base", To: &base},
 	})
-	if s.Parent = parts.ID(forked); s.Parent == "" {
-		s.Parent = parts.ID(started)
-	}
-	r.ID, r.Session = s.ID, s
+	r.ID = parts.ID(id)
+	r.Session = entry.Session{ID: r.ID, Harness: "codex", Cwd: parts.Fact(cwd), Version: parts.Fact(version),
+		GitBranch: parts.Fact(jsonscan.Get(git, "branch")), Base: parts.ID(jsonscan.Get(base, "thread_id")),
+		Parent: cmp.Or(parts.ID(forked), parts.ID(started))}
 }
 
 // eventTypes are those of event_msg.

@@ -79,37 +79,17 @@ type completedItem struct {
 }
 
 func readCompleted(raw []byte) (c completedItem) {
+	fields := []jsonscan.Field{
+		{Key: "type", To: &c.typ}, {Key: "id", To: &c.id}, {Key: "call_id", To: &c.callID}, {Key: "status", To: &c.status},
+		{Key: "exit_code", To: &c.exitCode}, {Key: "aggregated_output", To: &c.output}, {Key: "stdout", To: &c.stdout},
+		{Key: "stderr", To: &c.stderr}, {Key: "result", To: &c.result}, {Key: "error", To: &c.failure},
+		{Key: "success", To: &c.success}, {Key: "command", To: &c.command}, {Key: "cwd", To: &c.cwd},
+	}
 	_ = jsonscan.Object(raw, func(key, value []byte) bool {
-		switch string(key) {
-		case "type":
-			c.typ = value
-		case "id":
-			c.id = value
-		case "call_id":
-			c.callID = value
-		case "status":
-			c.status = value
-		case "exit_code":
-			c.exitCode = value
-		case "aggregated_output", "output", "formatted_output":
-			if c.output == nil || string(key) == "aggregated_output" {
-				c.output = value
-			}
-		case "stdout":
-			c.stdout = value
-		case "stderr":
-			c.stderr = value
-		case "result":
-			c.result = value
-		case "error":
-			c.failure = value
-		case "success":
-			c.success = value
-		case "command":
-			c.command = value
-		case "cwd":
-			c.cwd = value
+		if other := string(key) == "output" || string(key) == "formatted_output"; other && c.output == nil {
+			c.output = value
 		}
+		jsonscan.Give(fields, key, value)
 		return true
 	})
 	return c

@@ -23,37 +23,16 @@ var qwenTypes = parts.Names("user", "assistant", "tool_result", "system")
 // Read takes one line of a transcript. It never fails.
 func (Qwen) Read(raw []byte, m *entry.Memory) (entry.Entry, error) {
 	r := begin(m)
-	var typ, subtype, payload, content, usage, model []byte
-	_ = jsonscan.Object(raw, func(key, value []byte) bool {
-		switch string(key) {
-		case "parentUuid":
-			r.Place = parts.Under(value, r.m)
-		case "uuid":
-			r.ID = parts.ID(value)
-		case "timestamp":
-			r.Time = parts.Time(value)
-		case "type":
-			typ = value
-		case "subtype":
-			subtype = value
-		case "systemPayload":
-			payload = value
-		case "message":
-			content = jsonscan.Get(value, "parts")
-		case "usageMetadata":
-			usage = value
-		case "model":
-			model = value
-		case "cwd":
-			r.Session.Cwd = parts.Fact(value)
-		case "version":
-			r.Session.Version = parts.Fact(value)
-		case "gitBranch":
-			r.Session.GitBranch = parts.Fact(value)
-		}
-		return true
+	var parent, id, at, typ, subtype, payload, message, usage, model, cwd, version, branch []byte
+	jsonscan.Fields(raw, []jsonscan.Field{
+		{Key: "parentUuid", To: &parent}, {Key: "uuid", To: &id}, {Key: "timestamp", To: &at}, {Key: "type", To: &typ},
+		{Key: "subtype", To: &subtype}, {Key: "systemPayload", To: &payload}, {Key: "message", To: &message},
+		{Key: "usageMetadata", To: &usage}, {Key: "model", To: &model}, {Key: "cwd", To: &cwd}, {Key: "version", To: &version},
+		{Key: "gitBranch", To: &branch},
 	})
-	r.Session.Harness = "qwen"
+	r.Place, r.ID, r.Time = parts.Under(parent, r.m), parts.ID(id), parts.Time(at)
+	r.Session = entry.Session{Harness: "qwen", Cwd: parts.Fact(cwd), Version: parts.Fact(version), GitBranch: parts.Fact(branch)}
+	content := jsonscan.Get(message, "parts")
 	switch r.Type, r.Known = qwenTypes.Of(typ); r.Type {
 	case "user", "tool_result":
 		r.user(content)

@@ -24,55 +24,16 @@ func readMessage(raw []byte, i int) (msg message, end int) {
 	if i >= len(raw) || raw[i] != '{' {
 		return msg, jsonscan.SkipValue(raw, i)
 	}
-	end = jsonscan.Members(raw, i, func(key []byte, at int) int {
-		end := jsonscan.SkipValue(raw, at)
-		if end < 0 {
-			return end
-		}
-		value := raw[at:end]
-		switch string(key) {
-		case "role":
-			msg.role = value
-		case "content":
-			msg.content = value
-		case "model":
-			msg.model = value
-		case "provider":
-			msg.provider = value
-		case "stopReason":
-			msg.stop = value
-		case "errorMessage":
-			msg.failure = value
-		case "usage":
-			msg.usage = value
-		case "timestamp":
-			msg.timestamp = value
-		case "toolCallId":
-			msg.callID = value
-		case "isError":
-			msg.isError = parts.True(value)
-		default:
-			msg.executed(key, value)
-		}
-		return end
+	var failed, cancelled []byte
+	end = jsonscan.FieldsAt(raw, i, []jsonscan.Field{
+		{Key: "role", To: &msg.role}, {Key: "content", To: &msg.content}, {Key: "model", To: &msg.model},
+		{Key: "provider", To: &msg.provider}, {Key: "stopReason", To: &msg.stop}, {Key: "errorMessage", To: &msg.failure},
+		{Key: "usage", To: &msg.usage}, {Key: "timestamp", To: &msg.timestamp}, {Key: "toolCallId", To: &msg.callID},
+		{Key: "isError", To: &failed}, {Key: "command", To: &msg.command}, {Key: "code", To: &msg.code},
+		{Key: "output", To: &msg.output}, {Key: "exitCode", To: &msg.exitCode}, {Key: "cancelled", To: &cancelled},
 	})
+	msg.isError, msg.cancelled = parts.True(failed), parts.True(cancelled)
 	return msg, end
-}
-
-// executed takes the members of what the user ran.
-func (msg *message) executed(key, value []byte) {
-	switch string(key) {
-	case "command":
-		msg.command = value
-	case "code":
-		msg.code = value
-	case "output":
-		msg.output = value
-	case "exitCode":
-		msg.exitCode = value
-	case "cancelled":
-		msg.cancelled = parts.True(value)
-	}
 }
 
 // roles are those of messages; the value is the step's role.
@@ -165,27 +126,9 @@ func (r *reader) block(raw []byte, i int) (calls, end int) {
 		return 0, jsonscan.SkipValue(raw, i)
 	}
 	var typ, text, thinking, id, name, arguments []byte
-	end = jsonscan.Members(raw, i, func(key []byte, at int) int {
-		end := jsonscan.SkipValue(raw, at)
-		if end < 0 {
-			return end
-		}
-		value := raw[at:end]
-		switch string(key) {
-		case "type":
-			typ = value
-		case "text":
-			text = value
-		case "thinking":
-			thinking = value
-		case "id":
-			id = value
-		case "name":
-			name = value
-		case "arguments":
-			arguments = value
-		}
-		return end
+	end = jsonscan.FieldsAt(raw, i, []jsonscan.Field{
+		{Key: "type", To: &typ}, {Key: "text", To: &text}, {Key: "thinking", To: &thinking},
+		{Key: "id", To: &id}, {Key: "name", To: &name}, {Key: "arguments", To: &arguments},
 	})
 	switch {
 	case parts.Is(typ, "text"):

@@ -94,26 +94,16 @@ type reader struct {
 }
 
 func (r *reader) scan(raw []byte) {
+	fields := []jsonscan.Field{
+		{Key: "type", To: &r.typ}, {Key: "id", To: &r.id}, {Key: "parentId", To: &r.parentID}, {Key: "timestamp", To: &r.timestamp},
+	}
 	jsonscan.Members(raw, jsonscan.SkipSpace(raw, 0), func(key []byte, at int) (end int) {
 		if string(key) == "message" {
 			if r.msg, end = readMessage(raw, at); end >= 0 {
 				r.body = raw[at:end]
 			}
-			return end
-		}
-		if end = jsonscan.SkipValue(raw, at); end < 0 {
-			return end
-		}
-		value := raw[at:end]
-		switch string(key) {
-		case "type":
-			r.typ = value
-		case "id":
-			r.id = value
-		case "parentId":
-			r.parentID = value
-		case "timestamp":
-			r.timestamp = value
+		} else if end = jsonscan.SkipValue(raw, at); end >= 0 {
+			jsonscan.Give(fields, key, raw[at:end])
 		}
 		return end
 	})
@@ -200,22 +190,13 @@ func (r *reader) modelChange() {
 }
 
 func (r *reader) compaction() {
-	var before, after int64
-	_ = jsonscan.Object(r.raw, func(key, value []byte) bool {
-		switch string(key) {
-		case "summary":
-			r.Compact = parts.Text(value)
-		case "shortSummary":
-			r.Session.Summary = parts.Fact(value)
-		case "firstKeptEntryId":
-			r.Kept = parts.ID(value)
-		case "tokensBefore":
-			before = parts.Tokens(value)
-		case "tokensAfter":
-			after = parts.Tokens(value)
-		}
-		return true
+	var summary, short, kept, from, to []byte
+	jsonscan.Fields(r.raw, []jsonscan.Field{
+		{Key: "summary", To: &summary}, {Key: "shortSummary", To: &short}, {Key: "firstKeptEntryId", To: &kept},
+		{Key: "tokensBefore", To: &from}, {Key: "tokensAfter", To: &to},
 	})
+	r.Compact, r.Session.Summary, r.Kept = parts.Text(summary), parts.Fact(short), parts.ID(kept)
+	before, after := parts.Tokens(from), parts.Tokens(to)
 	detail := ""
 	switch {
 	case before > 0 && after > 0:
@@ -236,26 +217,15 @@ func thousands(n int64) string {
 
 // custom posts what an extension says, if it is meant to be seen.
 func (r *reader) custom(raw []byte) {
-	var kind, content, details []byte
-	display := false
-	_ = jsonscan.Object(raw, func(key, value []byte) bool {
-		switch string(key) {
-		case "customType":
-			kind = value
-		case "content":
-			content = value
-		case "details":
-			details = value
-		case "display":
-			display = parts.True(value)
-		}
-		return true
+	var kind, content, details, display []byte
+	jsonscan.Fields(raw, []jsonscan.Field{
+		{Key: "customType", To: &kind}, {Key: "content", To: &content}, {Key: "details", To: &details}, {Key: "display", To: &display},
 	})
 	text := parts.Join(content)
 	if r.mapping > 2 && parts.Is(kind, "acp_permission") && r.permission(parts.Text(text), details) {
 		return
 	}
-	if display && !parts.Empty(text) {
+	if parts.True(display) && !parts.Empty(text) {
 		extra := []events.Field{}
 		if !parts.Empty(kind) {
 			extra = append(extra, events.Field{Name: "custom_type", Value: kind})

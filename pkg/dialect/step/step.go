@@ -101,27 +101,14 @@ func scan(raw []byte) (in members, err error) {
 	if jsonscan.KindOf(raw) != jsonscan.KindObject {
 		return in, fmt.Errorf("%w: not a JSON object; send {\"role\":…,\"content\":…,\"meta\":{…},\"refs\":[…]}", ErrStep)
 	}
+	fields := []jsonscan.Field{
+		{Key: "id", To: &in.id}, {Key: "role", To: &in.role}, {Key: "meta", To: &in.meta}, {Key: "content", To: &in.content},
+		{Key: "contentPayload", To: &in.content}, {Key: "refs", To: &in.refs}, {Key: "timestamp", To: &in.timestamp},
+		{Key: "compact", To: &in.compact}, {Key: "firstKept", To: &in.firstKept},
+	}
 	_ = jsonscan.Object(raw, func(key, value []byte) bool {
-		if jsonscan.KindOf(value) == jsonscan.KindNull {
-			return true
-		}
-		switch string(key) {
-		case "id":
-			in.id = value
-		case "role":
-			in.role = value
-		case "meta":
-			in.meta = value
-		case "content", "contentPayload":
-			in.content = value
-		case "refs":
-			in.refs = value
-		case "timestamp":
-			in.timestamp = value
-		case "compact":
-			in.compact = value
-		case "firstKept":
-			in.firstKept = value
+		if jsonscan.KindOf(value) != jsonscan.KindNull {
+			jsonscan.Give(fields, key, value)
 		}
 		return true
 	})
