@@ -19,6 +19,7 @@ import (
 	"spool/internal/natsadmin"
 	"spool/internal/natsio"
 	"spool/internal/service"
+	"spool/internal/sleep"
 	"spool/internal/text"
 	"spool/internal/view"
 	"spool/pkg/client"
@@ -94,10 +95,8 @@ func (c *topCmd) print(a *app, l *lookout) error {
 		if c.Once || err != nil {
 			return err
 		}
-		select {
-		case <-a.ctx.Done():
+		if !sleep.For(a.ctx, max(c.Every, busy*time.Since(began))) {
 			return nil
-		case <-time.After(max(c.Every, busy*time.Since(began))):
 		}
 	}
 }

@@ -43,7 +43,7 @@ var layer0 = []string{
 }
 
 // shared are the packages of layer 1 that others of it build on.
-var shared = []string{"internal/record", "internal/retry", "internal/project", "internal/rehydrate"}
+var shared = []string{"internal/record", "internal/retry", "internal/project", "internal/rehydrate", "internal/sleep"}
 
 var layer1 = slices.Concat(shared, []string{
 	"internal/apply", "internal/persist", "internal/ingest", "internal/gc", "internal/fsck", "internal/transcript",
@@ -71,6 +71,7 @@ var rules = []rule{
 
 	{decide, []string{"internal/record"}, layer0, []string{msgpack, xsync}},
 	{decide, []string{"internal/retry"}, slices.Concat(layer0, []string{"internal/record"}), []string{backoff}},
+	{decide, []string{"internal/sleep"}, nil, nil},
 	{decide, []string{"internal/project"}, layer0, nil},
 	{decide, []string{"internal/rehydrate"}, slices.Concat(layer0, []string{"internal/project"}), nil},
 	{decide, []string{"internal/apply"}, slices.Concat(layer0, []string{"internal/record", "internal/project", "internal/rehydrate"}), nil},
@@ -95,7 +96,7 @@ var rules = []rule{
 	{adapt, []string{"internal/sessionstore"}, slices.Concat(layer0, shared,
 		[]string{"internal/natsio", "internal/artifactstore"}), []string{any_}},
 	{adapt, []string{"internal/offline"}, slices.Concat(layer0, []string{"internal/record"}), []string{ulid}},
-	{adapt, []string{"internal/reload"}, nil, nil},
+	{adapt, []string{"internal/reload"}, []string{"internal/sleep"}, nil},
 	{adapt, []string{"internal/watch"}, nil, []string{"github.com/fsnotify/fsnotify"}},
 	{adapt, []string{"internal/access"}, []string{"internal/reload"}, nil},
 	{adapt, []string{"pkg/client"}, // a client knows what an event will do (internal/apply), not who does it
@@ -142,7 +143,7 @@ var rules = []rule{
 
 	{adapt, []string{"internal/metrics"}, slices.Concat(layer0, layer1, []string{"internal/natsio", "internal/natsadmin"}), []string{any_}},
 
-	{wire, []string{"internal/embedded"}, []string{"internal/reload"}, []string{any_}},
+	{wire, []string{"internal/embedded"}, []string{"internal/reload", "internal/sleep"}, []string{any_}},
 	{wire, []string{"internal/service"},
 		slices.Concat(layer0, layer1, []string{
 			"internal/access", "internal/natsio", "internal/natsadmin", "internal/artifactstore", "internal/sessionstore", "internal/gc/gcnats",

@@ -14,6 +14,7 @@ import (
 	"golang.org/x/sync/errgroup"
 
 	"spool/internal/persist"
+	"spool/internal/sleep"
 	"spool/internal/text"
 )
 
@@ -229,10 +230,8 @@ func (f *flow) begin(ctx context.Context) error {
 		g.Go(func() error {
 			for at := 0; at < len(ss); {
 				if f.published()-f.pl.done() > fastWindow {
-					select {
-					case <-gctx.Done():
+					if !sleep.For(gctx, look) {
 						return gctx.Err()
-					case <-time.After(look):
 					}
 					continue
 				}

@@ -7,6 +7,8 @@ import (
 	"time"
 
 	"golang.org/x/sync/errgroup"
+
+	"spool/internal/sleep"
 )
 
 // pipeline is something that takes entries in and finishes each of them some time later.
@@ -144,10 +146,8 @@ func (f *flow) drain(ctx context.Context) error {
 		if time.Since(since) > drainLimit {
 			return fmt.Errorf("stands still at %d of %d entries", done, want)
 		}
-		select {
-		case <-ctx.Done():
+		if !sleep.For(ctx, look) {
 			return ctx.Err()
-		case <-time.After(look):
 		}
 	}
 }

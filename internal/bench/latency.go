@@ -10,6 +10,7 @@ import (
 
 	"golang.org/x/sync/errgroup"
 
+	"spool/internal/sleep"
 	"spool/pkg/client"
 )
 
@@ -126,9 +127,7 @@ func (l *latency) measure(ctx context.Context, for_ time.Duration) error {
 func (l *latency) publish(ctx context.Context, by int, ss []*session, start time.Time, for_ time.Duration) error {
 	every := time.Duration(float64(l.batch*latencyPublishers) / l.rate * float64(time.Second))
 	for due := start.Add(every * time.Duration(by) / latencyPublishers); due.Sub(start) < for_; due = due.Add(every) {
-		select {
-		case <-time.After(time.Until(due)):
-		case <-ctx.Done():
+		if !sleep.For(ctx, time.Until(due)) {
 			return ctx.Err()
 		}
 		l.mark(ss, l.spool.next[by], due)

@@ -20,6 +20,7 @@ import (
 	"golang.org/x/sync/errgroup"
 
 	"spool/internal/natsio"
+	"spool/internal/sleep"
 	"spool/internal/text"
 	"spool/pkg/client"
 )
@@ -133,9 +134,7 @@ func (s *soak) run(ctx context.Context, rep *SoakReport) error {
 		g.Go(func() error { return s.publish(ctx, by, client.New(c), counts, start) })
 	}
 	g.Go(func() error {
-		select {
-		case <-time.After(s.For / 2):
-		case <-ctx.Done():
+		if !sleep.For(ctx, s.For/2) {
 			return context.Cause(ctx)
 		}
 		s.Note("kill -9")
@@ -226,9 +225,7 @@ func (s *soak) publish(ctx context.Context, by int, c *client.Client, counts []i
 	every := time.Duration(latencyPublishers / s.Rate * float64(time.Second))
 	due := start.Add(every * time.Duration(by) / latencyPublishers)
 	for n := 0; due.Sub(start) < s.For; n++ {
-		select {
-		case <-time.After(time.Until(due)):
-		case <-ctx.Done():
+		if !sleep.For(ctx, time.Until(due)) {
 			return context.Cause(ctx)
 		}
 		of := own[n%len(own)]
@@ -305,10 +302,8 @@ func (s *soak) applied(ctx context.Context, want int64) error {
 		if time.Since(since) > drainLimit {
 			return fmt.Errorf("%w: the subscriber has %d of %d items", ErrWrong, n, want)
 		}
-		select {
-		case <-ctx.Done():
+		if !sleep.For(ctx, 100*time.Millisecond) {
 			return context.Cause(ctx)
-		case <-time.After(100 * time.Millisecond):
 		}
 	}
 }

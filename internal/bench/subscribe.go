@@ -21,6 +21,7 @@ import (
 
 	"spool/internal/httpapi"
 	"spool/internal/natsio"
+	"spool/internal/sleep"
 	"spool/internal/text"
 	"spool/pkg/client"
 	"spool/pkg/events"
@@ -303,10 +304,8 @@ func (f *fanout) wait(ctx context.Context, want int64) error {
 		if time.Since(since) > drainLimit {
 			return fmt.Errorf("%w: the readers have %d of %d items", ErrWrong, last, want)
 		}
-		select {
-		case <-ctx.Done():
+		if !sleep.For(ctx, look) {
 			return context.Cause(ctx)
-		case <-time.After(look):
 		}
 	}
 	return nil
@@ -320,9 +319,7 @@ func (f *fanout) paced(ctx context.Context, rate float64, start time.Time, for_ 
 	for by, ss := range f.flow.sessions {
 		g.Go(func() error {
 			for due := start.Add(every * time.Duration(by) / latencyPublishers); due.Sub(start) < for_; due = due.Add(every) {
-				select {
-				case <-time.After(time.Until(due)):
-				case <-ctx.Done():
+				if !sleep.For(ctx, time.Until(due)) {
 					return context.Cause(ctx)
 				}
 				f.flow.claimed.Add(int64(batch))

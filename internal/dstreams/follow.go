@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"spool/internal/natsio"
+	"spool/internal/sleep"
 	"spool/pkg/events"
 )
 
@@ -122,10 +123,7 @@ func (f *follower) run() {
 		if err := f.watch(); err != nil && f.ctx.Err() == nil {
 			f.h.cfg.Log.Warn("watch a stream", "thread", f.thread, "error", err)
 		}
-		select {
-		case <-f.ctx.Done():
-		case <-time.After(time.Second):
-		}
+		sleep.For(f.ctx, time.Second)
 	}
 }
 

@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"spool/internal/record"
+	"spool/internal/sleep"
 	"spool/pkg/events"
 	"spool/pkg/threads"
 )
@@ -105,18 +106,12 @@ const (
 
 // Run removes the streams whose time is over, and what others did not finish, until ctx ends.
 func (h *Handler) Run(ctx context.Context) error {
-	t := time.NewTicker(sweepEvery)
-	defer t.Stop()
-	for {
-		select {
-		case <-ctx.Done():
-			return nil
-		case <-t.C:
-		}
+	for range sleep.Every(ctx, sweepEvery) {
 		if err := h.sweep(ctx, time.Now()); err != nil && ctx.Err() == nil {
 			h.cfg.Log.Warn("remove expired streams", "error", err)
 		}
 	}
+	return nil
 }
 
 func (h *Handler) sweep(ctx context.Context, now time.Time) error {

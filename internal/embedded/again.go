@@ -10,6 +10,8 @@ import (
 	"time"
 
 	"github.com/nats-io/nats-server/v2/server"
+
+	"spool/internal/sleep"
 )
 
 // A stream whose store met an error when it wrote or synced takes no write any more, and answers no publish, until its
@@ -36,16 +38,9 @@ var ErrStopped = errors.New("the embedded NATS server stopped storing")
 // Keep starts the server again whenever it has stopped storing, until ctx ends. An error: it could not be, and serves
 // nobody.
 func (s *Server) Keep(ctx context.Context) error {
-	t := time.NewTicker(lookEvery)
-	defer t.Stop()
 	said, wait := "", againAfter
 	var next time.Time // no start before
-	for {
-		select {
-		case <-ctx.Done():
-			return nil
-		case <-t.C:
-		}
+	for range sleep.Every(ctx, lookEvery) {
 		why := s.stopped()
 		if why == nil {
 			said = ""
@@ -71,6 +66,7 @@ func (s *Server) Keep(ctx context.Context) error {
 		s.cfg.Log.Warn("the NATS server was started again: its disk takes writes")
 		said, next, wait = "", time.Now().Add(wait), min(2*wait, againMost)
 	}
+	return nil
 }
 
 // stopped is why the server takes no writes, if it takes none somewhere.
@@ -113,9 +109,6 @@ func (s *Server) again(ctx context.Context) error {
 		if err == nil || ctx.Err() != nil || time.Now().After(end) {
 			return err
 		}
-		select {
-		case <-ctx.Done():
-		case <-time.After(lookEvery):
-		}
+		sleep.For(ctx, lookEvery)
 	}
 }

@@ -19,6 +19,7 @@ import (
 	"spool/internal/natsio"
 	"spool/internal/record"
 	"spool/internal/retry"
+	"spool/internal/sleep"
 	"spool/pkg/client"
 	"spool/pkg/events"
 	"spool/pkg/threads"
@@ -333,10 +334,8 @@ func Settle(ctx context.Context, conn *natsio.Conn) error {
 			if err == nil {
 				break
 			}
-			select {
-			case <-ctx.Done():
+			if !sleep.For(ctx, 20*time.Millisecond) {
 				return fmt.Errorf("partition %d is not done: %w", p, errors.Join(err, ctx.Err()))
-			case <-time.After(20 * time.Millisecond):
 			}
 		}
 	}

@@ -17,6 +17,7 @@ import (
 
 	"golang.org/x/sync/errgroup"
 
+	"spool/internal/sleep"
 	"spool/pkg/client"
 	"spool/pkg/events"
 )
@@ -164,10 +165,7 @@ func pause(ctx context.Context, d time.Duration) {
 	if d <= 0 {
 		return
 	}
-	select {
-	case <-ctx.Done():
-	case <-time.After(d):
-	}
+	sleep.For(ctx, d)
 }
 
 // writer is one producer. Its entries are numbered 1, 2, 3, …, over all its threads.

@@ -16,6 +16,7 @@ import (
 	"spool/internal/jsonscan"
 	"spool/internal/project"
 	"spool/internal/record"
+	"spool/internal/sleep"
 	"spool/pkg/casstore"
 	"spool/pkg/events"
 	"spool/pkg/threads"
@@ -275,9 +276,7 @@ func (c *checker) lastItem(ctx context.Context, h *head) (last int64, err error)
 		if err != nil || last >= h.N {
 			break
 		}
-		select {
-		case <-time.After(100 * time.Millisecond):
-		case <-ctx.Done():
+		if !sleep.For(ctx, 100*time.Millisecond) {
 			return last, ctx.Err()
 		}
 	}

@@ -10,6 +10,7 @@ import (
 
 	"spool/internal/record"
 	"spool/internal/retry"
+	"spool/internal/sleep"
 	"spool/pkg/casstore"
 	"spool/pkg/events"
 )
@@ -207,10 +208,7 @@ func (r *run) commit(ctx context.Context, puts []record.Put) (first uint64, agai
 	case errors.Is(err, record.ErrConflict):
 		return 0, true, r.alone(ctx, r.fence)
 	case record.Temporary(err):
-		select {
-		case <-time.After(50 * time.Millisecond):
-		case <-ctx.Done():
-		}
+		sleep.For(ctx, 50*time.Millisecond)
 		return 0, true, ctx.Err()
 	}
 	return first, false, err

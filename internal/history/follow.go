@@ -14,6 +14,7 @@ import (
 
 	"spool/internal/natsio"
 	"spool/internal/record"
+	"spool/internal/sleep"
 	"spool/pkg/client"
 	"spool/pkg/dialect"
 	"spool/pkg/events"
@@ -299,10 +300,7 @@ func (f *Follower) read(ctx context.Context, at Position, until uint64) error {
 		}
 		at.Seq = stored.Seq
 		if !full { // it keeps up: what comes next is not to have a transaction for each item
-			select {
-			case <-ctx.Done():
-			case <-time.After(gather):
-			}
+			sleep.For(ctx, gather)
 		}
 		if stored.Pending > 0 { // behind: the stream may forget faster than this reads
 			if now, err := f.items.Extent(ctx, nil); err != nil || now.First > at.Seq+1 {
@@ -403,10 +401,7 @@ func (f *Follower) store(ctx context.Context, some *gathered, from Position, to 
 	begun := time.Now()
 	if f.rests {
 		defer func() {
-			select {
-			case <-ctx.Done():
-			case <-time.After(rest * time.Since(begun)):
-			}
+			sleep.For(ctx, rest*time.Since(begun))
 		}()
 	}
 	about, err := f.sessions(ctx, some)

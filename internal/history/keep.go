@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"spool/internal/natsio"
+	"spool/internal/sleep"
 )
 
 // Between a failure and the next try.
@@ -52,10 +53,8 @@ func tend(ctx context.Context, path string, conn *natsio.Conn, log *slog.Logger,
 			wait = firstWait
 		}
 		log.Warn("prompt history stopped, trying again", "wait", wait, "error", err)
-		select {
-		case <-ctx.Done():
+		if !sleep.For(ctx, wait) {
 			return
-		case <-time.After(wait):
 		}
 	}
 }

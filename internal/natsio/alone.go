@@ -12,6 +12,7 @@ import (
 
 	"spool/internal/record"
 	"spool/internal/retry"
+	"spool/internal/sleep"
 	"spool/pkg/events"
 )
 
@@ -111,14 +112,7 @@ func (a *alone) hold(ctx context.Context, do func(context.Context) error) error 
 	kept := make(chan struct{})
 	go func() {
 		defer close(kept)
-		tick := time.NewTicker(a.lease / 5)
-		defer tick.Stop()
-		for {
-			select {
-			case <-held.Done():
-				return
-			case <-tick.C:
-			}
+		for range sleep.Every(held, a.lease/5) {
 			if err := a.renew(held); errors.Is(err, errLeaseLost) || time.Since(a.renewed) > a.lease/2 {
 				lose(errLeaseLost)
 			}

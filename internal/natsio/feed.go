@@ -9,6 +9,7 @@ import (
 
 	"github.com/nats-io/nats.go/jetstream"
 
+	"spool/internal/sleep"
 	"spool/pkg/events"
 )
 
@@ -123,15 +124,8 @@ func Unpin(ctx context.Context, es Events, partition int) {
 
 // keepPin keeps the pin that we have while the caller is busy and asks for nothing, until ctx ends.
 func (f *feed) keepPin(ctx context.Context) {
-	beat := time.NewTicker(pinBeat)
-	defer beat.Stop()
-	for {
-		select {
-		case <-ctx.Done():
-			return
-		case <-beat.C:
-			f.beat(events.ReadersGroup)
-		}
+	for range sleep.Every(ctx, pinBeat) {
+		f.beat(events.ReadersGroup)
 	}
 }
 

@@ -10,6 +10,7 @@ import (
 	"github.com/nats-io/nats.go/jetstream"
 
 	"spool/internal/record"
+	"spool/internal/sleep"
 	"spool/pkg/events"
 )
 
@@ -263,10 +264,8 @@ func (m *moves) watch(ctx context.Context, c *Conn, stream, filter string, stand
 			pause = time.Second
 		}
 		stand(ctx, false)
-		select {
-		case <-ctx.Done():
+		if !sleep.For(ctx, pause) {
 			return
-		case <-time.After(pause):
 		}
 	}
 }

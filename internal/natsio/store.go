@@ -13,6 +13,7 @@ import (
 
 	"spool/internal/record"
 	"spool/internal/retry"
+	"spool/internal/sleep"
 	"spool/pkg/casstore"
 	"spool/pkg/events"
 )
@@ -72,10 +73,8 @@ func (recs Records) FindPack(ctx context.Context, id casstore.PackID) (record.Fo
 		if !record.IsGone(err) || !recs.c.clustered() || try == goneTries {
 			return live, err
 		}
-		select {
-		case <-ctx.Done():
+		if !sleep.For(ctx, goneWait) {
 			return live, err
-		case <-time.After(goneWait):
 		}
 	}
 }

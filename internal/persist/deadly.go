@@ -13,6 +13,7 @@ import (
 
 	"spool/internal/apply"
 	"spool/internal/record"
+	"spool/internal/sleep"
 	"spool/pkg/events"
 )
 
@@ -140,9 +141,7 @@ func (y *deadly) leaveAlone() {
 func (y *deadly) try(ctx context.Context, m *Message, index int) (died int, err error) {
 	of := &y.of[m.Partition]
 	if of.rec.Is(m.Seq, index, m.Stored) {
-		select {
-		case <-time.After(y.pause(len(of.rec.Died))):
-		case <-ctx.Done():
+		if !sleep.For(ctx, y.pause(len(of.rec.Died))) {
 			return 0, ctx.Err()
 		}
 	}

@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"spool/internal/record"
+	"spool/internal/sleep"
 	"spool/pkg/events"
 	"spool/pkg/threads"
 )
@@ -24,18 +25,12 @@ func (p *Persister) leaseLoop(ctx context.Context) error {
 	if p.Leases == nil {
 		return nil
 	}
-	t := time.NewTicker(max(min(p.cfg.OutputLease/4, leaseLook), 100*time.Millisecond))
-	defer t.Stop()
-	for {
-		select {
-		case <-ctx.Done():
-			return nil
-		case <-t.C:
-		}
+	for range sleep.Every(ctx, max(min(p.cfg.OutputLease/4, leaseLook), 100*time.Millisecond)) {
 		if err := p.closeSilent(ctx); err != nil && ctx.Err() == nil {
 			p.Log.Warn("look for outputs whose lease is over", "error", err)
 		}
 	}
+	return nil
 }
 
 // leaseLook is how long after a short lease its output is closed, at most: looking costs the server a consumer.

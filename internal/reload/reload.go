@@ -16,6 +16,8 @@ import (
 	"slices"
 	"sync/atomic"
 	"time"
+
+	"spool/internal/sleep"
 )
 
 // Every is the time between two looks. What has changed is taken within three times as long.
@@ -45,15 +47,8 @@ func (f *Files) Follow(ctx context.Context, log *slog.Logger) {
 	if log == nil {
 		log = slog.New(slog.DiscardHandler)
 	}
-	t := time.NewTicker(Every)
-	defer t.Stop()
-	for {
-		select {
-		case <-ctx.Done():
-			return
-		case <-t.C:
-			f.look(ctx, log)
-		}
+	for range sleep.Every(ctx, Every) {
+		f.look(ctx, log)
 	}
 }
 

@@ -13,6 +13,7 @@ import (
 	"golang.org/x/sync/errgroup"
 
 	"spool/internal/record"
+	"spool/internal/sleep"
 	"spool/pkg/casstore"
 	"spool/pkg/events"
 	"spool/pkg/threads"
@@ -181,10 +182,7 @@ func (rep *HeadsReport) lookAt(ctx context.Context, r Reader, packs casstore.Pac
 		some, out := places[from:to], found[from:to]
 		g.Go(func() error { return resolve(ctx, r, packs, some, out) })
 		from = to
-		select {
-		case <-time.After(headsPause):
-		case <-ctx.Done():
-		}
+		sleep.For(ctx, headsPause)
 	}
 	if err := g.Wait(); err != nil {
 		return err

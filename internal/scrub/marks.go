@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"spool/internal/record"
+	"spool/internal/sleep"
 	"spool/pkg/events"
 )
 
@@ -196,10 +197,8 @@ func Look(ctx context.Context, s Store, replay Replayer, log *slog.Logger) (Mark
 		return m.Marks, err
 	}
 	if len(found) > 0 { // in a cluster it may be the word of a server that ends just now, or does not know yet that it leads no more
-		select {
-		case <-ctx.Done():
+		if !sleep.For(ctx, sureAfter) {
 			return Marks{}, ctx.Err()
-		case <-time.After(sureAfter):
 		}
 		if states, err = s.StreamStates(ctx); err != nil {
 			return Marks{}, err

@@ -13,6 +13,7 @@ import (
 	"time"
 
 	"spool/internal/record"
+	"spool/internal/sleep"
 	"spool/pkg/artifacts"
 	"spool/pkg/casstore"
 	"spool/pkg/events"
@@ -172,10 +173,7 @@ func (s *scrubber) took(ctx context.Context, n int) error {
 	}
 	due := s.began.Add(time.Duration(float64(s.read) / float64(s.cfg.Rate) * float64(time.Second)))
 	if wait := time.Until(due); wait > 0 {
-		select {
-		case <-time.After(wait):
-		case <-ctx.Done():
-		}
+		sleep.For(ctx, wait)
 	}
 	return ctx.Err()
 }

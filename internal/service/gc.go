@@ -19,6 +19,7 @@ import (
 	"spool/internal/retention"
 	"spool/internal/retry"
 	"spool/internal/scrub"
+	"spool/internal/sleep"
 	"spool/pkg/events"
 )
 
@@ -113,10 +114,8 @@ func CollectInTurn(ctx context.Context, conn *natsio.Conn, c *gc.Collector, wait
 			return p, r, err
 		}
 		waits(wait)
-		select {
-		case <-ctx.Done():
+		if !sleep.For(ctx, wait) {
 			return p, r, ctx.Err()
-		case <-time.After(wait):
 		}
 	}
 }

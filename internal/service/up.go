@@ -18,6 +18,7 @@ import (
 	"spool/internal/natsadmin"
 	"spool/internal/natsio"
 	"spool/internal/persist"
+	"spool/internal/sleep"
 )
 
 // UpConfig is everything in one process.
@@ -189,14 +190,7 @@ const trimEvery = 10 * time.Second
 // Trim keeps EVENTS from filling up with what is applied, until ctx ends.
 func Trim(ctx context.Context, conn *natsio.Conn, log *slog.Logger) error {
 	admin := natsadmin.New(conn)
-	t := time.NewTicker(trimEvery)
-	defer t.Stop()
-	for {
-		select {
-		case <-ctx.Done():
-			return nil
-		case <-t.C:
-		}
+	for range sleep.Every(ctx, trimEvery) {
 		switch upTo, err := admin.Trim(ctx); {
 		case err != nil && ctx.Err() == nil:
 			log.Warn("trim EVENTS", "error", err)
@@ -204,6 +198,7 @@ func Trim(ctx context.Context, conn *natsio.Conn, log *slog.Logger) error {
 			log.Info("trimmed EVENTS", "up_to", upTo)
 		}
 	}
+	return nil
 }
 
 // HistoryFile is where spool up keeps the prompt history of a data directory.

@@ -10,6 +10,7 @@ import (
 	"spool/internal/natsadmin"
 	"spool/internal/natsio"
 	"spool/internal/scrub"
+	"spool/internal/sleep"
 )
 
 // watch looks whether streams went back: beside a persister, and before it takes anything over a connection. At a start, over a new
@@ -81,16 +82,9 @@ func (w *watch) again(ctx context.Context) (news bool) {
 
 // run looks again and again, until ctx ends.
 func (w *watch) run(ctx context.Context) {
-	t := time.NewTicker(scrub.MarksEvery)
-	defer t.Stop()
 	link := w.sys.Link()
 	w.stock(ctx, time.Now().Add(-scrub.HeadsAgain))
-	for {
-		select {
-		case <-ctx.Done():
-			return
-		case <-t.C:
-		}
+	for range sleep.Every(ctx, scrub.MarksEvery) {
 		news, now := w.again(ctx), w.sys.Link()
 		switch {
 		case news:
@@ -143,10 +137,8 @@ func (w *watch) heads(ctx context.Context, after time.Time) {
 func ScrubEvery(ctx context.Context, conn *natsio.Conn, every time.Duration, rate int64, log *slog.Logger) {
 	sys := natsadmin.Of(conn)
 	for wait := time.Duration(0); ; {
-		select {
-		case <-ctx.Done():
+		if !sleep.For(ctx, wait) {
 			return
-		case <-time.After(wait):
 		}
 		wait = min(every, time.Minute)
 		st, err := scrub.ReadState(ctx, sys)

@@ -11,6 +11,7 @@ import (
 	"spool/internal/dstreams"
 	"spool/internal/natsio"
 	"spool/internal/record"
+	"spool/internal/sleep"
 	"spool/pkg/events"
 	"spool/pkg/threads"
 )
@@ -28,7 +29,7 @@ func (s *Service) Run(ctx context.Context) error {
 			told = err.Error()
 			s.Log.Warn("watch subscriptions: it is tried again each second", "error", err)
 		}
-		wait(ctx, time.Second)
+		sleep.For(ctx, time.Second)
 	}
 	return nil
 }
@@ -145,7 +146,7 @@ func (w *watch) streams(ctx context.Context) error {
 		if err := w.streamsFrom(ctx); err != nil {
 			return err
 		}
-		wait(ctx, 100*time.Millisecond)
+		sleep.For(ctx, 100*time.Millisecond)
 	}
 	return nil
 }
@@ -234,7 +235,7 @@ func (w *watch) look(ctx context.Context) {
 		case <-ctx.Done():
 		case <-timer.C:
 		case <-w.poke:
-			wait(ctx, gather)
+			sleep.For(ctx, gather)
 		}
 		timer.Stop()
 	}
@@ -320,12 +321,5 @@ func (w *watch) looked(id string, m moved, sub *subscription, err error) {
 func (f *followed) keep(names map[string]uint64) {
 	for name, at := range names {
 		f.names[name] = max(f.names[name], at)
-	}
-}
-
-func wait(ctx context.Context, d time.Duration) {
-	select {
-	case <-ctx.Done():
-	case <-time.After(d):
 	}
 }

@@ -8,6 +8,7 @@ import (
 
 	"spool/internal/natsio"
 	"spool/internal/retry"
+	"spool/internal/sleep"
 	"spool/pkg/events"
 	"spool/pkg/threads"
 )
@@ -117,10 +118,7 @@ func (s *subscription) meet(read uint64, it natsio.StoredItem) (now uint64, goes
 			break
 		}
 		if now, goesOn, err = s.catchUp(now); err == nil {
-			select {
-			case <-s.ctx.Done():
-			case <-time.After(storedSoon):
-			}
+			sleep.For(s.ctx, storedSoon)
 		}
 	}
 	return now, goesOn, err

@@ -16,6 +16,7 @@ import (
 	"spool/internal/family"
 	"spool/internal/record"
 	"spool/internal/retry"
+	"spool/internal/sleep"
 	"spool/pkg/events"
 	"spool/pkg/threads"
 )
@@ -268,10 +269,8 @@ func (o *Output) Begun(ctx context.Context) error {
 		if err != nil {
 			return err
 		}
-		select {
-		case <-ctx.Done():
+		if !sleep.For(ctx, wait) {
 			return context.Cause(ctx)
-		case <-time.After(wait):
 		}
 	}
 }

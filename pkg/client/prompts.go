@@ -14,6 +14,7 @@ import (
 	"spool/internal/family"
 	"spool/internal/jsonscan"
 	"spool/internal/record"
+	"spool/internal/sleep"
 	"spool/pkg/events"
 	"spool/pkg/threads"
 )
@@ -262,10 +263,7 @@ func (c *Client) awaitAnswer(ctx context.Context, t events.Thread, asked record.
 				tell()
 			}
 			if away {
-				select {
-				case <-time.After(lookAway):
-				case <-ctx.Done():
-				}
+				sleep.For(ctx, lookAway)
 			}
 		}
 	})

@@ -13,6 +13,7 @@ import (
 	"spool/internal/family"
 	"spool/internal/natsio"
 	"spool/internal/record"
+	"spool/internal/sleep"
 	"spool/pkg/artifacts"
 	"spool/pkg/events"
 )
@@ -193,14 +194,7 @@ func (r *Run) publish(ctx context.Context, op events.Run) error {
 // is no record of the run there is no lease yet, or none to come: its beginning may be refused, and each beat would be too.
 func (r *Run) beat(every time.Duration) {
 	defer close(r.done)
-	tick := time.NewTicker(every)
-	defer tick.Stop()
-	for {
-		select {
-		case <-r.beats.Done():
-			return
-		case <-tick.C:
-		}
+	for range sleep.Every(r.beats, every) {
 		ctx, cancel := context.WithTimeout(r.beats, every)
 		was, err := r.client.run(ctx, r.thread.Session, r.id)
 		if err == nil && was.Status.Ended() {

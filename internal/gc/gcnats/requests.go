@@ -10,6 +10,7 @@ import (
 	"github.com/nats-io/nats.go/jetstream"
 
 	"spool/internal/natsio"
+	"spool/internal/sleep"
 	"spool/pkg/events"
 )
 
@@ -86,10 +87,7 @@ func (w *World) atWork(ctx context.Context, m jetstream.Msg, run func(context.Co
 		defer close(done)
 		began := time.Now()
 		run(ctx)
-		select {
-		case <-time.After(min(restFactor*time.Since(began), longestRest)):
-		case <-ctx.Done():
-		}
+		sleep.For(ctx, min(restFactor*time.Since(began), longestRest))
 	}()
 	t := time.NewTicker(gcAckWait / 3)
 	defer t.Stop()

@@ -14,6 +14,7 @@ import (
 	"github.com/nats-io/nats.go/jetstream"
 
 	"spool/internal/natsio"
+	"spool/internal/sleep"
 	"spool/pkg/events"
 )
 
@@ -208,18 +209,12 @@ func (w *World) Keep(ctx context.Context, when Schedule, begun func(made bool) e
 		return err
 	}
 	defer w.leave(id)
-	t := time.NewTicker(keeperBeat)
-	defer t.Stop()
-	for {
-		select {
-		case <-ctx.Done():
-			return nil
-		case <-t.C:
-		}
+	for range sleep.Every(ctx, keeperBeat) {
 		if _, err := w.keep(ctx, id, when, false); err != nil && ctx.Err() == nil {
 			w.log.Warn("keep gc's schedule", "error", err)
 		}
 	}
+	return nil
 }
 
 // keep makes the schedule, if it is this collector's to make.
