@@ -30,20 +30,16 @@ func (a *api) done(w http.ResponseWriter, r *http.Request, status int, t events.
 // sees reports whether a request may be told what is stored.
 func sees(r *http.Request) bool { return access.From(r.Context()).Scopes&access.Read != 0 }
 
-func (a *api) fork(w http.ResponseWriter, r *http.Request, t events.Thread) error {
-	var in struct {
-		To    string `json:"to"`    // THREAD, or SESSION/THREAD
-		N     *int64 `json:"n"`     // item
-		Index *int64 `json:"index"` // entry
-		Node  string `json:"node"`
-		Entry string `json:"entry"` // its id at its source
-		Role  string `json:"role"`
-		Whole bool   `json:"whole"`
-		Path  bool   `json:"path"` // of the main thread: the path to entry, or to the leaf, with its labels
-	}
-	if err := read(w, r, &in); err != nil {
-		return err
-	}
+func (a *api) fork(w http.ResponseWriter, r *http.Request, t events.Thread, in struct {
+	To    string `json:"to"`    // THREAD, or SESSION/THREAD
+	N     *int64 `json:"n"`     // item
+	Index *int64 `json:"index"` // entry
+	Node  string `json:"node"`
+	Entry string `json:"entry"` // its id at its source
+	Role  string `json:"role"`
+	Whole bool   `json:"whole"`
+	Path  bool   `json:"path"` // of the main thread: the path to entry, or to the leaf, with its labels
+}) error {
 	n, err := fromOne("n", in.N)
 	index, err2 := fromOne("index", in.Index)
 	if err := errors.Join(err, err2); err != nil {
@@ -107,14 +103,10 @@ func (a *api) forkPath(ctx context.Context, to events.Thread, f events.Fork) err
 }
 
 // append appends an entry, and tells who lost the leaf to another writer which entry has it (SPEC S13).
-func (a *api) append(w http.ResponseWriter, r *http.Request, t events.Thread) error {
-	var in struct {
-		Entry json.RawMessage `json:"entry"`
-		Leaf  *string         `json:"leaf"`
-	}
-	if err := read(w, r, &in); err != nil {
-		return err
-	}
+func (a *api) append(w http.ResponseWriter, r *http.Request, t events.Thread, in struct {
+	Entry json.RawMessage `json:"entry"`
+	Leaf  *string         `json:"leaf"`
+}) error {
 	id, err := a.cfg.Client.Thread(t).Append(r.Context(), r.URL.Query().Get("user"), in.Entry, in.Leaf)
 	out := struct {
 		OK    bool    `json:"ok"`
@@ -165,11 +157,7 @@ func target(t events.Thread, name string) (events.Thread, error) {
 func changes[T any](
 	status int, do func(a *api, ctx context.Context, t events.Thread, in T) (events.Thread, error),
 ) func(a *api, w http.ResponseWriter, r *http.Request) error {
-	return onThread(func(a *api, w http.ResponseWriter, r *http.Request, t events.Thread) error {
-		var in T
-		if err := read(w, r, &in); err != nil {
-			return err
-		}
+	return takingOnThread(func(a *api, w http.ResponseWriter, r *http.Request, t events.Thread, in T) error {
 		t, err := do(a, r.Context(), t, in)
 		if err != nil {
 			return err
@@ -229,14 +217,10 @@ func (a *api) branch(ctx context.Context, t events.Thread, in struct {
 }
 
 // label names an entry.
-func (a *api) label(w http.ResponseWriter, r *http.Request, t events.Thread) error {
-	var in struct {
-		Entry string `json:"entry"`
-		Label string `json:"label"`
-	}
-	if err := read(w, r, &in); err != nil {
-		return err
-	}
+func (a *api) label(w http.ResponseWriter, r *http.Request, t events.Thread, in struct {
+	Entry string `json:"entry"`
+	Label string `json:"label"`
+}) error {
 	id, err := a.cfg.Client.Thread(t).Label(r.Context(), in.Entry, in.Label)
 	return named(w, http.StatusOK, id, err)
 }

@@ -29,6 +29,28 @@ func onThread(
 	}
 }
 
+// taking is a route that takes an object.
+func taking[T any](
+	do func(a *api, w http.ResponseWriter, r *http.Request, in T) error,
+) func(*api, http.ResponseWriter, *http.Request) error {
+	return func(a *api, w http.ResponseWriter, r *http.Request) error {
+		var in T
+		if err := read(w, r, &in); err != nil {
+			return err
+		}
+		return do(a, w, r, in)
+	}
+}
+
+// takingOnThread is a route whose path names a thread, and that takes an object.
+func takingOnThread[T any](
+	do func(a *api, w http.ResponseWriter, r *http.Request, t events.Thread, in T) error,
+) func(*api, http.ResponseWriter, *http.Request) error {
+	return onThread(func(a *api, w http.ResponseWriter, r *http.Request, t events.Thread) error {
+		return taking(func(a *api, w http.ResponseWriter, r *http.Request, in T) error { return do(a, w, r, t, in) })(a, w, r)
+	})
+}
+
 func sessionOf(r *http.Request) (string, error) {
 	session := r.PathValue("session")
 	return session, events.CheckToken("session", session)

@@ -248,7 +248,7 @@ var served = []route{
 	{
 		method: "POST", path: threadPath + "/fork", need: access.Write, in: storing,
 		about: "Start a thread at a point of this one.", takes: object("fork"),
-		gives: object("thread"), status: 201, also: []int{409, 415}, do: onThread((*api).fork),
+		gives: object("thread"), status: 201, also: []int{409, 415}, do: takingOnThread((*api).fork),
 	},
 	{
 		method: "POST", path: threadPath + "/compact", need: access.Write, in: storing,
@@ -273,12 +273,12 @@ var served = []route{
 	{
 		method: "POST", path: threadPath + "/label", need: access.Write, in: storing,
 		about: "Name an entry; without a label its name goes.", takes: object("label"),
-		gives: object("labelled"), also: []int{409, 415}, do: onThread((*api).label),
+		gives: object("labelled"), also: []int{409, 415}, do: takingOnThread((*api).label),
 	},
 	{
 		method: "POST", path: threadPath + "/append", need: access.Write, in: storing,
 		about: "Append an entry to a session of omp entries, after the one that is taken for the leaf.", query: []param{pUser},
-		takes: object("append"), gives: object("appended"), status: 201, also: []int{409, 415}, do: onThread((*api).append),
+		takes: object("append"), gives: object("appended"), status: 201, also: []int{409, 415}, do: takingOnThread((*api).append),
 	},
 	{method: "GET", path: threadPath + "/outputs", need: access.Read, in: reading, about: "Outputs that are open.",
 		gives: either("outputs", "open_output"), do: onThread((*api).openOutputs)},

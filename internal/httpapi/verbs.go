@@ -24,17 +24,17 @@ var verbs = []route{
 	{
 		method: "POST", path: sessionPath, need: access.Write, in: storing,
 		about: "Begin a session of omp entries. Nothing of its parent is taken.", takes: object("new_session"),
-		gives: object("ok"), status: 201, also: []int{409, 415}, do: (*api).newSession,
+		gives: object("ok"), status: 201, also: []int{409, 415}, do: taking((*api).newSession),
 	},
 	{
 		method: "POST", path: sessionPath + "/name", need: access.Write, in: storing,
 		about: "Give the session a title; with auto, unless the user gave one.", takes: object("name"),
-		gives: object("ok"), also: []int{409, 415}, do: (*api).nameSession,
+		gives: object("ok"), also: []int{409, 415}, do: taking((*api).nameSession),
 	},
 	{
 		method: "POST", path: sessionPath + "/move", need: access.Write, in: storing,
 		about: "Make the session one of another working directory.", takes: object("move"),
-		gives: object("ok"), also: []int{409, 415}, do: (*api).moveSession,
+		gives: object("ok"), also: []int{409, 415}, do: taking((*api).moveSession),
 	},
 	{
 		method: "POST", path: sessionPath + "/agents", need: access.Write, in: storing,
@@ -44,7 +44,7 @@ var verbs = []route{
 	{
 		method: "POST", path: sessionPath + "/artifacts/number", need: access.Write, in: storing,
 		about: "Take the number of an artifact that is stored later.", takes: object("tool_name"),
-		gives: object("numbered"), status: 201, also: []int{415, 503}, do: (*api).artifactNumber,
+		gives: object("numbered"), status: 201, also: []int{415, 503}, do: taking((*api).artifactNumber),
 	},
 	{
 		method: "POST", path: "/v1/blobs", need: access.Write, in: uploading,
@@ -59,21 +59,21 @@ var verbs = []route{
 	{
 		method: "POST", path: threadPath + "/runs", need: access.Write, in: storing,
 		about: "Begin a run, or give a sign of life of it: the same request again, within its lease.",
-		takes: object("begin_run"), gives: object("labelled"), status: 201, also: []int{409, 415}, do: onThread((*api).beginRun),
+		takes: object("begin_run"), gives: object("labelled"), status: 201, also: []int{409, 415}, do: takingOnThread((*api).beginRun),
 	},
 	{
 		method: "POST", path: sessionPath + "/runs/{run}/end", need: access.Write, in: storing, about: "End a run.",
-		takes: object("end_run"), gives: object("ok"), also: []int{409, 415}, do: (*api).endRun,
+		takes: object("end_run"), gives: object("ok"), also: []int{409, 415}, do: taking((*api).endRun),
 	},
 	{
 		method: "POST", path: sessionPath + "/artifacts/register", need: access.Write, in: storing,
 		about: "Make an artifact of an object that its tool put into the bucket spool_artifacts.",
-		takes: object("register"), gives: object("artifact"), status: 201, also: []int{409, 415}, do: (*api).register,
+		takes: object("register"), gives: object("artifact"), status: 201, also: []int{409, 415}, do: taking((*api).register),
 	},
 	{
 		method: "POST", path: sessionPath + "/artifacts/cleanup", need: access.Admin, in: storing,
 		about: "Say which artifacts of debugging would be removed; with apply remove them.",
-		takes: object("cleanup"), gives: object("deleted"), also: []int{415, 503}, do: (*api).cleanup,
+		takes: object("cleanup"), gives: object("deleted"), also: []int{415, 503}, do: taking((*api).cleanup),
 	},
 	{
 		method: "DELETE", path: threadPath, need: access.Admin, in: storing,
@@ -94,14 +94,10 @@ func (a *api) startThread(ctx context.Context, t events.Thread, in struct {
 	return t, a.cfg.Client.Thread(t).Start(ctx, start)
 }
 
-func (a *api) newSession(w http.ResponseWriter, r *http.Request) error {
-	var in struct {
-		Cwd    string `json:"cwd"`
-		Parent string `json:"parent"`
-	}
-	if err := read(w, r, &in); err != nil {
-		return err
-	}
+func (a *api) newSession(w http.ResponseWriter, r *http.Request, in struct {
+	Cwd    string `json:"cwd"`
+	Parent string `json:"parent"`
+}) error {
 	if err := directory(in.Cwd); err != nil {
 		return err
 	}
@@ -112,14 +108,10 @@ func (a *api) newSession(w http.ResponseWriter, r *http.Request) error {
 	return err
 }
 
-func (a *api) nameSession(w http.ResponseWriter, r *http.Request) error {
-	var in struct {
-		Title string `json:"title"`
-		Auto  bool   `json:"auto"`
-	}
-	if err := read(w, r, &in); err != nil {
-		return err
-	}
+func (a *api) nameSession(w http.ResponseWriter, r *http.Request, in struct {
+	Title string `json:"title"`
+	Auto  bool   `json:"auto"`
+}) error {
 	err := a.cfg.Client.Session(r.PathValue("session")).Name(r.Context(), in.Title, in.Auto)
 	if errors.Is(err, client.ErrTitled) && !sees(r) { // it says which
 		err = client.ErrTitled
@@ -130,13 +122,9 @@ func (a *api) nameSession(w http.ResponseWriter, r *http.Request) error {
 	return a.alive(w, r)
 }
 
-func (a *api) moveSession(w http.ResponseWriter, r *http.Request) error {
-	var in struct {
-		Cwd string `json:"cwd"`
-	}
-	if err := read(w, r, &in); err != nil {
-		return err
-	}
+func (a *api) moveSession(w http.ResponseWriter, r *http.Request, in struct {
+	Cwd string `json:"cwd"`
+}) error {
 	if err := directory(in.Cwd); err != nil {
 		return err
 	}
@@ -169,13 +157,9 @@ func (a *api) agentID(w http.ResponseWriter, r *http.Request) error {
 	return named(w, http.StatusCreated, id, orBegin(session, err))
 }
 
-func (a *api) artifactNumber(w http.ResponseWriter, r *http.Request) error {
-	var in struct {
-		Tool string `json:"tool"`
-	}
-	if err := read(w, r, &in); err != nil {
-		return err
-	}
+func (a *api) artifactNumber(w http.ResponseWriter, r *http.Request, in struct {
+	Tool string `json:"tool"`
+}) error {
 	session, err := sessionOf(r)
 	if err != nil {
 		return err
@@ -202,17 +186,13 @@ func (a *api) reopen(ctx context.Context, t events.Thread, _ struct{}) (events.T
 }
 
 // beginRun begins a run whose signs of life are requests: none follows when this one has ended.
-func (a *api) beginRun(w http.ResponseWriter, r *http.Request, t events.Thread) error {
-	var in struct {
-		ID      string `json:"run"`
-		Agent   string `json:"agent"`
-		State   string `json:"state"`
-		Lease   int64  `json:"lease_ms"`
-		Summary string `json:"summary"`
-	}
-	if err := read(w, r, &in); err != nil {
-		return err
-	}
+func (a *api) beginRun(w http.ResponseWriter, r *http.Request, t events.Thread, in struct {
+	ID      string `json:"run"`
+	Agent   string `json:"agent"`
+	State   string `json:"state"`
+	Lease   int64  `json:"lease_ms"`
+	Summary string `json:"summary"`
+}) error {
 	lease, err := leaseOf(in.Lease)
 	if err != nil {
 		return err
@@ -226,14 +206,10 @@ func (a *api) beginRun(w http.ResponseWriter, r *http.Request, t events.Thread) 
 	return named(w, http.StatusCreated, run.ID(), run.Wait(r.Context()))
 }
 
-func (a *api) endRun(w http.ResponseWriter, r *http.Request) error {
-	var in struct {
-		State   string `json:"state"`
-		Summary string `json:"summary"`
-	}
-	if err := read(w, r, &in); err != nil {
-		return err
-	}
+func (a *api) endRun(w http.ResponseWriter, r *http.Request, in struct {
+	State   string `json:"state"`
+	Summary string `json:"summary"`
+}) error {
 	session, run := r.PathValue("session"), r.PathValue("run")
 	if err := a.cfg.Client.Session(session).EndRun(r.Context(), run, artifacts.RunStatus(in.State), in.Summary); err != nil {
 		return err
@@ -242,21 +218,17 @@ func (a *api) endRun(w http.ResponseWriter, r *http.Request) error {
 }
 
 // register is for tokens of all sessions: an object may be of any.
-func (a *api) register(w http.ResponseWriter, r *http.Request) error {
-	var in struct {
-		Object   string `json:"object"`
-		Tool     string `json:"tool"`
-		Filename string `json:"filename"`
-		MIME     string `json:"mime"`
-		Agent    string `json:"agent"`
-		Run      string `json:"run"`
-		ToolCall string `json:"tool_call"`
-		Summary  string `json:"summary"`
-		Category string `json:"category"`
-	}
-	if err := read(w, r, &in); err != nil {
-		return err
-	}
+func (a *api) register(w http.ResponseWriter, r *http.Request, in struct {
+	Object   string `json:"object"`
+	Tool     string `json:"tool"`
+	Filename string `json:"filename"`
+	MIME     string `json:"mime"`
+	Agent    string `json:"agent"`
+	Run      string `json:"run"`
+	ToolCall string `json:"tool_call"`
+	Summary  string `json:"summary"`
+	Category string `json:"category"`
+}) error {
 	if g := access.From(r.Context()); !g.Everything() {
 		return fmt.Errorf("%w: %s is for some sessions only, and an object may be of any: post its bytes", errForbidden, g.Name)
 	}
@@ -274,16 +246,12 @@ func (a *api) register(w http.ResponseWriter, r *http.Request) error {
 	return orBegin(session, err)
 }
 
-func (a *api) cleanup(w http.ResponseWriter, r *http.Request) error {
-	var in struct {
-		Apply      bool    `json:"apply"`
-		IncludeAll bool    `json:"include_all"`
-		OlderThan  *string `json:"older_than"`
-		MaxBytes   *int64  `json:"max_bytes"`
-	}
-	if err := read(w, r, &in); err != nil {
-		return err
-	}
+func (a *api) cleanup(w http.ResponseWriter, r *http.Request, in struct {
+	Apply      bool    `json:"apply"`
+	IncludeAll bool    `json:"include_all"`
+	OlderThan  *string `json:"older_than"`
+	MaxBytes   *int64  `json:"max_bytes"`
+}) error {
 	session, err := sessionOf(r)
 	if err != nil {
 		return err
