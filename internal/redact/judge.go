@@ -14,7 +14,7 @@ var checks = map[string]func(value []byte) bool{
 	"literal":     func(v []byte) bool { return !isReference(v) && !isCommon(v) },
 	"random":      func(v []byte) bool { return !isReference(v) && isRandom(v) },
 	"userpass64":  holdsUserAndPassword,
-	"privatekey":  func(v []byte) bool { return decodesTo(v, "PRIVATE KEY") },
+	"privatekey":  func(v []byte) bool { return bytes.Contains(decode64(v), []byte("PRIVATE KEY")) },
 	"cookie":      isSessionCookie,
 	"netpassword": func(v []byte) bool { return !isReference(v) && !isCommon(v) && !bytes.ContainsAny(v, "()[]|") },
 }
@@ -155,8 +155,6 @@ func decode64(v []byte) []byte {
 	n, _ := base64.RawStdEncoding.Decode(out, v)
 	return out[:n]
 }
-
-func decodesTo(v []byte, part string) bool { return bytes.Contains(decode64(v), []byte(part)) }
 
 // holdsUserAndPassword reports whether a value is base64 of user:password.
 func holdsUserAndPassword(v []byte) bool {

@@ -257,7 +257,8 @@ var unreferred = Kept{What: "packs and blobs", Why: "what no other session refer
 	"where no session is left, spool gc --apply --allow no-roots does"}
 
 func receipt(session string, d *record.Deleted) Receipt {
-	return Receipt{Session: session, Deleted: true, At: stamp(d.At), By: d.By, Forced: d.Force, Event: d.Seq, Gone: d.Gone, Kept: []Kept{}}
+	return Receipt{Session: session, Deleted: true, At: events.Stamp(d.At), By: d.By, Forced: d.Force, Event: d.Seq, Gone: d.Gone,
+		Kept: []Kept{}}
 }
 
 // deleted reads how a session was deleted; nil if it never was.

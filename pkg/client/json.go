@@ -28,7 +28,7 @@ func ArtifactJSON(r artifacts.Record) any {
 		ForkedFrom string `json:"forked_from,omitempty"`
 		Object     string `json:"object,omitempty"`
 	}{
-		string(r.ID), r.Session, string(r.Seq), r.Filename, known(r.Size), r.MIME, string(r.Category), r.Summary, stamp(r.Created),
+		string(r.ID), r.Session, string(r.Seq), r.Filename, known(r.Size), r.MIME, string(r.Category), r.Summary, events.Stamp(r.Created),
 		string(r.Writer), r.Agent, r.Run, r.Node, r.ToolCall, string(r.ForkedFrom), r.Object,
 	}
 }
@@ -39,8 +39,6 @@ func known(size int64) *int64 {
 	}
 	return &size
 }
-
-func stamp(ms int64) string { return events.Stamp(ms) }
 
 // whenever is the time of a record's, which has Unix milliseconds.
 func whenever(ms int64) time.Time {
@@ -79,7 +77,7 @@ func ResolutionJSON(r events.Resolution) any {
 		By      string          `json:"by,omitempty"`
 		At      string          `json:"at,omitempty"`
 		Answer  json.RawMessage `json:"answer,omitempty"`
-	}{r.Outcome, r.By, stamp(r.At), r.Answer}
+	}{r.Outcome, r.By, events.Stamp(r.At), r.Answer}
 }
 
 // PromptJSON is a prompt.
@@ -99,8 +97,8 @@ func PromptJSON(p Prompt) any {
 		Prompt     json.RawMessage `json:"prompt,omitempty"`
 		Resolution any             `json:"resolution,omitempty"`
 	}{
-		p.Thread.Session, p.Thread.Name, p.ID, p.Kind, p.Text, p.Item, events.StampOf(p.Asked), stamp(p.Deadline), p.Overdue(time.Now()), p.Answerable,
-		p.Life, p.Body, nil,
+		p.Thread.Session, p.Thread.Name, p.ID, p.Kind, p.Text, p.Item, events.StampOf(p.Asked), events.Stamp(p.Deadline),
+		p.Overdue(time.Now()), p.Answerable, p.Life, p.Body, nil,
 	}
 	if p.Resolution.Outcome != "" {
 		out.Resolution = ResolutionJSON(p.Resolution)

@@ -91,7 +91,7 @@ func (t ThreadHandle) StepContext(ctx context.Context, leaf sessions.Leaf) (out 
 			return out, err
 		}
 		m := StepMessage{
-			Role: s.Role, Content: string(content.Text), Meta: jsonscan.Get(s.Entry.Raw, "meta"), Time: stamp(s.Timestamp),
+			Role: s.Role, Content: string(content.Text), Meta: jsonscan.Get(s.Entry.Raw, "meta"), Time: events.Stamp(s.Timestamp),
 			Node: s.At.Ref.String(),
 		}
 		for _, ref := range content.Refs {

@@ -92,14 +92,6 @@ func (c Compaction) Draft() Draft {
 	)
 }
 
-// branchSummary is the summary of the path that was left for the entry from, or for "root".
-func branchSummary(from string, s Summarized) Draft {
-	return Draft{typ: TypeBranchSummary}.with(
-		change{"fromId", quoted(from)}, change{"summary", quoted(s.Summary)},
-		change{"details", s.Details}, change{"fromExtension", s.FromExtension},
-	)
-}
-
 // Custom is state that an extension keeps in the session; it never reaches the model.
 func Custom(customType string, data []byte) Draft {
 	return Draft{typ: TypeCustom, before: appendPresent(nil, []change{{"customType", quoted(customType)}, {"data", data}})}

@@ -14,7 +14,10 @@ func NotFound(id string) error { return notFoundError(id) }
 
 // BranchSummary is the summary of the path that was left; from is an entry, or "" for the root.
 func BranchSummary(from string, s Summarized) Draft {
-	return branchSummary(cmp.Or(from, "root"), s)
+	return Draft{typ: TypeBranchSummary}.with(
+		change{"fromId", quoted(cmp.Or(from, "root"))}, change{"summary", quoted(s.Summary)},
+		change{"details", s.Details}, change{"fromExtension", s.FromExtension},
+	)
 }
 
 // Type is the type of entry that it becomes.

@@ -36,7 +36,7 @@ func (d Dialect) Read(raw []byte, m *entry.Memory) (entry.Entry, error) {
 	r.Time = parts.Time(r.timestamp)
 	r.ID = parts.ID(r.uuid)
 	r.Role = entry.RoleSystem
-	r.Type, r.Known = typeName(r.typ)
+	r.Type, r.Known = types.Of(r.typ)
 	switch r.Type {
 	case "assistant":
 		r.assistant()

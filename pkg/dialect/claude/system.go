@@ -23,8 +23,6 @@ var subtypes = parts.Names(
 	"bridge_status",
 )
 
-func typeName(token []byte) (string, bool) { return types.Of(token) }
-
 func (r *reader) system() {
 	subtype := "status"
 	if !parts.Empty(r.subtype) {
