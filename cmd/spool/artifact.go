@@ -14,6 +14,7 @@ import (
 	"strings"
 	"time"
 
+	"spool/internal/mapped"
 	"spool/internal/service"
 	"spool/internal/shortid"
 	"spool/internal/text"
@@ -124,10 +125,7 @@ func (a *app) artifact(cl *client.Client, name string) (artifacts.Record, error)
 // artifactIDs are those of all sessions.
 func (a *app) artifactIDs(cl *client.Client) ([]string, error) {
 	all, err := cl.EverySession().Artifacts(a.ctx)
-	ids := make([]string, len(all))
-	for i, r := range all {
-		ids[i] = string(r.ID)
-	}
+	ids := mapped.List(all, func(r artifacts.Record) string { return string(r.ID) })
 	return ids, err
 }
 

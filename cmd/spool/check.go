@@ -15,6 +15,7 @@ import (
 
 	"spool/internal/gc"
 	"spool/internal/jsonscan"
+	"spool/internal/mapped"
 	"spool/internal/natsadmin"
 	"spool/internal/natsio"
 	"spool/internal/record"
@@ -82,10 +83,7 @@ var probes = []probe{
 }
 
 func checkNamesList() string {
-	names := make([]string, len(probes))
-	for i, p := range probes {
-		names[i] = p.name
-	}
+	names := mapped.List(probes, func(p probe) string { return p.name })
 	return strings.Join(names, ", ")
 }
 

@@ -8,6 +8,7 @@ import (
 	"slices"
 	"time"
 
+	"spool/internal/mapped"
 	"spool/internal/record"
 	"spool/internal/service"
 	"spool/internal/text"
@@ -105,10 +106,7 @@ func (s *deadSome) which(a *app, cl *client.Client) ([]uint64, error) {
 	if err == nil && len(list) == 0 && s.Session != "" {
 		_, err = a.wholeSession(cl, s.Session)
 	}
-	at := make([]uint64, len(list))
-	for i, d := range list {
-		at[i] = d.At
-	}
+	at := mapped.List(list, func(d client.DeadLetter) uint64 { return d.At })
 	return at, err
 }
 

@@ -17,6 +17,7 @@ import (
 
 	"golang.org/x/term"
 
+	"spool/internal/mapped"
 	"spool/internal/record"
 	"spool/internal/service"
 	"spool/pkg/client"
@@ -193,10 +194,7 @@ func (c *execCmd) output() client.OutputConfig {
 	}
 	cfg.Tool = cmp.Or(cfg.Tool, filepath.Base(c.Command[0]))
 	if c.Call == "" {
-		words := make([]string, len(c.Command))
-		for i, w := range c.Command {
-			words[i] = quoted(w)
-		}
+		words := mapped.List(c.Command, quoted)
 		cfg.Input, _ = json.Marshal(map[string]string{"command": strings.Join(words, " "), "cwd": cwd}) // strings marshal
 	}
 	return cfg

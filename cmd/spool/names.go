@@ -9,6 +9,7 @@ import (
 	"sync"
 
 	"spool/internal/access"
+	"spool/internal/mapped"
 	"spool/internal/service"
 	"spool/internal/shortid"
 	"spool/internal/text"
@@ -140,10 +141,7 @@ func (a *app) reachToRead(cl *client.Client, t events.Thread, do func(events.Thr
 	if e != nil {
 		return t, err
 	}
-	names := make([]string, len(all))
-	for i, one := range all {
-		names[i] = one.Name
-	}
+	names := mapped.List(all, func(one client.Thread) string { return one.Name })
 	name, e := shortid.Find("threads of "+t.Session, names, t.Name)
 	switch {
 	case errors.Is(e, shortid.ErrNone), name == t.Name:

@@ -12,6 +12,7 @@ import (
 
 	"github.com/oklog/ulid/v2"
 
+	"spool/internal/mapped"
 	"spool/internal/service"
 	"spool/internal/shortid"
 	"spool/internal/text"
@@ -35,10 +36,7 @@ func (c *promptsLsCmd) Run(a *app) error {
 		none: "no prompt waits for an answer",
 		ids: func(cl *client.Client) ([]string, error) {
 			all, err := cl.Session(c.Session).Prompts(a.ctx)
-			ids := make([]string, len(all))
-			for i, p := range all {
-				ids[i] = p.ID
-			}
+			ids := mapped.List(all, func(p client.Prompt) string { return p.ID })
 			return ids, err
 		},
 		header: "THREAD\tPROMPT\tKIND\tASKED\tDEADLINE\tTEXT",

@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"spool/internal/interchange"
+	"spool/internal/mapped"
 	"spool/internal/service"
 	"spool/internal/text"
 	"spool/internal/view"
@@ -195,10 +196,7 @@ func (a *app) rows(cl *client.Client) ([]sessions.Row, error) {
 }
 
 func rowsOf(list []client.Session) []sessions.Row {
-	rows := make([]sessions.Row, len(list))
-	for i, s := range list {
-		rows[i] = s.Row()
-	}
+	rows := mapped.List(list, func(s client.Session) sessions.Row { return s.Row() })
 	return rows
 }
 

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"slices"
 
+	"spool/internal/mapped"
 	"spool/internal/record"
 	"spool/pkg/artifacts"
 	"spool/pkg/casstore"
@@ -176,10 +177,7 @@ func (d *draft) heldBlobs(ctx context.Context, refs []casstore.Located) ([]casst
 
 // storedBlobs lists those of some blobs that have a live record, in order.
 func (d *draft) storedBlobs(ctx context.Context, refs []casstore.Ref) (live []casstore.Ref, err error) {
-	keys := make([]string, len(refs))
-	for i, r := range refs {
-		keys[i] = events.BlobKey(r.Hex())
-	}
+	keys := mapped.List(refs, func(r casstore.Ref) string { return events.BlobKey(r.Hex()) })
 	rs, err := d.w.Records(ctx, keys...)
 	if err != nil {
 		return nil, err

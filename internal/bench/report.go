@@ -9,6 +9,7 @@ import (
 	"slices"
 	"strings"
 
+	"spool/internal/mapped"
 	"spool/internal/text"
 )
 
@@ -144,10 +145,7 @@ func cpuMicro(runs []Run1) []float64 { return each(runs, func(r Run1) float64 { 
 func perSec(runs []Run1) []float64 { return each(runs, func(r Run1) float64 { return r.PerSec }) }
 
 func each[T any](runs []T, f func(T) float64) []float64 {
-	out := make([]float64, len(runs))
-	for i, r := range runs {
-		out[i] = f(r)
-	}
+	out := mapped.List(runs, f)
 	return out
 }
 

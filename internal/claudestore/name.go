@@ -13,6 +13,7 @@ import (
 	"unicode/utf8"
 
 	"spool/internal/interchange"
+	"spool/internal/mapped"
 	"spool/internal/natsio"
 	"spool/internal/record"
 	"spool/pkg/events"
@@ -160,10 +161,7 @@ func (s *Store) session(ctx context.Context, k Key) (n named, err error) {
 // sub finds what a subpath's thread is called, or would be: as an import would call it, unless another subpath has that name.
 func (s *Store) sub(ctx context.Context, session string, k Key) (n named, err error) {
 	names := []string{k.subagent(), hashed("sub", k.Subpath)}
-	keys := make([]string, len(names))
-	for i, name := range names {
-		keys[i] = events.ClaudeKey(events.Thread{Session: session, Name: name})
-	}
+	keys := mapped.List(names, func(name string) string { return events.ClaudeKey(events.Thread{Session: session, Name: name}) })
 	if names[0] == "" {
 		names, keys = names[1:], keys[1:]
 	}

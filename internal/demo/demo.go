@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"spool/examples"
+	"spool/internal/mapped"
 	"spool/internal/natsadmin"
 	"spool/internal/natsio"
 	"spool/internal/service"
@@ -177,9 +178,6 @@ func (d *Demo) summarize(took time.Duration) {
 
 // threads lists the threads of the examples.
 func (d *Demo) threads() []events.Thread {
-	ts := make([]events.Thread, len(d.files))
-	for i, f := range d.files {
-		ts[i] = f.ID()
-	}
+	ts := mapped.List(d.files, func(f file) events.Thread { return f.ID() })
 	return ts
 }

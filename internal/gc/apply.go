@@ -8,6 +8,7 @@ import (
 	"strings"
 	"time"
 
+	"spool/internal/mapped"
 	"spool/internal/record"
 	"spool/internal/retry"
 	"spool/internal/sleep"
@@ -149,10 +150,7 @@ func (r *run) changeAll(ctx context.Context, step Step, changes []change) error 
 
 // change changes those records that are as the plan saw them. again: something else did in between.
 func (r *run) change(ctx context.Context, list []change) (again bool, err error) {
-	keys := make([]string, len(list))
-	for i, v := range list {
-		keys[i] = v.key
-	}
+	keys := mapped.List(list, func(v change) string { return v.key })
 	now, err := r.now(ctx, keys)
 	if err != nil {
 		return false, err
@@ -354,10 +352,7 @@ func (r *run) forget(ctx context.Context) error {
 }
 
 func (r *run) forgetSome(ctx context.Context, list []Old) (again bool, err error) {
-	keys := make([]string, len(list))
-	for i, v := range list {
-		keys[i] = v.Key
-	}
+	keys := mapped.List(list, func(v Old) string { return v.Key })
 	now, err := r.now(ctx, keys)
 	if err != nil {
 		return false, err

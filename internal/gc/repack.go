@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"slices"
 
+	"spool/internal/mapped"
 	"spool/internal/record"
 	"spool/internal/retry"
 	"spool/pkg/casstore"
@@ -135,10 +136,7 @@ func (r *run) hindered(g Group) bool {
 // repackGroup reports false when one of the packs is gone, or when what it is to lose is not buried: then somebody may be referring
 // to it. That it was touched since the plan was made is nothing: what is live of it goes along.
 func (r *run) repackGroup(ctx context.Context, g Group) (bool, error) {
-	keys := make([]string, len(g.Packs))
-	for i, s := range g.Packs {
-		keys[i] = events.PackKey(s.ID)
-	}
+	keys := mapped.List(g.Packs, func(s Source) string { return events.PackKey(s.ID) })
 	now, err := r.now(ctx, keys)
 	if err != nil {
 		return false, err
@@ -249,10 +247,7 @@ func (r *run) lead(ctx context.Context, g Group, to []byte) error {
 }
 
 func (r *run) leadSome(ctx context.Context, some []Old, to []byte) (again bool, err error) {
-	keys := make([]string, len(some))
-	for i, f := range some {
-		keys[i] = f.Key
-	}
+	keys := mapped.List(some, func(f Old) string { return f.Key })
 	now, err := r.now(ctx, keys)
 	if err != nil {
 		return false, err
@@ -272,10 +267,7 @@ func (r *run) leadSome(ctx context.Context, some []Old, to []byte) (again bool, 
 
 // unchanged tells whether the records that a repack expects are still there.
 func (r *run) unchanged(ctx context.Context, was []record.Record) (bool, error) {
-	keys := make([]string, len(was))
-	for i, s := range was {
-		keys[i] = s.Key
-	}
+	keys := mapped.List(was, func(s record.Record) string { return s.Key })
 	rs, err := r.now(ctx, keys)
 	for i := range rs {
 		if rs[i].Seq != was[i].Seq {

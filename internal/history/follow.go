@@ -12,6 +12,7 @@ import (
 
 	"golang.org/x/sync/errgroup"
 
+	"spool/internal/mapped"
 	"spool/internal/natsio"
 	"spool/internal/record"
 	"spool/internal/sleep"
@@ -491,10 +492,7 @@ func (f *Follower) forgetEarlier(ctx context.Context, names []string) (gone int,
 
 // records reads a record of each of the sessions, in that order.
 func (f *Follower) records(ctx context.Context, names []string, key func(session string) string) ([]record.Record, error) {
-	keys := make([]string, len(names))
-	for i, name := range names {
-		keys[i] = key(name)
-	}
+	keys := mapped.List(names, key)
 	found, err := f.bucket.Records(ctx, keys...)
 	if err != nil {
 		return nil, fmt.Errorf("sessions of prompts: %w", err)

@@ -31,6 +31,7 @@ import (
 	"spool/internal/claudestore"
 	"spool/internal/family"
 	"spool/internal/ingest"
+	"spool/internal/mapped"
 	"spool/internal/mcp"
 	"spool/internal/natsadmin"
 	"spool/internal/natsio"
@@ -261,10 +262,7 @@ func (a *api) admit(w http.ResponseWriter, r *http.Request, need access.Scope) (
 
 // scopeOf is what a persister checks the events of a token by, beside us. No session begins with what is no name.
 func scopeOf(grant access.Grant) events.Scope {
-	names := make([]string, len(grant.Sessions))
-	for i, begin := range grant.Sessions {
-		names[i] = events.Token(begin) + string(events.Everywhere)
-	}
+	names := mapped.List(grant.Sessions, func(begin string) string { return events.Token(begin) + string(events.Everywhere) })
 	return events.Scope(strings.Join(names, ","))
 }
 

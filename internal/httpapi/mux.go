@@ -11,6 +11,7 @@ import (
 
 	"spool/internal/access"
 	"spool/internal/dstreams"
+	"spool/internal/mapped"
 	"spool/internal/subscriptions"
 )
 
@@ -77,10 +78,7 @@ func elsewhere(path string) string {
 
 // at answers at one path.
 func (a *api) at(routes []route) http.Handler {
-	methods := make([]string, len(routes))
-	for i, r := range routes {
-		methods[i] = r.method
-	}
+	methods := mapped.List(routes, func(r route) string { return r.method })
 	allow := strings.Join(methods, ", ")
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		method := r.Method

@@ -11,6 +11,7 @@ import (
 	"strconv"
 	"time"
 
+	"spool/internal/mapped"
 	"spool/internal/view"
 	"spool/pkg/client"
 	"spool/pkg/events"
@@ -41,10 +42,7 @@ func (a *api) openOutputs(w http.ResponseWriter, r *http.Request, t events.Threa
 	if err != nil {
 		return err
 	}
-	out := make([]view.Output, len(open))
-	for i, o := range open {
-		out[i] = view.OfOutput(o, o.Tail)
-	}
+	out := mapped.List(open, func(o client.OpenOutput) view.Output { return view.OfOutput(o, o.Tail) })
 	return list(w, r, "outputs", out, "")
 }
 

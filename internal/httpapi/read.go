@@ -17,6 +17,7 @@ import (
 
 	"spool/internal/access"
 	"spool/internal/ingest"
+	"spool/internal/mapped"
 	"spool/internal/project"
 	"spool/internal/record"
 	"spool/internal/rehydrate"
@@ -188,10 +189,7 @@ func (a *api) artifacts(w http.ResponseWriter, r *http.Request) error {
 // lines answers with a JSON object a line, or with all in one object for who accepts JSON alone: these lists were lines before
 // there was another form.
 func lines[T any](w http.ResponseWriter, r *http.Request, name string, all []T, form func(T) any) error {
-	out := make([]any, len(all))
-	for i, one := range all {
-		out[i] = form(one)
-	}
+	out := mapped.List(all, form)
 	if !strings.Contains(r.Header.Get("Accept"), typeJSON) {
 		r = r.Clone(r.Context())
 		r.Header.Set("Accept", typeNDJSON)

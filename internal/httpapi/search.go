@@ -10,6 +10,7 @@ import (
 
 	"spool/internal/access"
 	"spool/internal/history"
+	"spool/internal/mapped"
 	"spool/internal/view"
 )
 
@@ -36,10 +37,7 @@ func (a *api) searchAll(w http.ResponseWriter, r *http.Request) error {
 	if err != nil {
 		return badFilter(err)
 	}
-	out := make([]view.Match, len(found))
-	for i, m := range found {
-		out[i] = view.OfMatch(m)
-	}
+	out := mapped.List(found, view.OfMatch)
 	if incomplete && !wantsLines(r) {
 		answer(w, http.StatusOK, map[string]any{"matches": out, "incomplete": true})
 		return nil

@@ -11,6 +11,7 @@ import (
 
 	"spool/internal/access"
 	"spool/internal/history"
+	"spool/internal/mapped"
 	"spool/internal/view"
 	"spool/pkg/client"
 	"spool/pkg/events"
@@ -32,10 +33,7 @@ func (a *api) sessions(w http.ResponseWriter, r *http.Request) error {
 	if err != nil {
 		return err
 	}
-	out := make([]view.Session, len(found))
-	for i, s := range found {
-		out[i] = s.View
-	}
+	out := mapped.List(found, func(s view.ListedSession) view.Session { return s.View })
 	return list(w, r, "sessions", out, at.Next)
 }
 
@@ -266,10 +264,7 @@ func (a *api) history(w http.ResponseWriter, r *http.Request) error {
 	if err != nil {
 		return err
 	}
-	out := make([]view.Prompt, len(found))
-	for i, p := range found {
-		out[i] = view.OfPrompt(p)
-	}
+	out := mapped.List(found, view.OfPrompt)
 	return list(w, r, "prompts", out, "")
 }
 

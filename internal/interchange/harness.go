@@ -13,6 +13,7 @@ import (
 	"unicode"
 	"unicode/utf16"
 
+	"spool/internal/mapped"
 	"spool/internal/transcript"
 	"spool/pkg/sessions"
 )
@@ -42,10 +43,7 @@ var Harnesses = []Harness{
 
 // Titles are what people call them.
 func Titles() []string {
-	titles := make([]string, len(Harnesses))
-	for i, h := range Harnesses {
-		titles[i] = h.Title
-	}
+	titles := mapped.List(Harnesses, func(h Harness) string { return h.Title })
 	return titles
 }
 

@@ -12,6 +12,8 @@ import (
 
 	"github.com/nats-io/nats-server/v2/server"
 	"github.com/nats-io/nats.go"
+
+	"spool/internal/mapped"
 )
 
 // Config of a server. The zero value is one that runs by itself and loses nothing.
@@ -233,10 +235,7 @@ func (s *Server) Messages(stream string) []Msg {
 func (s *Server) Streams() []string {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	names := make([]string, len(s.streams))
-	for i, st := range s.streams {
-		names[i] = st.cfg.Name
-	}
+	names := mapped.List(s.streams, func(st *stream) string { return st.cfg.Name })
 	return names
 }
 

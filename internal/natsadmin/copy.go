@@ -9,6 +9,7 @@ import (
 	"github.com/nats-io/nats.go"
 	"github.com/nats-io/nats.go/jetstream"
 
+	"spool/internal/mapped"
 	"spool/internal/natsio"
 	"spool/pkg/events"
 )
@@ -63,10 +64,7 @@ func (a *Admin) Empty(ctx context.Context) (there []string, err error) {
 
 // PutMessages stores messages as they were, in order; on an error, some of them.
 func (a *Admin) PutMessages(ctx context.Context, msgs []StoredMessage) error {
-	out := make([]*nats.Msg, len(msgs))
-	for i, m := range msgs {
-		out[i] = &nats.Msg{Subject: m.Subject, Header: m.Header, Data: m.Data}
-	}
+	out := mapped.List(msgs, func(m StoredMessage) *nats.Msg { return &nats.Msg{Subject: m.Subject, Header: m.Header, Data: m.Data} })
 	if _, err := a.streams.Send(ctx, out); err != nil {
 		return fmt.Errorf("store %d messages: %w", len(msgs), err)
 	}

@@ -10,6 +10,7 @@ import (
 	"github.com/nats-io/nats.go"
 	"github.com/nats-io/nats.go/jetstream"
 
+	"spool/internal/mapped"
 	"spool/internal/record"
 	"spool/pkg/events"
 )
@@ -183,10 +184,7 @@ func (b *Backward) read(ctx context.Context, from, below uint64) (rs []record.Re
 // MatchingRecords reads the records that match many narrow filters, as List does; the names are asked for at once, and so are the records.
 // Those of a session that is being deleted are left out, where it is called BetweenDeletions.
 func MatchingRecords(ctx context.Context, recs Records, filters []string) ([]record.Record, error) {
-	msgs := make([]*nats.Msg, len(filters))
-	for i, f := range filters {
-		msgs[i] = recs.keysRequest(f, 0)
-	}
+	msgs := mapped.List(filters, func(f string) *nats.Msg { return recs.keysRequest(f, 0) })
 	answers, err := recs.c.pipe.all(ctx, msgs, recs.c.timeout)
 	if err != nil {
 		return nil, fmt.Errorf("list the keys of %d filters: %w", len(filters), err)

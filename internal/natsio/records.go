@@ -12,6 +12,7 @@ import (
 	"github.com/nats-io/nats.go"
 	"github.com/nats-io/nats.go/jetstream"
 
+	"spool/internal/mapped"
 	"spool/internal/record"
 	"spool/internal/text"
 	"spool/pkg/events"
@@ -22,10 +23,7 @@ import (
 // expects it. A key without a record gives a Record with Seq 0; a key with wildcards the newest record that matches, under its own
 // key. The requests go out at once.
 func (recs Records) Records(ctx context.Context, keys ...string) ([]record.Record, error) {
-	subjects := make([]string, len(keys))
-	for i, key := range keys {
-		subjects[i] = events.RecordSubject(key)
-	}
+	subjects := mapped.List(keys, events.RecordSubject)
 	found, err := recs.c.newest(ctx, events.RecordsStream, subjects)
 	if err != nil {
 		return nil, text.Errorf("read %d records: %w", len(keys), err)
@@ -46,10 +44,7 @@ func (recs Records) Records(ctx context.Context, keys ...string) ([]record.Recor
 
 // Written is when the newest value of each key was stored, by the server's clock. Zero: there is none.
 func Written(ctx context.Context, recs Records, keys ...string) ([]time.Time, error) {
-	subjects := make([]string, len(keys))
-	for i, key := range keys {
-		subjects[i] = events.RecordSubject(key)
-	}
+	subjects := mapped.List(keys, events.RecordSubject)
 	found, err := recs.c.newest(ctx, events.RecordsStream, subjects)
 	if err != nil {
 		return nil, text.Errorf("read the times of %d records: %w", len(keys), err)

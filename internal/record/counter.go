@@ -6,6 +6,7 @@ import (
 
 	"github.com/vmihailenco/msgpack/v5"
 
+	"spool/internal/mapped"
 	"spool/pkg/artifacts"
 )
 
@@ -95,16 +96,10 @@ func (c *Counter) Inherit(from Counter) (changed bool) {
 
 // Encode is the value's bytes.
 func (c Counter) Encode() []byte {
-	agents := make([]any, len(c.Agents))
-	for i, a := range c.Agents {
-		agents[i] = []any{a.Parent, string(a.Last)}
-	}
+	agents := mapped.List(c.Agents, func(a Agents) any { return []any{a.Parent, string(a.Last)} })
 	members := []any{version, string(c.Artifacts), agents}
 	if len(c.Promised) > 0 {
-		promised := make([]any, len(c.Promised))
-		for i, n := range c.Promised {
-			promised[i] = string(n)
-		}
+		promised := mapped.List(c.Promised, func(n artifacts.Seq) any { return string(n) })
 		members = append(members, promised)
 	}
 	return encode(members...)

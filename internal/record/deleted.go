@@ -5,6 +5,7 @@ import (
 	"slices"
 	"time"
 
+	"spool/internal/mapped"
 	"spool/pkg/artifacts"
 	"spool/pkg/events"
 )
@@ -108,18 +109,9 @@ func (d *Deleted) Before(seq uint64, stored int64) bool {
 
 // Encode is the value's bytes.
 func (d Deleted) Encode() []byte {
-	free := make([]any, len(d.Free))
-	for i, b := range d.Free {
-		free[i] = b
-	}
-	earlier := make([]any, len(d.Earlier))
-	for i, b := range d.Earlier {
-		earlier[i] = []any{b.Producer, b.Epoch, b.Event, b.Force, b.Erase}
-	}
-	removed := make([]any, len(d.Removed))
-	for i, r := range d.Removed {
-		removed[i] = []any{r.Seq, r.Entries, r.Items, r.Bytes}
-	}
+	free := mapped.List(d.Free, func(b []byte) any { return b })
+	earlier := mapped.List(d.Earlier, func(b DeletedBy) any { return []any{b.Producer, b.Epoch, b.Event, b.Force, b.Erase} })
+	removed := mapped.List(d.Removed, func(r Removal) any { return []any{r.Seq, r.Entries, r.Items, r.Bytes} })
 	g := d.Gone
 	return encode(version, int(d.State), d.Seq, d.Stored, d.Producer, d.Epoch, d.Event, d.At, d.Force, d.Erase, d.By,
 		[]any{g.Records, g.Threads, g.Entries, g.Items, g.Bytes, g.Artifacts, g.ArtifactBytes, g.Runs, g.Outputs, g.Prompts},

@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"time"
 
+	"spool/internal/mapped"
 	"spool/pkg/artifacts"
 	"spool/pkg/events"
 )
@@ -75,17 +76,11 @@ func (o Output) Lease(lease time.Duration) time.Duration {
 // Encode is the value's bytes.
 func (o Output) Encode() []byte {
 	start := events.Chunk{Op: events.ChunkStart, Output: o.ID, Start: o.Start}.Encode()
-	pieces := make([]any, len(o.Pieces))
-	for i, p := range o.Pieces {
-		pieces[i] = []any{byte(p.Stream), p.Bytes}
-	}
+	pieces := mapped.List(o.Pieces, func(p Piece) any { return []any{byte(p.Stream), p.Bytes} })
 	fields := []any{version, o.Thread, o.User, start, o.Begun, o.Touched, o.Seq, o.Total, string(o.Artifact), o.NUID,
 		o.Parts.Count, o.Parts.First, o.Parts.Last, o.Base, pieces}
 	if len(o.Held) > 0 || o.Claimed != "" {
-		held := make([]any, len(o.Held))
-		for i, h := range o.Held {
-			held[i] = []any{byte(h.Stream), h.Context, h.Bytes}
-		}
+		held := mapped.List(o.Held, func(h Held) any { return []any{byte(h.Stream), h.Context, h.Bytes} })
 		fields = append(fields, held)
 	}
 	if o.Claimed != "" {

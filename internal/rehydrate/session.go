@@ -8,6 +8,7 @@ import (
 	"slices"
 
 	"spool/internal/jsonscan"
+	"spool/internal/mapped"
 	"spool/internal/project"
 	"spool/pkg/casstore"
 	"spool/pkg/dialect"
@@ -65,10 +66,7 @@ func (s Source) Session(ctx context.Context, head threads.Head, form Form) (*Ses
 
 // Tree is the session in memory, with its leaf where the thread has it.
 func (s *Session) Tree() *sessions.Tree {
-	entries := make([]sessions.Entry, len(s.Entries))
-	for i, e := range s.Entries {
-		entries[i] = e.Entry
-	}
+	entries := mapped.List(s.Entries, func(e Placed) sessions.Entry { return e.Entry })
 	t := sessions.NewTree(s.Header, entries...)
 	if id := s.Leaf.ID(); id == "" || t.Branch(id) != nil {
 		t.ResetLeaf()

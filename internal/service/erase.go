@@ -13,6 +13,7 @@ import (
 	"spool/internal/gc"
 	"spool/internal/gc/gcnats"
 	"spool/internal/history"
+	"spool/internal/mapped"
 	"spool/internal/natsio"
 	"spool/internal/record"
 	"spool/internal/sessionstore"
@@ -324,10 +325,7 @@ func (ev *evidence) locate(ctx context.Context, records natsio.Records) error {
 // eachBlob tells every blob of the session that is stored now.
 func (ev *evidence) eachBlob(ctx context.Context, records natsio.Records, f func(casstore.Ref, record.Blob)) error {
 	for refs := range slices.Chunk(slices.Collect(maps.Keys(ev.blobs)), 1000) {
-		keys := make([]string, len(refs))
-		for i, ref := range refs {
-			keys[i] = events.BlobKey(ref.Hex())
-		}
+		keys := mapped.List(refs, func(ref casstore.Ref) string { return events.BlobKey(ref.Hex()) })
 		rs, err := records.Records(ctx, keys...)
 		if err != nil {
 			return err

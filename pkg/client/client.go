@@ -10,6 +10,7 @@ import (
 
 	"golang.org/x/sync/errgroup"
 
+	"spool/internal/mapped"
 	"spool/internal/natsio"
 	"spool/internal/record"
 	"spool/internal/rehydrate"
@@ -259,10 +260,7 @@ func threadsOf(found []record.Record) []Thread {
 	})
 	// The history wins (SPEC C4): it stands first.
 	all = slices.CompactFunc(all, func(a, b *Thread) bool { return a.Thread == b.Thread })
-	out := make([]Thread, len(all))
-	for i, t := range all {
-		out[i] = *t
-	}
+	out := mapped.List(all, func(t *Thread) Thread { return *t })
 	return out
 }
 

@@ -11,6 +11,7 @@ import (
 	"github.com/oklog/ulid/v2"
 
 	"spool/internal/family"
+	"spool/internal/mapped"
 	"spool/internal/natsio"
 	"spool/internal/record"
 	"spool/internal/sleep"
@@ -332,10 +333,7 @@ func (s SessionHandle) Runs(ctx context.Context) ([]RunInfo, error) {
 		return nil, err
 	}
 	now := time.Now()
-	out := make([]RunInfo, len(seen))
-	for i, s := range seen {
-		out[i] = runInfo(s, now)
-	}
+	out := mapped.List(seen, func(s record.Seen) RunInfo { return runInfo(s, now) })
 	return out, nil
 }
 

@@ -8,6 +8,7 @@ import (
 	"hash"
 	"slices"
 
+	"spool/internal/mapped"
 	"spool/pkg/events"
 )
 
@@ -74,10 +75,7 @@ func (s *sequence) done(evs []*events.Event) {
 // failed: nobody knows which of the events are stored.
 func (s *sequence) failed(evs []*events.Event) {
 	s.done(evs)
-	again := make([]handedOut, len(evs))
-	for i, e := range evs {
-		again[i] = handedOut{e.Seq, sumOf(e)}
-	}
+	again := mapped.List(evs, func(e *events.Event) handedOut { return handedOut{e.Seq, sumOf(e)} })
 	s.unknown = append(again, s.unknown...)
 }
 

@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"spool/internal/family"
+	"spool/internal/mapped"
 	"spool/internal/natsio"
 	"spool/internal/record"
 	"spool/internal/shortid"
@@ -380,10 +381,7 @@ func (i Internal) names(ctx context.Context, prefix string) (names []string, err
 
 // infosOf reads the records of sessions. One without a record, or whose record cannot be read, has its id alone.
 func (c *Client) infosOf(ctx context.Context, ids []string) (map[string]sessions.Info, error) {
-	keys := make([]string, len(ids))
-	for i, id := range ids {
-		keys[i] = events.SessionKey(id)
-	}
+	keys := mapped.List(ids, events.SessionKey)
 	rs, err := c.records.Records(ctx, keys...)
 	infos := make(map[string]sessions.Info, len(rs))
 	for i, r := range rs {
