@@ -51,7 +51,9 @@ func (m manyHeads) Scan(_ context.Context, _ uint64, tell func(record.Stamped) e
 	return uint64(m.n + 1), nil
 }
 
-func (manyHeads) Pack(context.Context, casstore.PackID) (*casstore.Pack, error) { return nil, casstore.ErrNotFound }
+func (manyHeads) Pack(context.Context, casstore.PackID) (*casstore.Pack, error) {
+	return nil, casstore.ErrNotFound
+}
 
 // Heads are looked at as they are read: a store may have a million. What was written since is not looked at.
 func TestManyHeads(t *testing.T) {
