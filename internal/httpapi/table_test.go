@@ -102,7 +102,7 @@ func TestClientsHaveTheTable(t *testing.T) {
 	if rows < 40 {
 		t.Errorf("%d rows have a route", rows)
 	}
-	own := []string{"close", "write", "constructor", "pages"} // of files and connections, where a language has them
+	own := []string{"close", "write", "constructor", "pages", "renew"} // of files, connections and forked processes, where a language has them
 	python, javascript := methods["python"], methods["javascript"]
 	for _, has := range []map[string]string{python, javascript} {
 		for name := range has {
