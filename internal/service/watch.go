@@ -80,17 +80,46 @@ func (w *watch) again(ctx context.Context) (news bool) {
 	return news
 }
 
-// run looks again and again, until ctx ends.
+// run looks again and again, until ctx ends. Beside it stock is taken: of a million heads that takes long, and marks are taken meanwhile.
 func (w *watch) run(ctx context.Context) {
-	link := w.sys.Link()
-	w.stock(ctx, time.Now().Add(-scrub.HeadsAgain))
-	for range sleep.Every(ctx, scrub.MarksEvery) {
+	t := time.NewTicker(scrub.MarksEvery)
+	defer t.Stop()
+	link, asked := w.sys.Link(), make(chan time.Time, 1)
+	var beside sync.WaitGroup
+	defer beside.Wait()
+	beside.Go(func() {
+		for {
+			select {
+			case <-ctx.Done():
+				return
+			case after := <-asked:
+				w.stock(ctx, after)
+			}
+		}
+	})
+	ask := func(after time.Time) {
+		select {
+		case was := <-asked: // it waits for one that goes on
+			if was.After(after) {
+				after = was
+			}
+		default:
+		}
+		asked <- after
+	}
+	ask(time.Now().Add(-scrub.HeadsAgain))
+	for {
+		select {
+		case <-ctx.Done():
+			return
+		case <-t.C:
+		}
 		news, now := w.again(ctx), w.sys.Link()
 		switch {
 		case news:
-			w.stock(ctx, time.Now())
+			ask(time.Now())
 		case now != link:
-			w.stock(ctx, time.Now().Add(-scrub.HeadsAgain))
+			ask(time.Now().Add(-scrub.HeadsAgain))
 		}
 		link = now
 	}
