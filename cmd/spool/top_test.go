@@ -419,7 +419,9 @@ func TestTopLooksAtTheNewest(t *testing.T) {
 		id := events.Thread{Session: fmt.Sprintf("s%d", i), Name: events.MainThread}
 		p := cl.Publisher(client.PublisherConfig{Producer: "p"})
 		body := []byte(`{"id":"1","role":"user","content":"x"}`)
-		must.Do(t, must.Get(p.Publish(t.Context(), client.Entry{Thread: id, Dialect: "step", Body: body, Seq: 1}))(t).Applied(t.Context()))
+		must.Do(t, must.Get(p.Publish(t.Context(), client.Entry{
+			Thread: id, Dialect: "step", Body: body, Seq: 1, Time: time.Now().Add(time.Duration(i) * time.Second),
+		}))(t).Applied(t.Context()))
 		if i == 1 {
 			go cl.Thread(id).Ask(t.Context(), events.Prompt{ID: "q", Kind: events.PromptQuestion, Text: "Which?"}) // nobody answers
 			must.Until(t, "the question is asked", func() bool {
@@ -427,7 +429,6 @@ func TestTopLooksAtTheNewest(t *testing.T) {
 				return err == nil && len(all) == 1
 			})
 		}
-		time.Sleep(2 * time.Millisecond) // their order is that of their times
 	}
 	f := must.Get((&lookout{conn: conn, client: cl, most: 2}).look(t.Context()))(t)
 	var got []string

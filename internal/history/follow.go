@@ -12,7 +12,6 @@ import (
 
 	"golang.org/x/sync/errgroup"
 
-	"spool/internal/mapped"
 	"spool/internal/natsio"
 	"spool/internal/record"
 	"spool/internal/sleep"
@@ -145,32 +144,6 @@ func (f *Follower) follow(ctx context.Context) error {
 
 // pause is how long a follower waits after an error that passes.
 const pause = 2 * time.Second
-
-// fewKnown is up to how many sessions are looked for one by one.
-const fewKnown = 1000
-
-// suspects are those of very many sessions that were deleted, or have no record.
-func (f *Follower) suspects(ctx context.Context, known []string) (out []string, err error) {
-	gone := make(map[string]bool, len(known))
-	for _, name := range known {
-		gone[name] = true
-	}
-	err = natsio.EachThere(ctx, f.bucket, events.SessionKey("*"), func(key string) {
-		delete(gone, strings.TrimPrefix(key, events.SessionKey("")))
-	})
-	if err != nil {
-		return nil, err
-	}
-	deleted := map[string]bool{}
-	err = natsio.EachThere(ctx, f.bucket, events.DeletedKey("*"), func(key string) {
-		name, _ := events.ParseDeletedKey(key)
-		deleted[name] = true
-	})
-	if err != nil {
-		return nil, err
-	}
-	return slices.DeleteFunc(known, func(name string) bool { return !gone[name] && !deleted[name] }), nil
-}
 
 // CatchUp returns when all prompts are in that were stored when it was called.
 func (f *Follower) CatchUp(ctx context.Context) error {
@@ -435,67 +408,4 @@ func (f *Follower) sessions(ctx context.Context, some *gathered) (about []Sessio
 		about = append(about, Session{Name: info.ID, Cwd: info.Cwd, Host: info.Host, Harness: info.Agent(), Model: info.Model})
 	}
 	return about, err
-}
-
-// Forget removes what those of the sessions asked for that were deleted, and tells how many they are. What a session said is
-// not to outlive it (SPEC A6), nor to come to another one of its name. Where the file cannot be written anew now without what erased ones
-// said, the next call or Follow does it.
-func (f *Follower) Forget(ctx context.Context, names []string) (gone int, err error) {
-	if gone, err = f.forgetAll(ctx, names); err == nil {
-		if err := f.db.rewrite(ctx); err != nil {
-			f.log.Warn("the file still has what an erased session said", "error", err)
-		}
-	}
-	return gone, err
-}
-
-func (f *Follower) forgetAll(ctx context.Context, names []string) (gone int, err error) {
-	for some := range slices.Chunk(names, mostPosts) {
-		n, err := f.forgetEarlier(ctx, some)
-		if gone += n; err != nil {
-			return gone, err
-		}
-		records, err := f.records(ctx, some, events.SessionKey)
-		if err != nil {
-			return gone, err
-		}
-		for i, r := range records {
-			if r.Exists() {
-				continue
-			}
-			if err := f.db.Forget(ctx, some[i]); err != nil {
-				return gone, err
-			}
-			gone++
-		}
-	}
-	return gone, nil
-}
-
-// forgetEarlier removes what sessions had before they were deleted, and tells of how many there was anything.
-func (f *Follower) forgetEarlier(ctx context.Context, names []string) (gone int, err error) {
-	records, err := f.records(ctx, names, events.DeletedKey)
-	for _, r := range records {
-		if !r.Exists() {
-			continue
-		}
-		some, err := f.forget(ctx, r, false)
-		if err != nil {
-			return gone, err
-		}
-		if some {
-			gone++
-		}
-	}
-	return gone, err
-}
-
-// records reads a record of each of the sessions, in that order.
-func (f *Follower) records(ctx context.Context, names []string, key func(session string) string) ([]record.Record, error) {
-	keys := mapped.List(names, key)
-	found, err := f.bucket.Records(ctx, keys...)
-	if err != nil {
-		return nil, fmt.Errorf("sessions of prompts: %w", err)
-	}
-	return found, nil
 }
