@@ -67,7 +67,7 @@ func (s *subscription) live(ready func()) {
 			s.c.SubscribeReady(s.ctx, s.filter, Position{}, ready)(s.yield)
 			return
 		case err != nil:
-			s.yield(Item{}, err)
+			s.fail(err)
 			return
 		case !goesOn:
 			return

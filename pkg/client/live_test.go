@@ -155,6 +155,29 @@ func TestLiveAndSlow(t *testing.T) {
 	}
 }
 
+// A live subscription whose context ends while it reads what it missed ends without an error.
+func TestLiveEndsInTheMiddle(t *testing.T) {
+	l, main := newLiveRig(t), thread("s")
+	l.publish(t, posts(main, 1, 1)...)
+	ctx, cancel := context.WithCancel(t.Context())
+	stored := 0
+	for item, err := range l.reader.Session("s").Live(ctx, func() {
+		l.line.cut()
+		l.publish(t, posts(main, 2, 500)...)
+		l.line.Leads(l.server)
+	}) {
+		must.Do(t, err)
+		if item.Seq != 0 {
+			cancel()
+			stored++
+		}
+	}
+	cancel()
+	if stored == 0 || stored == 499 {
+		t.Errorf("%d items were read from the stream, want a part of them", stored)
+	}
+}
+
 // A thread that begins under the name of one that was removed has numbers from 1, and a live reader gets them.
 func TestLiveAndLives(t *testing.T) {
 	l, main := newLiveRig(t), thread("s")

@@ -275,7 +275,7 @@ func (s *subscription) past() bool {
 		return true // it may come
 	}
 	if err != nil {
-		s.yield(Item{}, err)
+		s.fail(err)
 		return false
 	}
 	s.bear(t, head.Life)
@@ -309,12 +309,19 @@ func (s *subscription) begin(of life, n int64) {
 func (s *subscription) run(items iter.Seq2[natsio.StoredItem, error]) {
 	for stored, err := range items {
 		if err != nil {
-			s.yield(Item{}, err)
+			s.fail(err)
 			return
 		}
 		if !s.take(stored) {
 			return
 		}
+	}
+}
+
+// fail gives the error that ends the subscription; not what comes of the end of its context.
+func (s *subscription) fail(err error) {
+	if s.ctx.Err() == nil {
+		s.yield(Item{}, err)
 	}
 }
 
@@ -338,7 +345,7 @@ func (s *subscription) take(stored natsio.StoredItem) bool {
 	if !known && s.filter.one() && !s.filter.narrow() {
 		if s.begun != nil {
 			if s.had, err = s.begun(s.ctx, item.Seq); err != nil && !errors.Is(err, record.ErrDenied) {
-				s.yield(Item{}, err)
+				s.fail(err)
 				return false
 			}
 			s.begun = nil
@@ -415,7 +422,7 @@ func (s *subscription) fill(t events.Thread, of uint64, from, to int64, holder f
 	if err == nil && from <= to {
 		err = threads.ErrNoPoint
 	}
-	return err == nil || s.yield(Item{}, &Gap{Thread: t, From: from, To: to, Err: err})
+	return err == nil || s.ctx.Err() == nil && s.yield(Item{}, &Gap{Thread: t, From: from, To: to, Err: err})
 }
 
 // Empty reports whether a subscription would get nothing of what is stored now.
