@@ -49,8 +49,8 @@ type SubscribeReport struct {
 
 // Subscribe measures reading live, with 1,000 readers or so on one machine, and catching up.
 //
-// The loads are shares of the rate at which the same server, with its readers, takes entries through to all of them. Memory is
-// that of reader and server, which are one process here.
+// The loads are shares of the rate at which the same server, with its readers, takes entries through to all of them when they are published
+// as in the loads. Memory is that of reader and server, which are one process here.
 func Subscribe(ctx context.Context, cfg SubscribeConfig) (*SubscribeReport, error) {
 	for p, v := range map[*int]int{&cfg.Readers: 1000, &cfg.Slow: 100, &cfg.Seconds: 5, &cfg.Behind: 1_000_000} {
 		*p = cmp.Or(*p, v)
@@ -145,10 +145,15 @@ func fan(ctx context.Context, cfg SubscribeConfig, kind string, rep Findings) (e
 	if err != nil {
 		return err
 	}
-	rep.Figures[kind+"_rate_per_s"] = full.rate
+	rep.Figures[kind+"_batches_per_s"] = full.rate
+	rate, err := f.followed(rctx, took, full.rate, time.Duration(cfg.Seconds)*time.Second)
+	if err != nil {
+		return err
+	}
+	rep.Figures[kind+"_rate_per_s"] = rate
 	for _, share := range []int{20, 80} {
 		cfg.Note(fmt.Sprintf("%s: %d %% load", kind, share))
-		l, err := f.load(rctx, took, full.rate*float64(share)/100, time.Duration(cfg.Seconds)*time.Second)
+		l, err := f.load(rctx, took, rate*float64(share)/100, time.Duration(cfg.Seconds)*time.Second)
 		if err != nil {
 			return err
 		}
@@ -158,7 +163,18 @@ func fan(ctx context.Context, cfg SubscribeConfig, kind string, rep Findings) (e
 	if cfg.Slow == 0 {
 		return nil
 	}
-	return f.slow(rctx, cfg, kind, full.rate/5, took, rep)
+	return f.slow(rctx, cfg, kind, rate/5, took, rep)
+}
+
+// followed is the rate at which all readers keep up with what comes as the loads do, a few entries a publish: below that of whole batches.
+func (f *fanout) followed(ctx context.Context, took [][]time.Duration, rate float64, for_ time.Duration) (float64, error) {
+	for {
+		l, err := f.load(ctx, took, rate, for_)
+		if err != nil || l.rate > 0.95*rate {
+			return l.rate, err
+		}
+		rate = l.rate
+	}
 }
 
 // slow measures a load with and without readers that stand still, in turns.
