@@ -151,16 +151,27 @@ func (d *draft) before(ctx context.Context, g given) (bool, error) {
 	if g.all == nil || !g.all.Before(seq, is, d.e.At) {
 		return false, nil
 	}
-	for _, name := range g.all.In(seq, is) {
-		if name == d.st.Key.Name { // of an earlier life
+	for _, place := range g.all.In(seq, is) {
+		if place.In == d.st.Key.Name {
+			earlier, err := d.earlier(ctx, place.At)
+			if err != nil || !earlier {
+				return err == nil, err
+			}
 			continue
 		}
-		other, err := d.others(ctx, events.Thread{Session: d.st.Key.Session, Name: name})
+		other, err := d.others(ctx, events.Thread{Session: d.st.Key.Session, Name: place.In})
 		if err != nil || !other {
 			return err == nil, err
 		}
 	}
 	return false, nil
+}
+
+// earlier reports whether what came under the thread's name came to another one that had it before, and not to the thread itself before
+// it left the name and took it again.
+func (d *draft) earlier(ctx context.Context, at uint64) (bool, error) {
+	err := d.learnLeft(ctx)
+	return d.Left != nil && at <= d.Left.Head.Applied, err
 }
 
 // others reports whether what came for a name is another thread's than this one. A name that a thread left by a rename leads to its

@@ -134,6 +134,49 @@ func TestReused(t *testing.T) {
 	}
 }
 
+// What a thread had under its name before it left it, and took it again, is a repeat; what another thread had under the name is not.
+func TestReusedAfterRenamesThereAndBack(t *testing.T) {
+	a, b := thread(0), events.Thread{Session: thread(0).Session, Name: "b"}
+	for name, removed := range map[string]bool{"the first of the name": false, "behind another one": true} {
+		t.Run(name, func(t *testing.T) {
+			r := newRig(t)
+			p, _ := r.looking()
+			if removed {
+				r.entry(a, 7, 70)
+				r.control(a, "remover", removal())
+			}
+			r.entry(a, 1, 0)
+			r.entry(a, 2, 1)
+			for i := range 2 {
+				r.control(a, fmt.Sprint("there", i), renameTo(b.Name))
+				r.entry(b, uint64(3+i), 2+i)
+				r.control(b, fmt.Sprint("back", i), renameTo(a.Name))
+			}
+			r.entry(a, 1, 0)
+			r.entry(a, 2, 92)
+			r.entry(a, 3, 2)
+			r.entry(a, 4, 94)
+			r.giveAll(p)
+			r.wantReused("e00092", "e00094")
+			r.wantEntries(a, 4)
+		})
+	}
+	t.Run("another one's", func(t *testing.T) {
+		r := newRig(t)
+		p, _ := r.looking()
+		r.entry(b, 1, 0)
+		r.entry(a, 2, 92)
+		r.control(a, "remover", removal())
+		r.entry(b, 2, 1)
+		r.control(b, "renamer", renameTo(a.Name))
+		r.entry(a, 2, 1)
+		r.entry(a, 2, 92)
+		r.giveAll(p)
+		r.wantReused("e00092")
+		r.wantEntries(a, 2)
+	})
+}
+
 // The beginning of EVENTS was trimmed: in a thread that began behind that, a reused sequence is found all the same.
 func TestReusedBehindTheTrimmed(t *testing.T) {
 	r := newRig(t)

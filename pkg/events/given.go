@@ -13,10 +13,10 @@ type Given struct {
 	from  uint64 // … from here on …
 	width uint64 // … and so many
 
-	stood spans              // all sequences that were given to something
-	named map[uint64]named   // what a sequence was given to first
-	first map[seqOf]named    // … and where something is first that is not linked to what was never stored
-	in    map[seqOf][]string // the other threads that have it
+	stood spans             // all sequences that were given to something
+	named map[uint64]Place  // what a sequence was given to first
+	first map[seqOf]Place   // … and where something is first that is not linked to what was never stored
+	in    map[seqOf][]Place // the other threads that have it, and where first
 }
 
 // seqOf is a sequence with what it was given to.
@@ -25,10 +25,10 @@ type seqOf struct {
 	is  Digest
 }
 
-// named is an event that has a sequence: where EVENTS has it, and under which thread.
-type named struct {
-	at uint64
-	in string
+// Place is that of an event: where EVENTS has it, and under which thread's name.
+type Place struct {
+	At uint64
+	In string
 }
 
 // mostThings is how many things, a sequence of it, are told apart where a Given tells of some sequences alone.
@@ -63,15 +63,15 @@ func (g *Given) Take(l Linked) {
 		return
 	}
 	if g.first == nil {
-		g.named, g.first, g.in = map[uint64]named{}, map[seqOf]named{}, map[seqOf][]string{}
+		g.named, g.first, g.in = map[uint64]Place{}, map[seqOf]Place{}, map[seqOf][]Place{}
 	}
-	one, is := named{l.At, l.In}, seqOf{l.Seq, l.Is}
+	one, is := Place{l.At, l.In}, seqOf{l.Seq, l.Is}
 	switch first, known := g.first[is]; {
 	case !known && g.few && uint64(len(g.first)) >= mostThings*g.width:
 	case !known:
 		g.first[is] = one
-	case first.in != l.In && !slices.Contains(g.in[is], l.In):
-		g.in[is] = append(g.in[is], l.In)
+	case first.In != l.In && !slices.ContainsFunc(g.in[is], func(p Place) bool { return p.In == l.In }):
+		g.in[is] = append(g.in[is], one)
 	}
 	if _, known := g.named[l.Seq]; !known {
 		g.named[l.Seq] = one
@@ -81,18 +81,18 @@ func (g *Given) Take(l Linked) {
 // Before reports whether a sequence was given to something before a place in EVENTS.
 func (g *Given) Before(seq uint64, is Digest, at uint64) bool {
 	first, known := g.first[seqOf{seq, is}]
-	return known && first.at < at
+	return known && first.At < at
 }
 
-// In is in which threads a sequence was given to something.
-func (g *Given) In(seq uint64, is Digest) []string {
-	return append([]string{g.first[seqOf{seq, is}].in}, g.in[seqOf{seq, is}]...)
+// In is in which threads a sequence was given to something, each with the first place.
+func (g *Given) In(seq uint64, is Digest) []Place {
+	return append([]Place{g.first[seqOf{seq, is}]}, g.in[seqOf{seq, is}]...)
 }
 
 // Names reports whether a sequence was given to anything before a place in EVENTS.
 func (g *Given) Names(seq, at uint64) bool {
 	first, known := g.named[seq]
-	return known && first.at < at
+	return known && first.At < at
 }
 
 // Len is how much is here.
