@@ -62,7 +62,7 @@ func whole(ctx context.Context, r io.Reader, cfg Config) (l line, err error) {
 
 // readPieces reads all of r.
 func readPieces(r io.Reader) (ps pieces, err error) {
-	for size := 512; ; size = min(2*size, 64<<10) {
+	for size := 512; ; size = min(2*size, pieceSize) {
 		p := make([]byte, 0, size)
 		for len(p) < size {
 			n, err := r.Read(p[len(p):size])

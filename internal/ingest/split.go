@@ -8,6 +8,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"sync"
 
 	"spool/pkg/events"
 )
@@ -37,7 +38,7 @@ func split(ctx context.Context, r io.Reader, cfg Config) (lines <-chan line, end
 	go func() {
 		defer close(out)
 		defer close(done) // first: whoever sees the channel closed knows that no Read goes on
-		in := bufio.NewReaderSize(r, 64<<10)
+		in := bufio.NewReaderSize(r, pieceSize)
 		for n := int64(1); ; n++ {
 			l, err := readLine(ctx, in, cfg)
 			if cut := err != nil && !errors.Is(err, io.EOF); !cut && (l.bad != nil || l.ref != nil || !blank(l.text)) {
@@ -74,9 +75,10 @@ func split(ctx context.Context, r io.Reader, cfg Config) (lines <-chan line, end
 }
 
 // readLine reads a line of cfg.MaxBody bytes; what is longer is read and dropped. One that is too large for memory goes to the inbox,
-// if there is one. The error is why there is no line after this one.
+// if there is one. The error is why there is no line after this one; one that was cut off has no text.
 func readLine(ctx context.Context, in *bufio.Reader, cfg Config) (l line, err error) {
 	var head pieces
+	defer func() { head.free() }()
 	for {
 		piece, err := in.ReadSlice('\n')
 		if err == nil {
@@ -87,19 +89,25 @@ func readLine(ctx context.Context, in *bufio.Reader, cfg Config) (l line, err er
 		}
 		if l.bad != nil {
 			cfg.Room.Give(l.held)
-			l.held, head = 0, nil
+			l.held = 0
+			head.free()
 		} else if no := cfg.Room.Take(ctx, len(piece)); no != nil {
 			return l, no
 		} else {
 			l.held += len(piece)
-			head = append(head, bytes.Clone(piece))
+			head = append(head, clone(piece))
 		}
-		if !errors.Is(err, bufio.ErrBufferFull) {
+		switch {
+		case err == nil, errors.Is(err, io.EOF):
 			l.text = head.join()
+			return l, err
+		case !errors.Is(err, bufio.ErrBufferFull):
 			return l, err
 		}
 		if l.held > inMemory && cfg.Inbox != nil {
-			sent, err := sendLine(ctx, &head, in, cfg)
+			begin := head
+			head = nil // they are read beside us
+			sent, err := sendLine(ctx, &begin, in, cfg)
 			sent.held = l.held
 			return sent, err
 		}
@@ -110,12 +118,40 @@ func readLine(ctx context.Context, in *bufio.Reader, cfg Config) (l line, err er
 // way as waited here, so that both together never have more than the line's room.
 type pieces [][]byte
 
-// join is bytes.Join, but for a single piece, which it gives as it is.
-func (ps pieces) join() []byte {
-	if len(ps) == 1 {
-		return ps[0]
+const pieceSize = 64 << 10
+
+// spare are pieces whose lines have ended, to be used again. As garbage they would be as much again as the lines that come.
+var spare = sync.Pool{New: func() any { return new([pieceSize]byte) }}
+
+// clone is a piece of its own memory.
+func clone(b []byte) []byte {
+	if len(b) < pieceSize {
+		return bytes.Clone(b)
 	}
-	return bytes.Join(ps, nil)
+	p := spare.Get().(*[pieceSize]byte)
+	copy(p[:], b)
+	return p[:]
+}
+
+// free gives all pieces away.
+func (ps *pieces) free() {
+	for _, p := range *ps {
+		if len(p) == pieceSize {
+			spare.Put((*[pieceSize]byte)(p))
+		}
+	}
+	*ps = nil
+}
+
+// join takes all pieces away. It is bytes.Join, but for a single piece, which it gives as it is.
+func (ps *pieces) join() []byte {
+	if len(*ps) == 1 {
+		one := (*ps)[0]
+		*ps = nil
+		return one
+	}
+	defer ps.free()
+	return bytes.Join(*ps, nil)
 }
 
 func (ps pieces) size() (n int64) {
