@@ -76,7 +76,7 @@ func (a *api) store(
 	if cfg.Envelopes {
 		cfg.MaxBody = min(cfg.MaxBody, bodyInMemory)
 	}
-	memory := &held{room: a.memory, grant: access.From(r.Context()), wait: a.cfg.Patience}
+	memory := a.hold(w, r)
 	defer memory.close()
 	cfg.Room = memory
 	a.pace(r, &cfg)

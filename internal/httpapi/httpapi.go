@@ -94,8 +94,8 @@ const bodyInMemory = 64 << 20
 // api is the handler's state.
 type api struct {
 	cfg       Config
-	rooms     [lanes]*room // places of requests, by what they take
-	memory    *room        // bytes of bodies
+	lanes     [lanes]*places // of requests, by what they take
+	memory    *places        // bytes of bodies
 	producers producers
 	attempts  attempts // of requests that store one entry and say no producer
 	doubts    *doubts
@@ -130,9 +130,9 @@ func New(cfg Config) http.Handler {
 	for lane, places := range map[lane]int{
 		storing: cfg.Writers, piping: cfg.Pipes, uploading: cfg.Requests, reading: cfg.Requests, sending: cfg.Outputs, following: cfg.Readers,
 	} {
-		a.rooms[lane] = newRoom(int64(places), cfg.Tokens)
+		a.lanes[lane] = newPlaces(int64(places), cfg.Tokens)
 	}
-	a.memory = newRoom(cfg.Memory, cfg.Tokens)
+	a.memory = newPlaces(cfg.Memory, cfg.Tokens)
 	if cfg.Client != nil {
 		a.tools = mcp.Handler(a.peers())
 	}
@@ -266,21 +266,6 @@ func scopeOf(grant access.Grant) events.Scope {
 	return events.Scope(strings.Join(names, ","))
 }
 
-// enter takes a place in a lane; the caller gives it back. On false the request is answered.
-func (a *api) enter(w http.ResponseWriter, r *http.Request, in lane) (leave func(), ok bool) {
-	room := a.rooms[in]
-	if room == nil {
-		return func() {}, true
-	}
-	grant := access.From(r.Context())
-	if ok, _ := room.try(grant, 1); ok {
-		return func() { room.give(grant, 1) }, true
-	}
-	w.Header().Set("Retry-After", "1")
-	refuse(w, http.StatusTooManyRequests, "too many requests at a time: try again")
-	return nil, false
-}
-
 func (a *api) ready(w http.ResponseWriter, r *http.Request) error {
 	if a.cfg.Ready != nil {
 		if err := a.cfg.Ready(r.Context()); err != nil {
@@ -343,12 +328,15 @@ func (e begunError) Unwrap() error { return e.error }
 func (a *api) fail(w http.ResponseWriter, r *http.Request, err error) {
 	var begun begunError
 	if errors.As(err, &begun) {
-		if r.Context().Err() == nil {
+		if r.Context().Err() == nil && !errors.Is(err, errLent) {
 			a.cfg.Log.ErrorContext(r.Context(), "answer is cut off", "path", r.URL.Path, "error", err)
 		}
 		panic(http.ErrAbortHandler)
 	}
 	err = a.cfg.stores.why(r.Context(), err)
+	if p, ok := w.(*patient); ok && p.cutOff() { // which ends the request's context, too
+		err = errLent
+	}
 	status, after := verdict(err)
 	if errors.Is(context.Cause(r.Context()), access.ErrRevoked) {
 		status, after, err = http.StatusUnauthorized, 0, access.ErrRevoked
@@ -374,6 +362,8 @@ func verdict(err error) (status, after int) {
 	switch {
 	case errors.As(err, &beyond):
 		return http.StatusTooManyRequests, beyond.Seconds()
+	case is(errPlaces, errLent):
+		return http.StatusTooManyRequests, 1
 	case errors.As(err, new(*http.MaxBytesError)), is(ingest.ErrTooLarge, errTooLarge):
 		return http.StatusRequestEntityTooLarge, 0
 	case is(claudestore.ErrSummary):

@@ -131,11 +131,17 @@ func (a *api) serve(to route, w http.ResponseWriter, r *http.Request) {
 	if in == storing && mediaType(r) == typeNDJSON {
 		in = piping
 	}
-	leave, ok := a.enter(w, r, in)
-	if !ok {
-		return
+	if room := a.lanes[in]; room != nil {
+		p := w.(*patient)
+		if err := room.enter(r.Context(), p, in.lends()); err != nil {
+			a.fail(w, r, err)
+			return
+		}
+		defer room.leave(p, access.From(r.Context()))
+		if r.ContentLength != 0 {
+			r.Body = sent{r.Body, p}
+		}
 	}
-	defer leave()
 	if in == following || in == sending || in == piping {
 		untime(w)
 	}

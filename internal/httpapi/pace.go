@@ -1,40 +1,106 @@
 package httpapi
 
 import (
+	"io"
 	"net/http"
+	"sync"
 	"time"
+
+	"spool/internal/family"
 )
 
 // piece is how many bytes of an answer a client takes within answerTime, all waiting for it added up.
 const piece = 256 << 10
 
-// patient is an answer whose client cannot hold it up: one that lets a piece wait for too long is let go.
-type patient struct {
-	http.ResponseWriter
-	ctl    *http.ResponseController
-	most   time.Duration // of waiting, for a piece
+// pace is how long a client has let us wait for the piece that it takes, or sends.
+type pace struct {
 	waited time.Duration
-	taken  int // bytes of the piece
+	since  time.Time // since when we wait once more; zero: we do not
+	moved  int       // bytes of the piece
+	lent   bool      // we wait no more: another one has the place
 }
 
-// within runs a write, and notes how long it waited. HTTP/2 ends a stream when its deadline is over, although nothing is
+func (p *pace) now() time.Duration {
+	if p.since.IsZero() || p.lent {
+		return 0
+	}
+	return p.waited + time.Since(p.since)
+}
+
+// patient is a request whose client cannot hold it up: one that lets a piece of the answer wait for too long is let go, and one
+// that is slow, for who needs its place (lane).
+type patient struct {
+	http.ResponseWriter
+	ctl  *http.ResponseController
+	most time.Duration // of waiting, for a piece of the answer
+
+	mu      sync.Mutex
+	in, out pace
+}
+
+// errLent is why a request ends whose place another one was given.
+var errLent = family.Unavailable.New("the client was slow, and another one waited: send it again")
+
+// within runs a write or a read, and notes how long it waited. HTTP/2 ends a stream when its deadline is over, although nothing is
 // being written: there is none between two writes.
-func (p *patient) within(write func() (int, error)) (int, error) {
-	begun := time.Now()
-	_ = p.ctl.SetWriteDeadline(begun.Add(p.most - p.waited))
-	n, err := write()
-	_ = p.ctl.SetWriteDeadline(time.Time{})
-	p.waited += time.Since(begun)
-	if p.taken += n; p.taken >= piece {
-		p.waited, p.taken = 0, 0
+func (p *patient) within(of *pace, do func() (int, error)) (int, error) {
+	p.mu.Lock()
+	if of.lent {
+		p.mu.Unlock()
+		return 0, errLent
+	}
+	if of.since = time.Now(); of == &p.out {
+		_ = p.ctl.SetWriteDeadline(of.since.Add(p.most - of.waited))
+	}
+	p.mu.Unlock()
+	n, err := do()
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	of.waited += time.Since(of.since)
+	if of.since = (time.Time{}); of.lent {
+		return n, errLent
+	}
+	if of == &p.out {
+		_ = p.ctl.SetWriteDeadline(time.Time{})
+	}
+	if of.moved += n; of.moved >= piece {
+		*of = pace{}
 	}
 	return n, err
+}
+
+// waited is how long the client has let us wait for its piece; 0: we do not wait for it.
+func (p *patient) waited() time.Duration {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return max(p.in.now(), p.out.now())
+}
+
+// lend ends what waits for the client.
+func (p *patient) lend() {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if p.in.now() > 0 {
+		p.in.lent = true
+		_ = p.ctl.SetReadDeadline(time.Unix(1, 0))
+	}
+	if p.out.now() > 0 {
+		p.out.lent = true
+		_ = p.ctl.SetWriteDeadline(time.Unix(1, 0))
+	}
+}
+
+// cutOff reports whether the body was lent.
+func (p *patient) cutOff() bool {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return p.in.lent
 }
 
 func (p *patient) Write(b []byte) (n int, err error) {
 	for {
 		part := b[n:min(len(b), n+piece)]
-		m, err := p.within(func() (int, error) { return p.ResponseWriter.Write(part) })
+		m, err := p.within(&p.out, func() (int, error) { return p.ResponseWriter.Write(part) })
 		if n += m; err != nil || n == len(b) {
 			return n, err
 		}
@@ -42,12 +108,22 @@ func (p *patient) Write(b []byte) (n int, err error) {
 }
 
 func (p *patient) FlushError() error {
-	_, err := p.within(func() (int, error) { return 0, p.ctl.Flush() })
+	_, err := p.within(&p.out, func() (int, error) { return 0, p.ctl.Flush() })
 	return err
 }
 
 // Unwrap lets a handler set deadlines, and say that it is Untimed.
 func (p *patient) Unwrap() http.ResponseWriter { return p.ResponseWriter }
+
+// sent is the body of a request. net/http looks at its own before it answers: only a copy of the request may have this one.
+type sent struct {
+	io.ReadCloser
+	by *patient
+}
+
+func (s sent) Read(b []byte) (int, error) {
+	return s.by.within(&s.by.in, func() (int, error) { return s.ReadCloser.Read(b) })
+}
 
 // bound bounds how long a client may hold up a request whose handler does not say so itself: to send a body that nobody
 // asked for, and to take the answer. The handler calls end when it is done: the rest of the answer is then on its way.

@@ -31,10 +31,7 @@ func newRoom(most int64, tokens *access.Tokens) *room {
 
 // try takes n for a token's holder. If that is too much now, freed tells when to try again.
 func (r *room) try(g access.Grant, n int64) (ok bool, freed <-chan struct{}) {
-	share := r.most
-	if r.tokens.Several() {
-		share = max(r.most/2, 1)
-	}
+	share := r.share()
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	if r.used+n > r.most || r.by[g.Name]+n > share {
@@ -46,6 +43,21 @@ func (r *room) try(g access.Grant, n int64) (ok bool, freed <-chan struct{}) {
 	r.used += n
 	r.by[g.Name] += n
 	return true, nil
+}
+
+// share is what a token may hold.
+func (r *room) share() int64 {
+	if r.tokens.Several() {
+		return max(r.most/2, 1)
+	}
+	return r.most
+}
+
+// holds is what a token holds.
+func (r *room) holds(name string) int64 {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return r.by[name]
 }
 
 func (r *room) give(g access.Grant, n int64) {
@@ -66,12 +78,17 @@ func (r *room) give(g access.Grant, n int64) {
 
 // held is what one request has in memory of its body. It is an ingest.Room.
 type held struct {
-	room  *room
+	room  *places
+	by    *patient
 	grant access.Grant
 	wait  time.Duration // how long it waits for room
 
 	mu sync.Mutex
 	n  int64
+}
+
+func (a *api) hold(w http.ResponseWriter, r *http.Request) *held {
+	return &held{room: a.memory, by: w.(*patient), grant: access.From(r.Context()), wait: a.cfg.Patience}
 }
 
 // Take waits until there is room for n bytes more. An error wraps record.ErrBusy, or is the context's.
@@ -86,8 +103,10 @@ func (h *held) Take(ctx context.Context, n int) error {
 		if late == nil {
 			late = time.After(h.wait)
 		}
+		h.room.ask(h.grant, int64(n))
 		select {
 		case <-freed:
+		case <-time.After(lendTime / 10):
 		case <-late:
 			return fmt.Errorf("%w: no room for what is sent: requests hold %d bytes, of at most %d: send it again", record.ErrBusy,
 				h.room.usage(), h.room.most)
@@ -99,8 +118,12 @@ func (h *held) Take(ctx context.Context, n int) error {
 
 func (h *held) note(n int64) {
 	h.mu.Lock()
-	h.n += n
-	h.mu.Unlock()
+	defer h.mu.Unlock()
+	if h.n += n; h.n > 0 {
+		h.room.held.Store(h.by, h.grant.Name)
+	} else {
+		h.room.held.Delete(h.by)
+	}
 }
 
 // Give gives bytes back.
@@ -122,6 +145,7 @@ func (h *held) close() {
 	n := h.n
 	h.n = 0
 	h.mu.Unlock()
+	h.room.held.Delete(h.by)
 	h.room.give(h.grant, n)
 }
 

@@ -1,0 +1,102 @@
+package httpapi_test
+
+import (
+	"bufio"
+	"context"
+	"net"
+	"net/http"
+	"strings"
+	"testing"
+	"time"
+
+	"spool/internal/httpapi"
+	"spool/internal/must"
+	"spool/pkg/events"
+)
+
+// Clients that are idle in the middle of a body or an answer keep nobody waiting, not even where all have one token: 70 of them
+// are more than a lane has places.
+func TestIdleClientsLendTheirPlaces(t *testing.T) {
+	t.Parallel()
+	conn, ctx, cl, _ := worldOn(t, httpapi.Config{})
+	th := events.Thread{Session: "s", Name: "main"}
+	say(ctx, t, cl, th, strings.Repeat("x", 2<<20)) // more than the buffers of a connection below hold
+	const head = " HTTP/1.1\r\nHost: localhost\r\n"
+	const begun = "Content-Type: application/json\r\nContent-Length: 99\r\n\r\n{"
+	const thread = "/v1/sessions/s/threads/main"
+	for name, c := range map[string]struct{ idle, method, path, body string }{
+		"a page":      {"GET " + thread + "/page?as=md" + head + "\r\n", "GET", thread, ""},
+		"a log":       {"GET " + thread + "/logs/thread.log" + head + "\r\n", "GET", thread, ""},
+		"MCP":         {"POST /mcp" + head + begun, "GET", thread, ""},
+		"an entry":    {"POST " + thread + "/entries?dialect=raw" + head + begun, "POST", thread + "/entries?dialect=raw", "{}"},
+		"a change":    {"POST " + thread + "/label" + head + begun, "POST", thread + "/entries?dialect=raw", "{}"},
+		"an artifact": {"POST /v1/sessions/s/artifacts" + head + begun, "POST", "/v1/sessions/s/artifacts", "bytes"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			addr := serveOn(t, httpapi.For(conn, httpapi.Config{Requests: 64, Writers: 64}), httpapi.Config{}, func(srv *http.Server) {
+				srv.ConnContext = func(ctx context.Context, c net.Conn) context.Context {
+					must.Do(t, c.(*net.TCPConn).SetWriteBuffer(16<<10))
+					return ctx
+				}
+			})
+			var idle []net.Conn
+			for range 70 {
+				idle = append(idle, raw(t, addr, c.idle))
+				_ = idle[len(idle)-1].(*net.TCPConn).SetReadBuffer(4 << 10)
+			}
+			for _, conn := range idle {
+				if !strings.HasPrefix(c.idle, "POST") { // its answer has begun, so it waits for its client; or it has ended
+					_, _ = conn.Read(make([]byte, 1))
+				}
+			}
+			began, answered := time.Now(), 0
+			must.Until(t, "three answers beside idle clients", func() bool { // it is busy until all of these wait for their clients
+				req := must.Get(http.NewRequestWithContext(ctx, c.method, "http://"+addr+c.path, strings.NewReader(c.body)))(t)
+				req.Header.Set("Content-Type", "application/json")
+				res := must.Get(http.DefaultClient.Do(req))(t)
+				_ = res.Body.Close()
+				if res.StatusCode < 300 {
+					answered++
+				}
+				return answered == 3
+			})
+			if took := time.Since(began); took > 15*time.Second { // alone it takes a second; unless places are lent, half a minute
+				t.Errorf("three answers beside idle clients took %v", took)
+			}
+		})
+	}
+}
+
+// Lines that stop in the middle keep nobody from storing by the memory that they hold.
+func TestIdleLinesLendTheirMemory(t *testing.T) {
+	t.Parallel()
+	out := &sink{}
+	url := start(t, httpapi.Config{Publisher: out, Memory: 8 << 20})
+	half := dial(t, url, "/v1/events", "application/x-ndjson", "", `{"session":"s","dialect":"raw","body":"`+strings.Repeat("x", 7<<20))
+	ended := make(chan int, 1)
+	go func() {
+		res, err := http.ReadResponse(bufio.NewReader(half), nil)
+		if err != nil {
+			res = &http.Response{}
+		}
+		ended <- res.StatusCode
+	}()
+	began, stored := time.Now(), 0
+	must.Until(t, "the end of half a line", func() bool { // one of ours may come before it, or while both come, and wait for each other
+		status, _, _ := do(t, url, request{path: "/v1/events", kind: "application/x-ndjson",
+			body: `{"session":"s","dialect":"raw","body":"` + strings.Repeat("y", 2<<20) + "\"}\n"})
+		if status == 200 {
+			stored++
+		}
+		select {
+		case status := <-ended:
+			must.Same(t, status, 429, "half a line = %d, want %d")
+			return true
+		default:
+			return false
+		}
+	})
+	if took := time.Since(began); took > 30*time.Second || stored == 0 { // without an end of its own it is silent for a minute
+		t.Errorf("%d lines stored, and half a line ended after %v", stored, took)
+	}
+}
