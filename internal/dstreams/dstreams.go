@@ -181,15 +181,15 @@ func (h *Handler) fail(w http.ResponseWriter, r *http.Request, err error) {
 	case errors.As(err, &no):
 		status = no.status
 		maps.Copy(w.Header(), no.header)
+	case errors.Is(err, record.ErrBusy):
+		status = http.StatusTooManyRequests
+		w.Header().Set("Retry-After", "1")
 	case r.Context().Err() != nil:
-		return // nobody listens
+		panic(http.ErrAbortHandler) // who listens still, as one whose token was taken away, is told nothing: a status would say that it is done
 	case errors.As(err, &long):
 		status, err = http.StatusRequestEntityTooLarge, fmt.Errorf("%w: %d bytes at most", err, long.Limit)
 	case errors.Is(err, client.ErrBusyThread):
 		status = http.StatusConflict
-	case errors.Is(err, record.ErrBusy):
-		status = http.StatusTooManyRequests
-		w.Header().Set("Retry-After", "1")
 	case record.Temporary(err), errors.Is(err, context.DeadlineExceeded), errors.Is(err, record.ErrConflict):
 		status = http.StatusServiceUnavailable
 		w.Header().Set("Retry-After", "1")

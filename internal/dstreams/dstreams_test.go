@@ -548,3 +548,21 @@ func TestExpiry(t *testing.T) {
 	r.want(404, "HEAD", "b", "")
 	r.holds("d", "x")
 }
+
+// A request that is ended gets no status, which would say that it is done.
+func TestEndedRequestHasNoAnswer(t *testing.T) {
+	t.Parallel()
+	r := start(t)
+	r.want(201, "PUT", "s", "", "Content-Type", "application/json")
+	ended := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, req *http.Request) {
+		ctx, cancel := context.WithCancel(req.Context())
+		cancel()
+		r.h.ServeHTTP(w, req.WithContext(ctx))
+	}))
+	t.Cleanup(ended.Close)
+	for _, method := range []string{"GET", "POST"} {
+		if a, err := request(r.ctx, ended.URL+"/v1/stream/", method, "s", "[1]", "Content-Type", "application/json"); err == nil {
+			t.Errorf("%s = %d %s, want no answer", method, a.status, a.body)
+		}
+	}
+}
