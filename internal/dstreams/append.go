@@ -52,10 +52,11 @@ func (h *Handler) payload(w http.ResponseWriter, r *http.Request) (p payload, er
 	if r.ContentLength >= 0 {
 		room = min(room, r.ContentLength)
 	}
-	if err := h.room.Acquire(r.Context(), room); err != nil {
+	ctx := r.Context()
+	if err := h.acquire(ctx, room); err != nil {
 		return p, err
 	}
-	p.free = func() { h.room.Release(room) }
+	p.free = func() { h.release(ctx, room) }
 	_ = http.NewResponseController(w).SetReadDeadline(time.Now().Add(bodyTime))
 	body := http.MaxBytesReader(w, r.Body, most)
 	p.bytes, err = io.ReadAll(io.LimitReader(body, room))

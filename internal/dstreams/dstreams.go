@@ -35,7 +35,7 @@ type Config struct {
 
 	Prefix    string        // of the paths of streams; "" = Prefix
 	MaxAppend int64         // bytes of an append; 0 = 64 MiB. One of JSON is held in memory and has at most 8 MiB
-	Memory    int64         // bytes of appends and answers in memory at a time; 0 = 64 MiB, at least 16 MiB
+	Memory    int64         // bytes of appends and answers in memory at a time, unless WithRoom says; 0 = 64 MiB, at least 16 MiB
 	LongPoll  time.Duration // how long a long poll waits that does not say timeout=SECONDS; 0 = 3 s
 	SSE       time.Duration // after which time an event stream ends, and the client asks again; 0 = 60 s
 	Patience  time.Duration // how long a busy server or persister is waited for before the client is told; 0 = 10 s
@@ -48,6 +48,35 @@ const Prefix = "/v1/stream/"
 // On is the least configuration of a handler on a connection.
 func On(conn *natsio.Conn, log *slog.Logger) Config {
 	return Config{Client: client.New(conn), Records: conn.Records(), Events: conn.Events(), Inbox: conn.Inbox(), Log: log}
+}
+
+// Room bounds what requests have in memory. Take waits until there is room for n bytes more, or says why there is none; Give gives
+// some back.
+type Room interface {
+	Take(ctx context.Context, n int) error
+	Give(n int)
+}
+
+type roomKey struct{}
+
+// WithRoom has a request take memory from a room that its caller shares out, and not from that of the handler.
+func WithRoom(ctx context.Context, room Room) context.Context {
+	return context.WithValue(ctx, roomKey{}, room)
+}
+
+func (h *Handler) acquire(ctx context.Context, n int64) error {
+	if room, ok := ctx.Value(roomKey{}).(Room); ok {
+		return room.Take(ctx, int(n))
+	}
+	return h.room.Acquire(ctx, n)
+}
+
+func (h *Handler) release(ctx context.Context, n int64) {
+	if room, ok := ctx.Value(roomKey{}).(Room); ok {
+		room.Give(int(n))
+		return
+	}
+	h.room.Release(n)
 }
 
 // Handler serves streams. Safe for concurrent use.

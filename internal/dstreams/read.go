@@ -82,20 +82,20 @@ func (h *Handler) with(ctx context.Context, read chunks, v *view, from offset, u
 	if err != nil {
 		return err
 	}
-	defer h.room.Release(room)
+	defer h.release(ctx, room)
 	return use(c)
 }
 
 // hold reads a chunk and keeps the room that it needs: a client that is slow to take a small one holds up nobody.
 func (h *Handler) hold(ctx context.Context, read chunks, v *view, from offset) (c chunk, room int64, err error) {
 	for _, most := range []int64{chunkBytes, wholeBytes} {
-		if err := h.room.Acquire(ctx, most); err != nil {
+		if err := h.acquire(ctx, most); err != nil {
 			return c, 0, err
 		}
 		if c, err = read(ctx, v, from, most); err == nil && !c.more {
 			room = min(most, 4*int64(len(c.body)))
 		}
-		h.room.Release(most - room)
+		h.release(ctx, most-room)
 		if err != nil || !c.more {
 			break
 		}

@@ -91,7 +91,7 @@ func keyOf(r *http.Request) (claudestore.Key, error) {
 
 // body reads what a request sends, as far as there is room for it; leave gives that back.
 func (a *api) body(w http.ResponseWriter, r *http.Request, most int64) (b []byte, leave func(), err error) {
-	memory := a.hold(w, r)
+	memory := a.hold(w, r, a.memory)
 	_ = http.NewResponseController(w).SetReadDeadline(time.Now().Add(entryTime))
 	in := early{http.MaxBytesReader(w, r.Body, most)}
 	if r.ContentLength > most {

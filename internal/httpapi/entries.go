@@ -76,7 +76,7 @@ func (a *api) store(
 	if cfg.Envelopes {
 		cfg.MaxBody = min(cfg.MaxBody, bodyInMemory)
 	}
-	memory := a.hold(w, r)
+	memory := a.hold(w, r, a.memory)
 	defer memory.close()
 	cfg.Room = memory
 	a.pace(r, &cfg)

@@ -73,7 +73,7 @@ type Config struct {
 	Pipes    int            // streams of lines at a time; 0 = 1,024
 	Outputs  int            // that stream an output at a time; 0 = 256
 	Readers  int            // event streams at a time; 0 = 4,096
-	Memory   int64          // bytes of entries that are being received or stored; 0 = 128 MiB
+	Memory   int64          // bytes of entries that are being received or stored, and as many of Durable Streams; 0 = 128 MiB
 	Idle     time.Duration  // how long a stream of lines may be silent between two of them; 0 = 10 min
 	Answer   time.Duration  // how long a client may take for a piece of an answer, or to send a body that nobody reads; 0 = 30 s
 	Patience time.Duration  // how long a busy or full server is tried before the client is told; 0 = 5 s
@@ -96,6 +96,7 @@ type api struct {
 	cfg       Config
 	lanes     [lanes]*places // of requests, by what they take
 	memory    *places        // bytes of bodies
+	streams   *places        // bytes of Durable Streams
 	producers producers
 	attempts  attempts // of requests that store one entry and say no producer
 	doubts    *doubts
@@ -132,7 +133,7 @@ func New(cfg Config) http.Handler {
 	} {
 		a.lanes[lane] = newPlaces(int64(places), cfg.Tokens)
 	}
-	a.memory = newPlaces(cfg.Memory, cfg.Tokens)
+	a.memory, a.streams = newPlaces(cfg.Memory, cfg.Tokens), newPlaces(cfg.Memory, cfg.Tokens)
 	if cfg.Client != nil {
 		a.tools = mcp.Handler(a.peers())
 	}

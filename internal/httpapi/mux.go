@@ -227,6 +227,10 @@ func (a *api) ofStream(next http.Handler) http.Handler {
 		if r.URL.Query().Has("live") { // a long poll, or an event stream
 			untime(w)
 		}
+		r = r.WithContext(dstreams.WithRoom(r.Context(), a.hold(w, r, a.streams)))
+		if r.ContentLength != 0 {
+			r.Body = sent{r.Body, w.(*patient)}
+		}
 		next.ServeHTTP(w, r)
 	})
 }

@@ -1,12 +1,13 @@
 package httpapi
 
 import (
+	"fmt"
 	"io"
 	"net/http"
 	"sync"
 	"time"
 
-	"spool/internal/family"
+	"spool/internal/record"
 )
 
 // piece is how many bytes of an answer a client takes within answerTime, all waiting for it added up.
@@ -39,7 +40,7 @@ type patient struct {
 }
 
 // errLent is why a request ends whose place another one was given.
-var errLent = family.Unavailable.New("the client was slow, and another one waited: send it again")
+var errLent = fmt.Errorf("%w: the client was slow, and another one waited: send it again", record.ErrBusy)
 
 // within runs a write or a read, and notes how long it waited. HTTP/2 ends a stream when its deadline is over, although nothing is
 // being written: there is none between two writes.

@@ -9,6 +9,7 @@ import (
 	"testing"
 	"time"
 
+	"spool/internal/dstreams"
 	"spool/internal/httpapi"
 	"spool/internal/must"
 	"spool/pkg/events"
@@ -98,5 +99,43 @@ func TestIdleLinesLendTheirMemory(t *testing.T) {
 	})
 	if took := time.Since(began); took > 30*time.Second || stored == 0 { // without an end of its own it is silent for a minute
 		t.Errorf("%d lines stored, and half a line ended after %v", stored, took)
+	}
+}
+
+// Appends to Durable Streams that stop in the middle keep nobody from these.
+func TestIdleAppendsLendTheirMemory(t *testing.T) {
+	t.Parallel()
+	conn, ctx, _, _ := worldOn(t, httpapi.Config{})
+	api := httpapi.For(conn, httpapi.Config{Streams: dstreams.New(dstreams.On(conn, nil)), Memory: 64 << 20, Tokens: tokens(t)})
+	addr := serveOn(t, api, httpapi.Config{})
+	ask := func(token, method, body string) int {
+		req := must.Get(http.NewRequestWithContext(ctx, method, "http://"+addr+"/v1/stream/s", strings.NewReader(body)))(t)
+		req.Header.Set("Content-Type", "application/json")
+		req.Header.Set("Authorization", "Bearer "+token)
+		res := must.Get(http.DefaultClient.Do(req))(t)
+		_ = res.Body.Close()
+		return res.StatusCode
+	}
+	must.Same(t, ask(chief, "PUT", ""), 201, "the stream = %d, want %d")
+	var idle []net.Conn
+	for range 16 {
+		idle = append(idle, dial(t, "http://"+addr, "/v1/stream/s", "application/json", writer, "["))
+	}
+	began := time.Now()
+	for range 8 {
+		if got := ask(chief, "POST", "[1]"); got >= 300 {
+			t.Errorf("an append = %d", got)
+		}
+		if got := ask(reader, "GET", ""); got != 200 {
+			t.Errorf("a read = %d", got)
+		}
+	}
+	if took := time.Since(began); took > 30*time.Second {
+		t.Errorf("eight of each took %v", took)
+	}
+	must.Until(t, "another one of the same token is stored", func() bool { return ask(writer, "POST", "[2]") < 300 })
+	_ = idle[0].SetReadDeadline(time.Now().Add(time.Minute))
+	if res, err := http.ReadResponse(bufio.NewReader(idle[0]), nil); err == nil && res.StatusCode != 429 {
+		t.Errorf("an append that stopped = %s, want 429", res.Status)
 	}
 }

@@ -87,8 +87,8 @@ type held struct {
 	n  int64
 }
 
-func (a *api) hold(w http.ResponseWriter, r *http.Request) *held {
-	return &held{room: a.memory, by: w.(*patient), grant: access.From(r.Context()), wait: a.cfg.Patience}
+func (a *api) hold(w http.ResponseWriter, r *http.Request, room *places) *held {
+	return &held{room: room, by: w.(*patient), grant: access.From(r.Context()), wait: a.cfg.Patience}
 }
 
 // Take waits until there is room for n bytes more. An error wraps record.ErrBusy, or is the context's.
