@@ -85,15 +85,19 @@ type key struct {
 func (p *Prompt) key() key { return key{p.Thread, p.N, p.Time, p.Text} }
 
 // unsaid leaves out of the prompts @ those that a newer thread of the name says at the same time: of a source that was rewritten,
-// and imported anew (SPEC P6), each generation has them. The thread that has the name now goes before the former ones. The pluses keep
-// SQLite to the ids of the millisecond.
+// and imported anew (SPEC P6), each generation has them. The thread that has the name now goes before the former ones.
 func unsaid(of string) string { return unsaidIn("prompts", of, "o.text = @.text") }
 
-// unsaidIn is unsaid of a table; same tells whether its row o says the same.
+// unsaidIn is unsaid of a table; same tells whether its row o says the same. It looks at the lives of the name one after another, in
+// each at the ids of the millisecond: mostly there is no other life, however many posts have one time.
 func unsaidIn(table, of, same string) string {
-	return strings.ReplaceAll(fmt.Sprintf(` AND NOT EXISTS (SELECT 1 FROM `+table+` o WHERE o.id BETWEEN @.id / %d * %[1]d AND @.id / %[1]d * %[1]d + %d
-		AND +o.session = @.session AND +o.base = @.base AND `+same+`
-		AND (o.thread = o.base, o.life, o.thread) > (@.thread = @.base, @.life, @.thread))`, slots, slots-1), "@", of)
+	const next = "SELECT min(o.life) FROM $ o WHERE o.session = @.session AND o.base = @.base AND o.life > "
+	return strings.NewReplacer("@", of, "$", table).Replace(fmt.Sprintf(` AND NOT EXISTS (
+		WITH RECURSIVE lives(life) AS (`+next+`iif(@.thread = @.base, @.life, -1)
+			UNION ALL SELECT (`+next+`lives.life) FROM lives WHERE lives.life IS NOT NULL)
+		SELECT 1 FROM lives CROSS JOIN $ o INDEXED BY $_base WHERE o.session = @.session AND o.base = @.base AND o.life = lives.life
+		AND o.id BETWEEN @.id / %d * %[1]d AND @.id / %[1]d * %[1]d + %d
+		AND `+same+` AND (o.thread = o.base, o.life, o.thread) > (@.thread = @.base, @.life, @.thread))`, slots, slots-1))
 }
 
 func (f Filter) clause() (where string, args []any) {

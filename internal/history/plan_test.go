@@ -89,3 +89,33 @@ func TestSessionCostsItsOwn(t *testing.T) {
 		return nil
 	}))
 }
+
+// TestOneMillisecondCostsTheSame: whether a newer thread of the name says the same is asked of the lives of that name alone, so that
+// it does not take longer for all that other sessions, or the same thread, have of one time.
+func TestOneMillisecondCostsTheSame(t *testing.T) {
+	db := must.Get(Open(filepath.Join(t.TempDir(), "history.db")))(t)
+	defer db.Close()
+	where, _ := ItemFilter{}.items()
+	must.Do(t, db.transact(t.Context(), func(tx *sql.Tx) error {
+		for table, question := range map[string]string{
+			"prompts": "SELECT count(*) FROM prompts p WHERE p.text IS NOT NULL" + unsaid("p"),
+			"said":    "SELECT sum(i.tokens_in) FROM said i JOIN sessions s ON s.id = i.session WHERE true" + where,
+		} {
+			var looks, exact int
+			for _, step := range plan(t, tx, question) {
+				if !strings.Contains(step, " o ") {
+					continue
+				}
+				looks++
+				if strings.Contains(step, table+"_base (session=? AND base=? AND life>?)") ||
+					strings.Contains(step, table+"_base (session=? AND base=? AND life=? AND rowid>? AND rowid<?)") {
+					exact++
+				}
+			}
+			if looks != 3 || exact != looks {
+				t.Errorf("%s\n\tthe plan is\n%s\nwant three looks at the lives of the name", question, strings.Join(plan(t, tx, question), "\n"))
+			}
+		}
+		return nil
+	}))
+}
