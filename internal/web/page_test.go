@@ -12,6 +12,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/chromedp/cdproto/emulation"
 	"github.com/chromedp/cdproto/runtime"
 	"github.com/chromedp/chromedp"
 	"github.com/chromedp/chromedp/kb"
@@ -563,6 +564,18 @@ func TestCopy(t *testing.T) {
 	p.wait(`document.querySelector('.threads')`)
 	if eval[bool](p, `!!document.querySelector('.side .copy')`) {
 		t.Error("a name that means something to a shell is in a command")
+	}
+	// Where nothing can hover the buttons are always there, beside the text.
+	p = open(t, f.URL+"/s/orchard/main?n=4", 390, tall)
+	must.Get(chromedp.Call(p.ctx, emulation.SetTouchEmulationEnabled, emulation.SetTouchEmulationEnabledParams{Enabled: true}))(t)
+	p.wait(`matchMedia('(hover: none)').matches && document.querySelectorAll('.row .copyable').length > 1`)
+	p.picture("copy-touch")
+	over := eval[[]string](p, `[...document.querySelectorAll('.row .copyable')].filter((el) => {
+		const button = el.querySelector('.copy').getBoundingClientRect(), text = el.firstChild.getBoundingClientRect();
+		return button.width > 0 && button.bottom > text.top && button.top < text.bottom;
+	}).map((el) => el.innerText)`)
+	if len(over) > 0 {
+		t.Errorf("buttons lie over %q", over)
 	}
 }
 
