@@ -71,7 +71,7 @@ var probes = []probe{
 	{"account", "%", "how much of what the account may store is used", 80, 95,
 		"make room or raise the limit: a full account refuses every write", checkAccount},
 	{"dead", "", "events that could not be applied", 1, 1000, "spool dead ls says which, and why", checkDead},
-	{"prompts", "s", "age of the oldest prompt that waits for a person", 0, 0, "spool prompt ls", checkPrompts},
+	{"prompts", "s", "age of the oldest prompt that waits for a person", 0, 0, "spool prompts ls", checkPrompts},
 	{"gc", "s", "for how long a cycle of gc is due, by its schedule; without one, a day after the last",
 		86_400, 6 * 86_400, "spool gc says what it would do; does a gc run?", checkGC},
 	{"damage", "", "what was found to be lost, or not as it was stored, and is not mended", 0, 1, "", checkDamage},

@@ -64,7 +64,8 @@ func TestFleet(t *testing.T) {
 	f.ask("ferry", "main", "colour", "text", "Which colour?", nil)
 	p.has("Which colour?")
 	p.wait(`document.title === '(1) Fleet – Spool'`)
-	f.change(func() { f.sessions[0]["state"] = "waiting" })
+	f.change(func() { f.sessions[0]["state"], f.sessions[0]["prompts"] = "waiting", 1 })
+	p.has("1 question waiting") // a prompt is what a person asked an agent for
 	p.wait(`[...document.querySelectorAll('.dot.waiting')].some((el) => el.offsetWidth > 0 && el.offsetWidth === el.offsetHeight)`)
 
 	f.change(func() { f.sessions[1]["title"] = "A new name" })
@@ -1030,9 +1031,9 @@ func TestCompare(t *testing.T) {
 		p.click(".sides section:first-child > button")
 		p.wait(rows + ` === '212 items more ` + shown + `,3 items more 2'`)
 	}
-	p.has("Ship it?")
+	p.wait(`document.querySelector('.row.pending_prompt').ariaLabel.startsWith('Question that waits') && document.querySelector('.row.user').ariaLabel.startsWith('Prompt')`)
 	if text := eval[string](p, "document.body.innerText"); strings.Contains(text, "Not open any more") {
-		t.Error("a prompt that waits is called no longer open")
+		t.Error("a question that waits is called no longer open")
 	}
 	p.click(".sides section:last-child .head")
 	p.wait(`!document.querySelector('.sides section:last-child .row.failed pre')`)

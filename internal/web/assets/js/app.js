@@ -112,7 +112,7 @@ addEventListener('popstate', () => show());
 // What waits, wherever one is
 
 function waiting(n) {
-  if (n > waitingCount && !location.pathname.match(/^\/$/)) announce(`${plural(n, 'prompt')} waiting for you.`);
+  if (n > waitingCount && !location.pathname.match(/^\/$/)) announce(`${plural(n, 'question')} waiting for you.`);
   waitingCount = n;
   badge.hidden = n === 0;
   badge.textContent = `${n} waiting`;

@@ -140,7 +140,7 @@ class Fleet {
   take(list) {
     const now = new Set(list.map(promptKey));
     const fresh = this.prompts.length ? list.filter((p) => !this.prompts.some((old) => promptKey(old) === promptKey(p))) : [];
-    if (fresh.length) announce(`${plural(fresh.length, 'new prompt')} waits for you.`);
+    if (fresh.length) announce(`${plural(fresh.length, 'new question')} waiting for you.`);
     this.prompts = list;
     for (const key of this.answered.keys()) if (now.has(key)) list.splice(list.findIndex((p) => promptKey(p) === key), 1);
     this.waiting(list.filter((p) => p.answerable !== false).length);
@@ -237,8 +237,8 @@ class Fleet {
       all[Math.max(0, Math.min(all.length - 1, at < 0 ? 0 : at + by))]?.focus();
     };
     return [
-      ['j', 'next prompt or session', () => step(1)],
-      ['k', 'previous prompt or session', () => step(-1)],
+      ['j', 'next question or session', () => step(1)],
+      ['k', 'previous question or session', () => step(-1)],
       ['f', 'filter sessions', () => this.field.select()],
       ['b', 'sessions by project, or by what they do', () => this.group()],
     ];
@@ -259,7 +259,7 @@ function sessionRow(s, project) {
   return h('li.session',
     h('a.session-link', { href: `/s/${encodeURIComponent(s.id)}` },
       project && h(`span.dot.${stateOf(s)}`, { title: stateOf(s) }, h('span.unseen', stateOf(s))), h('span.session-title', name),
-      s.prompts > 0 && h('span.tag.warm', plural(s.prompts, 'prompt'), ' waiting'),
+      s.prompts > 0 && h('span.tag.warm', plural(s.prompts, 'question'), ' waiting'),
       isQuiet(s) && h('span.tag', { title: 'It has said nothing for more than five minutes. It may be at work all the same.' }, 'quiet')),
     h('p.session-when', Number.isNaN(at) ? '' : ticking('ago', at)),
     prompt && h('p.session-prompt', prompt),

@@ -153,7 +153,7 @@ const builders = {
     };
     const open = waits && !p.resolution;
     return {
-      label: p.resolution ? 'Settled prompt' : 'Prompt that waits',
+      label: p.resolution ? 'Settled question' : 'Question that waits',
       classes: open ? 'waits' : '',
       body: [
         h('p.who', kindOf(p), open && deadline(p)),
@@ -164,7 +164,7 @@ const builders = {
   },
 
   pending_prompt_resolved(rec) { // whose prompt is not there
-    return { label: 'Settled prompt', body: [h('p.who', 'Prompt settled'), answering({ resolution: rec.item.metadata.resolution ?? {} })] };
+    return { label: 'Settled question', body: [h('p.who', 'Question settled'), answering({ resolution: rec.item.metadata.resolution ?? {} })] };
   },
 };
 
