@@ -34,7 +34,7 @@ func (f *fromFile) Resolve(ctx *kong.Context, _ *kong.Path, flag *kong.Flag) (an
 		s := service.Setting{Section: section(node), Key: flag.Name}
 		if v := f.config.Value(s); v != nil {
 			if err := flag.Parse(kong.Scan().PushTyped(v, kong.FlagValueToken), reflect.New(flag.Target.Type()).Elem()); err != nil {
-				return nil, f.config.Bad(s, err)
+				return nil, f.config.Bad(s, reworded(err, nil))
 			}
 			flag.Set = false // that was a trial: kong passes over an existing file for a flag that is set
 			return v, nil

@@ -65,7 +65,7 @@ func (c *execCmd) Run(a *app) error {
 	if len(c.Command) > 0 && c.Command[0] == "--" {
 		c.Command = c.Command[1:]
 	} else if len(c.Command) > 0 && strings.HasPrefix(c.Command[0], "-") {
-		return service.UsageError{Err: fmt.Errorf("unknown flag %s; the command and its arguments stand behind --", c.Command[0])}
+		return service.UsageError{Err: fmt.Errorf("there is no flag %s; the command and its arguments stand behind --", c.Command[0])}
 	}
 	if err := errors.Join(atLeast("head", c.Head, 0), atLeast("columns", c.Columns, 0), atLeast("show", c.Show, 0)); err != nil {
 		return err

@@ -3,6 +3,7 @@ package main
 import (
 	"bytes"
 	"net"
+	"regexp"
 	"strings"
 	"testing"
 
@@ -92,6 +93,62 @@ func TestTakenAddress(t *testing.T) {
 		said := strings.Split(strings.TrimSpace(errw.String()), "\n")
 		if last := said[len(said)-1]; code != service.ExitFailure || !strings.Contains(last, busy) || !strings.Contains(last, line[len(line)-1]+",") {
 			t.Errorf("spool %q %s = %d %q, want 1, the address and the flag", line, busy, code, &errw)
+		}
+	}
+}
+
+// TestWrongWords: what is wrong with a command line is said in this program's words, whatever it is that kong finds: what, where, and
+// what to do.
+func TestWrongWords(t *testing.T) {
+	t.Setenv("XDG_CONFIG_HOME", t.TempDir())
+	found := map[string]bool{}
+	for line, want := range map[string]string{
+		"nosuch":                              "there is no command nosuch",
+		"hsow s":                              "there is no command hsow: did you mean show?",
+		"session nosuch":                      "there is no command session nosuch",
+		"session lss":                         "there is no command session lss: did you mean ls?",
+		"session ls x":                        "x is one word too many: use spool session ls",
+		"show a b":                            "b is one word too many: use spool show <session[/thread][#n]>",
+		"show":                                "<session[/thread][#n]> is missing: use spool show <session[/thread][#n]>",
+		"prompts answer s":                    "<prompt> is missing: use spool prompts answer <session[/thread]> <prompt> [<answer>]",
+		"auth":                                "a command is missing: use init, tenant, user, ls or env",
+		"--nosuch":                            "there is no flag --nosuch",
+		"show s -Z":                           "there is no flag -Z",
+		"session ls --jso":                    "there is no flag --jso: did you mean --json?",
+		"auth user add":                       "a flag is missing: add --role=STRING",
+		"prompts answer a b --approve --deny": "--approve and --deny exclude each other: use one of them",
+		"session ls --limit":                  "--limit needs a value",
+		"check --warn":                        "--warn needs a value",
+		"bench --entries -5":                  `--entries "-5": use --entries="-5"`,
+		"session ls --limit x":                `--limit "x": use a whole number`,
+		"session ls --limit 99999999999999999999": `--limit "99999999999999999999": use a whole number`,
+		"bench soak --rate x":                     `--rate "x": use a number`,
+		"check --warn dead=x":                     `--warn "x": use a number`,
+		"check --warn x":                          `--warn "x": use NAME=VALUE`,
+		"top --every 3":                           `--every "3": use a duration like 90s, 10m or 36h`,
+		"top --every soon":                        `--every "soon": use a duration like 90s, 10m or 36h`,
+		"session ls --json=maybe":                 `--json "maybe": use true or false`,
+		"session ls --state x":                    `--state "x": use waiting, running, failed, idle or done`,
+		"completion ksh":                          `<shell> "ksh": use bash, zsh or fish`,
+	} {
+		var out, errw bytes.Buffer
+		code := run(strings.Fields(line), strings.NewReader(""), &out, &errw)
+		said, help, _ := strings.Cut(errw.String(), "\n")
+		if code != service.ExitUsage || said != "spool: "+want || out.Len() > 0 || !strings.HasPrefix(help, "Try spool ") {
+			t.Errorf("spool %s = %d %q %q, want %d %q, and where the help is", line, code, &out, &errw, service.ExitUsage, want)
+		}
+		var c cli
+		_, err := must.Get(kong.New(&c, kong.Name("spool"), vars()))(t).Parse(strings.Fields(line))
+		for _, r := range rewordings {
+			if reworded(err, nil).Error() != err.Error() && regexp.MustCompile("^"+r.kong+"$").MatchString(err.Error()) {
+				found[r.kong] = true
+				break
+			}
+		}
+	}
+	for _, r := range rewordings {
+		if !found[r.kong] {
+			t.Errorf("no line makes kong say %s", r.kong)
 		}
 	}
 }

@@ -147,9 +147,10 @@ func run(args []string, in io.Reader, out, errw io.Writer) int {
 		kctx, err = parser.Parse(append(args, ls))
 	}
 	if err != nil {
-		usage := service.UsageError{Err: elsewhere(parser.Model, args, err), Command: strings.TrimSpace("spool " + commandOf(wrongAt(err)))}
-		errors.As(err, &usage) // of the configuration file, without the flag that kong was at
-		return service.Exit("spool", usage, errw)
+		at := wrongAt(err)
+		wrong := service.UsageError{Err: reworded(elsewhere(parser.Model, args, err), at), Command: strings.TrimSpace("spool " + commandOf(at))}
+		errors.As(err, &wrong) // of the configuration file, without the flag that kong was at
+		return service.Exit("spool", wrong, errw)
 	}
 	return c.execute(kctx, in, out, errw)
 }

@@ -368,7 +368,7 @@ func TestErrorsSayWhatToDo(t *testing.T) {
 		}
 	}
 	for word, says := range map[string]string{
-		"materialize": "there is spool session materialize", "recent": "there is spool history recent", "hsow": `did you mean "show"`,
+		"materialize": "there is spool session materialize", "recent": "there is spool history recent", "hsow": "did you mean show?",
 	} {
 		if out, code := spool(t, word, "s"); code != service.ExitUsage || !strings.Contains(out, says) {
 			t.Errorf("spool %s s = %d %q, want 2 and %s", word, code, out, says)

@@ -1,0 +1,82 @@
+package main
+
+import (
+	"errors"
+	"fmt"
+	"regexp"
+	"strings"
+
+	"github.com/alecthomas/kong"
+)
+
+const (
+	noCommand = "there is no command COMMAND"
+	tooMany   = "$1 is one word too many: use USAGE"
+)
+
+// rewordings are what kong says of a command line, and what a person is told instead: what is wrong, where, and what to do. All of kong's
+// errors are of one type, so that its words alone tell them apart; TestWrongWords fails if it changes them. A list of kong's is said in
+// words. COMMAND is what is no command, USAGE how the command is called.
+var rewordings = []struct{ kong, ours string }{
+	{`unexpected argument (.*), did you mean (?:one of )?(?P<list>".*")\?`, noCommand + ": did you mean $2?"},
+	{`unexpected argument (.*)`, tooMany},
+	{`unknown flag (--.*), did you mean (?:one of )?(?P<list>".*")\?`, "there is no flag $1: did you mean $2?"},
+	{`unknown flag (.*?)(?:, did you mean .*)?`, "there is no flag $1"}, // every letter is like another one
+	{`expected one of (?P<list>".*")`, "a command is missing: use $1"},
+	{`expected "(.*)"`, "$1 is missing: use USAGE"},
+	{`missing flags: (.*)`, "a flag is missing: add $1"},
+	{`(--\S+ and --\S+) can't be used together`, "$1 exclude each other: use one of them"},
+	{`(\S+): (?:expected \S+ value but got "EOL"|missing value, expecting) .*`, "$1 needs a value"},
+	{`(\S+): expected \S+ value but got (".*") .*; perhaps try (.*=".*")\?`, "$1 $2: use $3"},
+	{`(\S+): expected a valid \d+ bit u?int but got (".*")`, "$1 $2: use a whole number"},
+	{`(\S+): (?:invalid map value|expected a float but got) (".*?")(?: \(.*?\))?`, "$1 $2: use a number"},
+	{`(\S+): expected "<key>=<value>" but got (".*")`, "$1 $2: use NAME=VALUE"},
+	{`(\S+): expected duration but got (".*?")(?:: time: .*)?`, "$1 $2: use a duration like 90s, 10m or 36h"},
+	{`(\S+): bool value must be .* but got (".*")`, "$1 $2: use true or false"},
+	{`(\S+) must be one of (?:"",)?(?P<list>".*") but got (".*")`, "$1 $3: use $2"},
+}
+
+// reworded is an error of a command line in this program's words; at is the command that the line names before it is wrong, nil for none.
+func reworded(err error, at *kong.Node) error {
+	for _, r := range rewordings {
+		pattern := regexp.MustCompile("(?s)^" + r.kong + "$")
+		parts := pattern.FindStringSubmatch(err.Error())
+		if parts == nil {
+			continue
+		}
+		ours := r.ours
+		if ours == tooMany && (at == nil || len(at.Children) > 0) {
+			ours = noCommand
+		}
+		words := []string{"COMMAND", strings.TrimSpace(commandOf(at) + " " + parts[1]), "USAGE", usage(at)}
+		for i, part := range parts[1:] {
+			if pattern.SubexpNames()[i+1] == "list" {
+				part = anyOf(part)
+			}
+			words = append(words, fmt.Sprintf("$%d", i+1), part)
+		}
+		return errors.New(strings.NewReplacer(words...).Replace(ours))
+	}
+	return err
+}
+
+// anyOf is a list of kong's in words.
+func anyOf(quoted string) string {
+	all := strings.Split(strings.ReplaceAll(strings.Trim(quoted, `"`), `", "`, `","`), `","`)
+	if last := len(all) - 1; last > 0 {
+		return strings.Join(all[:last], ", ") + " or " + all[last]
+	}
+	return all[0]
+}
+
+// usage is how a command is called; nil is the program.
+func usage(command *kong.Node) string {
+	words := "spool"
+	if command != nil {
+		words += " " + commandOf(command)
+		for _, p := range command.Positional {
+			words += " " + p.Summary()
+		}
+	}
+	return words
+}
