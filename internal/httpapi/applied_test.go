@@ -6,6 +6,7 @@ import (
 
 	"spool/internal/httpapi"
 	"spool/internal/must"
+	"spool/pkg/client"
 	"spool/pkg/events"
 )
 
@@ -25,4 +26,20 @@ func TestAppliedWaitsBesideReaders(t *testing.T) {
 		}
 	}
 	must.Same(t, <-done, 409, "what nobody published = %d, want %d")
+}
+
+// What a thread took is applied, also where the thread has another name by now.
+func TestAppliedAcrossARename(t *testing.T) {
+	_, ctx, cl, url := worldOn(t, httpapi.Config{})
+	main := events.Thread{Session: "s", Name: "main"}
+	ack := must.Get(cl.Publisher(client.PublisherConfig{Producer: "p"}).Publish(ctx, client.Entry{
+		Thread: main, Dialect: "item", Body: []byte(`{"content":[{"type":"text","text":"hello"}]}`)}))(t)
+	must.Do(t, ack.Applied(ctx))
+	must.Do(t, cl.Thread(main).Rename(ctx, "elsewhere"))
+	for path, want := range map[string]int{"producer=p&seq=1": 200, "producer=p&seq=2": 404} {
+		status, _, body := do(t, url, request{method: "GET", path: "/v1/sessions/s/threads/main/applied?" + path})
+		if status != want {
+			t.Errorf("%s = %d %s, want %d", path, status, body, want)
+		}
+	}
 }

@@ -1,6 +1,7 @@
 package client
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -27,10 +28,10 @@ type waited struct {
 	stored     bool // SPOOL_EVENTS has taken it, for certain
 }
 
-// Await returns when a thread has taken an event of a producer, or a later one. It asks again and again, at growing
-// intervals: up to a quarter of a second, or a twentieth of the time that it has waited; of a server that does not answer, too, until ctx
-// ends. *Renamed: the thread has another name now, and takes nothing under this one. ErrRefused: the event is a dead letter, or another
-// one that was published under its sequence is; who may not read dead letters, or asks once it is removed, is not told.
+// Await returns when a thread has taken an event of a producer, or a later one, under whatever name it has now. It asks again and again,
+// at growing intervals: up to a quarter of a second, or a twentieth of the time that it has waited; of a server that does not answer, too,
+// until ctx ends. *Renamed: it had not taken it before it was renamed, and takes nothing under this name. ErrRefused: the event is a dead
+// letter, or another one that was published under its sequence is; who may not read dead letters, or asks once it is removed, is not told.
 func (t ThreadHandle) Await(ctx context.Context, producer string, epoch, seq uint64) error {
 	return t.c.taken(ctx, waited{t.Thread, producer, epoch, seq, seq, false})
 }
@@ -234,13 +235,26 @@ func (c *Client) await(ctx context.Context, w waited) error {
 	}
 }
 
-// applied reports whether the thread has taken an event.
+// mostRenames is how far a thread is followed for what it took under an earlier name.
+const mostRenames = 8
+
+// applied reports whether the thread has taken an event, under whatever name it has now. *Renamed: it has not, and takes none any more.
 func (c *Client) applied(ctx context.Context, w waited) (bool, error) {
-	head, err := c.Thread(w.thread).Head(ctx)
-	if was := (*Renamed)(nil); err != nil && !errors.Is(err, threads.ErrNoThread) || errors.As(err, &was) {
-		return false, err
+	t, renamed, was := w.thread, error(nil), (*Renamed)(nil)
+	for range mostRenames {
+		head, err := c.Thread(t).Head(ctx)
+		switch {
+		case errors.As(err, &was):
+			t, renamed = was.To, cmp.Or(renamed, err)
+			continue
+		case err != nil && !errors.Is(err, threads.ErrNoThread):
+			return false, err
+		case head.Duplicate(w.producer, w.epoch, w.seq):
+			return true, nil
+		}
+		break
 	}
-	return head.Duplicate(w.producer, w.epoch, w.seq), nil
+	return false, renamed
 }
 
 // removal is an ErrRemoved when persisters are done with all that was published to the thread, and it does not know the

@@ -240,3 +240,24 @@ func TestExportOfWhatWaitsOffline(t *testing.T) {
 		must.Is(t, ask(), client.ErrBehind, "%s beside what waits on the disk", what)
 	}
 }
+
+// TestAwaitAcrossRenames: what a thread took under a former name of it is applied, whoever asks by that name; what came behind the rename
+// is refused there, and who waits for it is told where the thread is now.
+func TestAwaitAcrossRenames(t *testing.T) {
+	r, th := newRig(t), thread("s")
+	ctx, cancel := context.WithTimeout(t.Context(), 30*time.Second)
+	defer cancel()
+	p := r.Publisher(client.PublisherConfig{Producer: "p"})
+	ack := must.Get(p.Publish(ctx, post(th, "1"), post(th, "2")))(t)
+	must.Do(t, ack.Applied(ctx))
+	for _, to := range []string{"elsewhere", "further"} {
+		must.Do(t, r.Thread(th).Rename(ctx, to))
+		must.Do(t, ack.Applied(ctx))
+		must.Do(t, r.Thread(thread("s")).Await(ctx, "p", 0, 2))
+		th.Name = to
+	}
+	err := r.Thread(thread("s")).Await(ctx, "p", 0, 3)
+	if was := (*client.Renamed)(nil); !errors.As(err, &was) {
+		t.Errorf("Await of what it has not = %v, want where the thread is now", err)
+	}
+}

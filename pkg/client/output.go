@@ -209,12 +209,7 @@ func (o *Output) close(last closing) error {
 // Result.
 func (o *Output) Wait(ctx context.Context) error {
 	<-o.done
-	err := o.client.awaitStored(ctx, o.thread, o.pub.Producer(), o.pub.cfg.Epoch, o.last)
-	last := events.Event{Thread: o.thread, Producer: o.pub.Producer(), Epoch: o.pub.cfg.Epoch, Seq: o.last}
-	if errors.As(err, new(*Renamed)) && o.client.Internal().Has(ctx, &last) { // it was taken before the rename
-		return nil
-	}
-	return err
+	return o.client.awaitStored(ctx, o.thread, o.pub.Producer(), o.pub.cfg.Epoch, o.last)
 }
 
 // Result waits for the result of an output that was closed, and tells where it is. ErrRefused or ErrRemoved: not all that was
@@ -345,20 +340,10 @@ func (t ThreadHandle) Takes(ctx context.Context) error {
 	return err
 }
 
-// mostRenames is how far a thread is followed for what was stored under an earlier name of it.
-const mostRenames = 8
-
 // Has reports whether the event's thread has it, under whatever name it has now.
 func (i Internal) Has(ctx context.Context, e *events.Event) bool {
-	t, was := e.Thread, (*Renamed)(nil)
-	for range mostRenames {
-		head, err := i.c.Thread(t).Head(ctx)
-		if !errors.As(err, &was) {
-			return err == nil && head.Duplicate(e.Producer, e.Epoch, e.Seq)
-		}
-		t = was.To
-	}
-	return false
+	has, err := i.c.applied(ctx, waited{thread: e.Thread, producer: e.Producer, epoch: e.Epoch, seq: e.Seq})
+	return has && err == nil
 }
 
 // ErrLatched: something in the store is not as it must be, and the thread takes nothing before it is mended.
