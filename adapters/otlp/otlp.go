@@ -125,7 +125,7 @@ func give(ctx context.Context, cl *client.Client, cfg Config, end client.Item) e
 		return err
 	}
 	info, err := cl.Session(end.Session).Info(ctx)
-	if err != nil {
+	if err != nil && !errors.Is(err, client.ErrSessionNotFound) { // then nobody says what it is of
 		return err
 	}
 	t := turn{harness: info.Agent(), model: info.Model, host: info.Host, content: cfg.Content}

@@ -52,7 +52,7 @@ func (a *api) hasRoom(ctx context.Context, e *events.Event) error {
 		a.roomy.is(e.Thread.Session) || a.roomy.is(name) {
 		return nil
 	}
-	info, err := a.cfg.Client.Session(e.Thread.Session).Info(ctx)
+	info, err := a.cfg.Client.Internal().SessionInfo(ctx, e.Thread.Session)
 	if err != nil {
 		return nil //nolint:nilerr // see above
 	}

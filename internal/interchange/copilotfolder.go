@@ -25,7 +25,7 @@ func (w *materialize) workspace(ctx context.Context, main client.Thread, file st
 	if _, err := w.Dir.Lstat(name); !errors.Is(err, fs.ErrNotExist) {
 		return err
 	}
-	info, err := w.Client.Session(main.Session).Info(ctx)
+	info, err := w.Client.Internal().SessionInfo(ctx, main.Session)
 	if err != nil || info.Title+info.Prompt == "" {
 		return err
 	}

@@ -15,7 +15,7 @@ import (
 func (x *export) fork(ctx context.Context, of events.Thread) (*forkNote, error) {
 	from := x.all
 	if of.Name == events.MainThread {
-		info, err := x.Client.Session(of.Session).Info(ctx)
+		info, err := x.Client.Internal().SessionInfo(ctx, of.Session)
 		if err != nil || info.Parent == "" || info.Parent == of.Session {
 			return nil, err
 		}

@@ -119,7 +119,7 @@ func takeHeaders(
 func takeExported(
 	ctx context.Context, cl *client.Client, src transcript.Source, f *transcript.FileResult, h heads, written time.Time,
 ) error {
-	info, err := cl.Session(f.Session).Info(ctx)
+	info, err := cl.Internal().SessionInfo(ctx, f.Session)
 	if err != nil {
 		return err
 	}
@@ -166,7 +166,7 @@ func recorded(ctx context.Context, conn *natsio.Conn, session string) (time.Time
 
 // said is the latest time at which somebody may have named or moved a session in Spool; zero if nobody has.
 func said(ctx context.Context, conn *natsio.Conn, cl *client.Client, session string) (time.Time, error) {
-	info, err := cl.Session(session).Info(ctx)
+	info, err := cl.Internal().SessionInfo(ctx, session)
 	if err != nil || !info.Named && !info.Moved {
 		return time.Time{}, err
 	}
@@ -192,7 +192,7 @@ func takeBesideSlot(ctx context.Context, cl *client.Client, f *transcript.FileRe
 	if err := cl.Thread(f.ID()).Await(ctx, f.Last.Producer, f.Last.Epoch, f.Last.Seq); err != nil {
 		return err
 	}
-	info, err := cl.Session(f.Session).Info(ctx)
+	info, err := cl.Internal().SessionInfo(ctx, f.Session)
 	if err != nil {
 		return err
 	}

@@ -293,7 +293,7 @@ func goesOn(t events.Thread) string { return "spool resume " + t.String() }
 
 // name is what the file of a session is called that is not there.
 func (w *materialize) name(ctx context.Context, id string) (string, error) {
-	info, err := w.Client.Session(id).Info(ctx)
+	info, err := w.Client.Internal().SessionInfo(ctx, id)
 	if err != nil {
 		return "", err
 	}

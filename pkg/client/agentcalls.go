@@ -27,7 +27,7 @@ func (s SessionHandle) AgentCalls(ctx context.Context) (map[string]string, error
 	if err != nil || !sessions {
 		return calls, err
 	}
-	info, err := s.Info(ctx)
+	info, err := s.c.Internal().SessionInfo(ctx, s.ID)
 	if err != nil || info.Parent == "" || events.CheckToken("session", info.Parent) != nil {
 		return calls, err
 	}

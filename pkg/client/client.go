@@ -188,12 +188,21 @@ func sessionsWith(ts []Thread, infos map[string]sessions.Info) []Session {
 	return out
 }
 
-// Info is the record of the session: what it has by what was applied so far. It is the zero Info where there is none.
+// Info is the record of the session: what it has by what was applied so far. ErrSessionNotFound: there is none.
 func (s SessionHandle) Info(ctx context.Context) (sessions.Info, error) {
-	if err := events.CheckToken("session", s.ID); err != nil {
+	info, err := s.c.Internal().SessionInfo(ctx, s.ID)
+	if err == nil && info.ID == "" {
+		err = fmt.Errorf("%w: %s", ErrSessionNotFound, s.ID)
+	}
+	return info, err
+}
+
+// SessionInfo is SessionHandle.Info for who goes on without a record: it is the zero Info where there is none.
+func (i Internal) SessionInfo(ctx context.Context, session string) (sessions.Info, error) {
+	if err := events.CheckToken("session", session); err != nil {
 		return sessions.Info{}, err
 	}
-	rs, err := s.c.records.Records(ctx, events.SessionKey(s.ID))
+	rs, err := i.c.records.Records(ctx, events.SessionKey(session))
 	if err != nil || !rs[0].Exists() {
 		return sessions.Info{}, err
 	}
@@ -366,7 +375,7 @@ func (i Internal) ExportState(
 func (c *Client) exportHead(
 	ctx context.Context, t events.Thread, head threads.Head, form rehydrate.Form, w io.Writer, warn func(rehydrate.Missing),
 ) (entries int, err error) {
-	info, err := c.Session(t.Session).Info(ctx)
+	info, err := c.Internal().SessionInfo(ctx, t.Session)
 	if err != nil {
 		return 0, err
 	}

@@ -69,6 +69,7 @@ func TestErrors(t *testing.T) {
 	}{
 		{"Thread of none", noThread, client.ErrNoThread, client.ErrNotFound},
 		{"Await of no session", r.Session("nowhere").Await(ctx), client.ErrSessionNotFound, client.ErrNotFound},
+		{"Info of no session", must.Err(r.Session("nowhere").Info(ctx)), client.ErrSessionNotFound, client.ErrNotFound},
 		{"EndRun of none", r.Session("s").EndRun(ctx, "r", artifacts.RunFailed, ""), client.ErrNoRun, client.ErrNotFound},
 		{"Answer to none", must.Err(r.Thread(th).Answer(ctx, events.Answer{Prompt: "p", Answer: []byte("1")})),
 			client.ErrNoPrompt, client.ErrNotFound},

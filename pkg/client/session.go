@@ -271,7 +271,7 @@ func (s SessionHandle) Name(ctx context.Context, title string, auto bool) error 
 	if err := s.c.describe(ctx, s.ID, events.Control{Op: events.OpName, Name: &name}); err != nil {
 		return fmt.Errorf("name session %s: %w", s.ID, err)
 	}
-	now, err := s.Info(ctx)
+	now, err := s.c.Internal().SessionInfo(ctx, s.ID)
 	if err == nil && !now.TakesTitle(info.TitleSource) {
 		err = fmt.Errorf("%w: %s is %q", ErrTitled, s.ID, now.Title)
 	}
@@ -394,7 +394,7 @@ func (s SessionHandle) Fork(ctx context.Context, to string, how SessionFork) err
 	ops := []events.Control{{Op: events.OpFork, Fork: &fork}}
 	now := time.Now()
 	if apply.HasHeader(head) {
-		info, err := s.Info(ctx)
+		info, err := s.c.Internal().SessionInfo(ctx, s.ID)
 		if err != nil {
 			return err
 		}

@@ -43,7 +43,7 @@ func (c *Client) tree(
 	if err != nil {
 		return nil, err
 	}
-	info, err := c.Session(t.Session).Info(ctx)
+	info, err := c.Internal().SessionInfo(ctx, t.Session)
 	if err != nil {
 		return nil, err
 	}
