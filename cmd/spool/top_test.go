@@ -391,7 +391,10 @@ func TestTopHelp(t *testing.T) {
 func TestTopNarrow(t *testing.T) {
 	m := update(newTop(time.Second, nil, nil), looked{fleet: fleetOf(3, nil)})
 	update(m, tea.WindowSizeMsg{Width: 40, Height: 24})
-	shows(t, m, "SESSION  STATE       WHAT", "s002     waiting     ? Ship·[2J it?")
+	shows(t, m, "SESSION  STATE       WHAT", "s002     waiting     ? Ship·[2J it?", "? keys", "q quit")
+	if foot := screen(m)[strings.LastIndex(screen(m), "? keys"):]; strings.Contains(foot, "…") {
+		t.Errorf("the foot is cut: %q", foot)
+	}
 }
 
 // A look at a system without persisters and without sessions is a whole one.

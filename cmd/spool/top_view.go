@@ -438,12 +438,13 @@ func (m *top) bottom() string {
 	case m.help:
 		return line(styleDim, "any key: back")
 	}
-	out := []string{"? keys"}
+	out := "? keys"
 	for _, b := range m.keys() {
-		if b.brief != "" {
-			key, _, _ := strings.Cut(b.shown, " ")
-			out = append(out, key+" "+b.brief)
+		key, _, _ := strings.Cut(b.shown, " ")
+		more := out + "  " + key + " " + b.brief
+		if b.brief != "" && text.Width(more) <= m.width { // of a narrow screen what is left out is behind ?
+			out = more
 		}
 	}
-	return line(styleDim, strings.Join(out, "  "))
+	return line(styleDim, out)
 }
