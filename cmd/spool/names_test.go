@@ -225,6 +225,21 @@ func TestTailWaits(t *testing.T) {
 	}
 }
 
+// TestPromptsWatchWaits: who watches a session that is not there is told that he waits.
+func TestPromptsWatchWaits(t *testing.T) {
+	url, _ := whole(t)
+	ctx, stop := context.WithTimeout(t.Context(), 10*time.Second)
+	defer stop()
+	var said bytes.Buffer
+	told := writer(func(b []byte) (int, error) { defer stop(); return said.Write(b) })
+	a := &app{ctx: ctx, nats: &service.NATS{Server: url}, log: slog.New(slog.DiscardHandler), out: io.Discard, err: told}
+	defer a.close()
+	err := (&promptsWatchCmd{Session: "gone"}).Run(a)
+	if err != nil || !strings.Contains(said.String(), "the session gone has nothing yet: waiting for it") {
+		t.Errorf("prompts watch gone = %v, says %q, want that it waits", err, &said)
+	}
+}
+
 type writer func([]byte) (int, error)
 
 func (w writer) Write(b []byte) (int, error) { return w(b) }

@@ -48,6 +48,9 @@ func (c *promptsWatchCmd) Run(a *app) error {
 	if err != nil {
 		return err
 	}
+	if c.Session != "" {
+		a.noteAwaited(cl, c.Session, "")
+	}
 	err = notify.Run(a.ctx, cl, c.Name, notify.Config{Session: c.Session, Failed: c.Failed, Runs: c.Runs, Tell: tell, Log: a.log})
 	if a.ctx.Err() != nil {
 		return nil
