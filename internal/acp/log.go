@@ -77,7 +77,7 @@ func (l *Spool) Sessions(ctx context.Context, prefix string) (all []Recorded, er
 		if title == "" {
 			title = row.Prompt
 		}
-		all = append(all, Recorded{Name: s.ID, Cwd: s.Cwd, Title: title, Updated: time.UnixMilli(s.Updated())})
+		all = append(all, Recorded{Name: s.ID, Cwd: s.Cwd, Title: title, Updated: time.UnixMilli(s.Row().Modified)})
 	}
 	slices.SortFunc(all, func(a, b Recorded) int { return b.Updated.Compare(a.Updated) })
 	return all, err

@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"io"
 	"slices"
+	"time"
 
 	"golang.org/x/sync/errgroup"
 
@@ -119,9 +120,9 @@ func (s Session) Unreadable() bool {
 	return slices.ContainsFunc(s.Threads, func(t Thread) bool { return t.Unreadable })
 }
 
-// Updated is the time of the newest entry of any thread, in Unix milliseconds. A former generation says when it was
-// replaced (SPEC P6), and counts only where there is nothing else.
-func (s Session) Updated() int64 {
+// Updated is the time of the newest entry of any thread. A former generation says when it was replaced (SPEC P6), and counts only where
+// there is nothing else.
+func (s Session) Updated() time.Time {
 	var now, former int64
 	for _, t := range s.Threads {
 		if events.FormerOf(t.Thread) != "" {
@@ -130,13 +131,13 @@ func (s Session) Updated() int64 {
 			now = max(now, t.Head.Updated)
 		}
 	}
-	return cmp.Or(now, former)
+	return whenever(cmp.Or(now, former))
 }
 
 // Row is the session's line in a listing (SPEC S10). Messages and status are the main thread's, or the first thread's if
 // there is no main.
 func (s Session) Row() sessions.Row {
-	r := sessions.Row{Info: s.Info, Modified: s.Updated()}
+	r := sessions.Row{Info: s.Info, Modified: events.MillisOf(s.Updated())}
 	lead := 0
 	for i, t := range s.Threads {
 		if events.FormerOf(t.Thread) != "" {

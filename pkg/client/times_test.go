@@ -20,7 +20,8 @@ var dated = map[string]string{
 	"Thread.Ended": "is a UTC date, as it stands in the thread's key and in a ThreadFilter",
 }
 
-// TestTimes: a time in a type that the package declares is a time.Time. What is JSON by itself has it as JSON does.
+// TestTimes: a time in a type that the package declares, and one that a method gives, is a time.Time. What is JSON by itself has it as
+// JSON does.
 func TestTimes(t *testing.T) {
 	seen := 0
 	for _, e := range must.Get(os.ReadDir("."))(t) {
@@ -28,6 +29,11 @@ func TestTimes(t *testing.T) {
 			continue
 		}
 		ast.Inspect(must.Get(parser.ParseFile(token.NewFileSet(), e.Name(), nil, 0))(t), func(n ast.Node) bool {
+			if m, ok := n.(*ast.FuncDecl); ok && timed.MatchString(m.Name.Name) && m.Type.Results != nil {
+				if of, ok := m.Type.Results.List[0].Type.(*ast.Ident); ok && of.Name == "int64" {
+					t.Errorf("%s gives no time.Time", m.Name.Name)
+				}
+			}
 			spec, ok := n.(*ast.TypeSpec)
 			if !ok || !spec.Name.IsExported() {
 				return true

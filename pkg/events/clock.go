@@ -73,7 +73,9 @@ func StampOf(t time.Time) string {
 	return Stamp(MillisOf(t))
 }
 
-// MillisOf is a time as records and events have it, Unix milliseconds; 0 for the zero one.
+// MillisOf is a time as records and events have it, Unix milliseconds; 0 for the zero one. Types that are stored as they are, here and in
+// casstore, threads, sessions and artifacts, have times so: what nobody said is 0 there, in their bytes and in every comparison. The types
+// of the client have a time.Time.
 func MillisOf(t time.Time) int64 {
 	if t.IsZero() {
 		return 0
