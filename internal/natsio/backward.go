@@ -28,6 +28,7 @@ type Backward struct {
 	last   uint64 // when the reading began
 	below  uint64 // from here on all is read, but for the gap
 	gap    Gap
+	floor  uint64    // no window goes across it
 	oldest time.Time // when the oldest one that was read was stored
 	looked int       // how many records were read, wanted or not
 	ended  bool
@@ -44,8 +45,11 @@ const (
 // otherClocks is by how much the clocks of a cluster's servers are taken to differ.
 const otherClocks = time.Minute
 
-// ReadBackward begins a reading with a window of so many sequences. A gap of another bucket, as one that was restored, is none.
-func ReadBackward(ctx context.Context, recs Records, window int, gap Gap, wanted func(key string) bool) (*Backward, error) {
+// ReadBackward begins a reading with a window of so many sequences; one window ends above the sequence floor, if it is not 0. A gap and a
+// floor of another bucket, as one that was restored, are none.
+func ReadBackward(
+	ctx context.Context, recs Records, window int, gap Gap, floor uint64, wanted func(key string) bool,
+) (*Backward, error) {
 	s, err := recs.c.js.Stream(ctx, events.RecordsStream)
 	if err != nil {
 		return nil, fmt.Errorf("read the newest records: %w", WrapErr(err))
@@ -53,8 +57,11 @@ func ReadBackward(ctx context.Context, recs Records, window int, gap Gap, wanted
 	state := s.CachedInfo().State
 	b := &Backward{recs: recs, s: s, wanted: wanted, size: min(max(uint64(window), leastWindow), mostWindow), first: max(state.FirstSeq, 1),
 		last: state.LastSeq, below: state.LastSeq + 1}
-	if gap.After < gap.Last && gap.Last <= b.last {
-		b.gap = gap
+	if gap.Last <= b.last {
+		b.floor = floor
+		if gap.After < gap.Last {
+			b.gap = gap
+		}
 	}
 	return b, nil
 }
@@ -104,6 +111,9 @@ func (b *Backward) Window(ctx context.Context) (rs []record.Record, more bool, e
 	}
 	if b.gap.Last > 0 {
 		from = max(from, b.gap.Last+1)
+	}
+	if b.floor+1 < b.below {
+		from = max(from, b.floor+1)
 	}
 	before := b.looked
 	if from < b.below {

@@ -1,6 +1,7 @@
 package client
 
 import (
+	"cmp"
 	"context"
 	"encoding/base64"
 	"fmt"
@@ -39,162 +40,154 @@ type SessionPage struct {
 // ErrPlace: a SessionQuery's After is no SessionPage's Next.
 var ErrPlace = family.Invalid.New("no place in a list of sessions")
 
-// SessionPage lists sessions in the order of sessions.List, and reads no more than it must to know which they are: the heads that were
-// stored last, back to a time at which those of the page are newer than what was stored before. So where sessions are as new as their
-// events were when they came, a page costs what it shows; entries that are older than their events, as of an import or a restore, make
-// it read back to the time that the page reaches, in memory for the page alone. What a query passes over is read, too, up to its Most:
-// such a page may have no session, and those behind it were stored before, but may have newer entries where entries are older than
-// their events.
+// SessionPage lists sessions in the order of sessions.List, by blocks: of some 20,000 heads that were stored last, the sessions whose entries
+// are newest come first, and behind all of them those of the 20,000 heads that were stored before. So where sessions are as new as their
+// events were when they came, the order is that of all, and a page costs what it shows: it ends where nothing that was stored before can be
+// newer. Entries that are older than their events, as of an import or a restore, make it read its block. What a query passes over is read,
+// too, up to its Most, which ends the block.
 //
 // A session that moves while its list is read page by page goes to the front: whoever goes on does not see it again. None is left out
-// that stays where it is. How fresh it is: as Sessions.
+// that stays where it is, and none comes twice. How fresh it is: as Sessions.
 func (c *Client) SessionPage(ctx context.Context, q SessionQuery) (page SessionPage, err error) {
-	p := pager{c: c, q: q, passed: map[string]bool{}}
-	if p.at, err = parsePlace(q.After); err != nil {
+	at, err := parsePlace(q.After)
+	if err != nil {
 		return page, err
 	}
 	if q.Limit < 1 {
 		return page, fmt.Errorf("list %d sessions: want 1 or more", q.Limit)
 	}
-	p.back, err = natsio.ReadBackward(ctx, c.records, 4*q.Limit, p.at.shown, func(key string) bool {
+	back, err := natsio.ReadBackward(ctx, c.records, 4*q.Limit, at.shown, at.floor, func(key string) bool {
 		_, ok := headOf(key)
 		return ok
 	})
 	if err != nil {
 		return page, err
 	}
-	for more := true; more && !p.done(); {
-		if p.enough() {
-			return p.part(), nil
-		}
-		var heads []record.Record
-		if heads, more, err = p.back.Window(ctx); err == nil {
-			err = p.take(ctx, heads)
-		}
-		if err != nil {
-			return page, err
-		}
+	if last := back.Last(); at.shown.Last == 0 || at.shown.Last > last { // the first page, or one of a bucket that was restored since
+		at.floor, at.shown = 0, natsio.Gap{After: last, Last: last}
 	}
-	moved, err := p.back.Moved(ctx)
-	if err == nil {
-		p.forget(moved)
-		err = p.take(ctx, moved)
+	p := pager{c: c, q: q, at: &at, back: back, found: map[string]*candidate{}}
+	if err = p.fill(ctx); err == nil {
+		err = p.catchUp(ctx, &at)
 	}
-	if err == nil && len(p.kept) == 0 && p.more() { // what was found has moved, and does not belong here any more
+	if err == nil && len(p.kept) == 0 && p.more() && !p.cut { // what was found has moved, and does not belong here any more
 		return c.SessionPage(ctx, q)
 	}
 	return p.page(), err
 }
 
-// pager finds the sessions of a page. It keeps one more than the page shows, so that it knows whether there is one.
+// pager finds the sessions of a page, one block after the other. It keeps one more than the page shows, so that it knows whether there is
+// one.
 type pager struct {
 	c    *Client
 	q    SessionQuery
-	at   place
+	at   *place // where the rest of the block begins
 	back *natsio.Backward
 
-	kept   []listed        // the newest that it found behind the place
-	passed map[string]bool // sessions that were looked at, and that the query or the place leaves out
-	left   bool            // others were found that are not kept
-	seen   []seenHead      // heads whose sessions may belong to the page, or to a later one
-	many   bool            // there were too many of those
+	found map[string]*candidate // sessions of the block, by what was read of their heads
+	heads int                   // of the block
+	kept  []listed
+	cut   bool // the query's Most ended the page
 }
 
+// candidate is a session that may belong to the page.
+type candidate struct {
+	id          string
+	now, former int64    // the newest entry that its heads tell of, and of its former generations
+	seqs        []uint64 // of those heads, the newest first
+	taken       bool     // it is kept, or does not belong here
+}
+
+// row is what the order of a listing goes by.
+func (c *candidate) row() sessions.Row {
+	return sessions.Row{Info: sessions.Info{ID: c.id}, Modified: cmp.Or(c.now, c.former)}
+}
+
+// listed is a session of the page, and the block that it is of.
 type listed struct {
 	Session
-	row sessions.Row
+	by *candidate
+	at *place
 }
 
-type seenHead struct {
-	session string
-	seq     uint64
-	updated int64 // of the thread; of one that does not count by itself -1
+// compare is the order of pages: the blocks that were stored last first.
+func (l listed) compare(o listed) int {
+	return cmp.Or(cmp.Compare(o.at.shown.After, l.at.shown.After), l.by.row().Compare(o.by.row()))
 }
 
-// mostSeen bounds what a pager has in memory beside its page, in heads.
-const mostSeen = 20_000
+// blockHeads is of how many heads the sessions are put in order: so much a page may have to read, and to hold in memory.
+var blockHeads = 20_000
 
-// full reports whether what is older than the last that is kept does not belong to the page.
+// mostAtOnce is how many sessions are read at once.
+const mostAtOnce = 500
+
 func (p *pager) full() bool { return len(p.kept) > p.q.Limit }
 
-// done reports whether nothing that is not read yet can belong to the page: an entry is no newer than its event, and that no newer than
-// the head.
-func (p *pager) done() bool {
-	before := p.back.Before()
-	return p.full() && !before.IsZero() && p.kept[len(p.kept)-1].row.Modified > before.UnixMilli()
+// wants reports whether a session would be on the page.
+func (p *pager) wants(c *candidate) bool {
+	return !p.full() || listed{by: c, at: p.at}.compare(p.kept[len(p.kept)-1]) < 0
 }
 
-// enough reports whether the query wants no more to be looked at, and all that was found is on the page.
-func (p *pager) enough() bool {
-	return p.q.Most > 0 && p.back.Looked() >= p.q.Most && !p.left && len(p.kept) <= p.q.Limit &&
-		(p.at.shown.Last == 0 || p.back.Unread() < p.at.shown.Last) // what was stored since the page before was read
-}
-
-// part is a page of what was looked at. The next one is of what was stored before.
-func (p *pager) part() (page SessionPage) {
-	for _, l := range p.kept {
-		page.Sessions = append(page.Sessions, l.Session)
-	}
-	page.Back = p.back.Before()
-	next := p.at
-	if last := page.Back.UnixMilli(); next.id == "" || last < next.modified {
-		next.modified, next.created, next.id = last, math.MaxInt64, "-" // whatever its id
-	}
-	next.shown = natsio.Gap{After: p.back.Unread(), Last: p.back.Last()}
-	page.Next = next.String()
-	return page
-}
-
-// take finds the sessions that belong to the page among those of some heads, the newest first.
-func (p *pager) take(ctx context.Context, heads []record.Record) error {
-	var found []seenHead
-	asked := map[string]bool{}
-	for len(heads) > 0 {
-		var ids []string
-		for len(heads) > 0 && len(ids) <= p.q.Limit {
-			h, ok := p.read(heads[0])
-			if heads = heads[1:]; !ok {
-				continue
-			}
-			found = append(found, h)
-			switch {
-			case asked[h.session] || p.keeps(h.session):
-			case p.full() && h.updated >= 0 && h.updated < p.kept[len(p.kept)-1].row.Modified:
-				p.left = true
-			default:
-				asked[h.session] = true
-				ids = append(ids, h.session)
-			}
-		}
-		if err := p.look(ctx, ids); err != nil {
+// fill reads blocks until there are as many sessions as the page wants. What is newer than all that is not read yet is in its place at
+// once: an entry is no newer than its event, and that no newer than the head.
+func (p *pager) fill(ctx context.Context) error {
+	for more := true; more && !p.full(); {
+		heads, goesOn, err := p.back.Window(ctx)
+		if err != nil {
 			return err
 		}
-	}
-	for _, h := range found {
-		if !p.passed[h.session] {
-			p.seen = append(p.seen, h)
+		more = goesOn
+		p.add(heads)
+		unread := p.back.Unread()
+		enough := p.q.Most > 0 && p.back.Looked() >= p.q.Most && unread < p.at.shown.Last // what was stored since the page before was read
+		whole := !more || unread <= p.at.floor
+		if p.at.floor == 0 {
+			whole = whole || enough || p.heads >= blockHeads
 		}
-	}
-	if p.many = p.many || len(p.seen) > mostSeen; p.many {
-		p.seen = nil
-	}
-	if len(p.passed) > mostSeen {
-		clear(p.passed)
+		if !whole {
+			if before := p.back.Before(); !before.IsZero() {
+				err = p.settle(ctx, before.UnixMilli())
+			}
+		} else {
+			p.at.floor = unread
+			if err = p.settle(ctx, math.MinInt64); err == nil && more && !p.full() {
+				p.cut = enough
+				p.next()
+			}
+			more = more && !p.cut
+		}
+		if err != nil {
+			return err
+		}
 	}
 	return nil
 }
 
-// read says of which session a head is. ok is false where that one is known not to belong here.
-func (p *pager) read(r record.Record) (h seenHead, ok bool) {
-	t, ok := headOf(r.Key)
-	if !ok || !shortid.Begins(t.Session, p.q.Prefix) || p.q.Only != nil && !p.q.Only(t.Session) || p.passed[t.Session] {
-		return h, false
+// add notes which sessions some heads are of.
+func (p *pager) add(heads []record.Record) {
+	for _, r := range heads {
+		t, ok := headOf(r.Key)
+		if !ok {
+			continue
+		}
+		if r.Seq <= p.at.shown.Last {
+			p.heads++
+		}
+		if !shortid.Begins(t.Session, p.q.Prefix) || p.q.Only != nil && !p.q.Only(t.Session) {
+			continue
+		}
+		c := p.found[t.Session]
+		if c == nil {
+			c = &candidate{id: t.Session}
+			p.found[c.id] = c
+		}
+		c.seqs = append(c.seqs, r.Seq)
+		if head, err := threads.DecodeHead(r.Value); err == nil && events.FormerOf(t) == "" {
+			c.now = max(c.now, head.Updated)
+		} else if err == nil {
+			c.former = max(c.former, head.Updated)
+		}
 	}
-	h = seenHead{session: t.Session, seq: r.Seq, updated: -1}
-	if head, err := threads.DecodeHead(r.Value); err == nil && events.FormerOf(t) == "" {
-		h.updated = head.Updated
-	}
-	return h, p.at.id == "" || h.updated <= p.at.modified
 }
 
 // headOf is the thread whose head has that key.
@@ -205,90 +198,173 @@ func headOf(key string) (t events.Thread, ok bool) {
 	return t, ok
 }
 
-func (p *pager) keeps(session string) bool {
-	return slices.ContainsFunc(p.kept, func(l listed) bool { return l.ID == session })
+// settle reads those sessions of the block that the page wants, of those that are newer than a time.
+func (p *pager) settle(ctx context.Context, before int64) error {
+	var list []*candidate
+	for _, c := range p.found {
+		switch row := c.row(); {
+		case c.taken || row.Modified <= before:
+		case p.at.before(row), p.at.id == below && c.seqs[0] <= p.at.shown.Last:
+			list = append(list, c)
+		default:
+			c.taken = true // it was shown, or went to the front
+		}
+	}
+	slices.SortFunc(list, func(a, b *candidate) int { return a.row().Compare(b.row()) })
+	for size := p.q.Limit + 1 - len(p.kept); len(list) > 0 && p.wants(list[0]); size *= 2 {
+		n := min(max(size, 1), mostAtOnce, len(list))
+		if err := p.look(ctx, list[:n]); err != nil {
+			return err
+		}
+		list = list[n:]
+	}
+	return nil
 }
 
 // look reads sessions, and keeps those that belong to the page.
-func (p *pager) look(ctx context.Context, ids []string) error {
-	if len(ids) == 0 {
-		return nil
-	}
-	infos, err := p.c.infosOf(ctx, ids)
+func (p *pager) look(ctx context.Context, some []*candidate) error {
+	infos, err := p.c.infosOf(ctx, mapped.List(some, func(c *candidate) string { return c.id }))
 	if err != nil {
 		return err
 	}
 	for id, info := range infos {
 		if !p.q.Has(info) {
-			p.passed[id] = true
 			delete(infos, id)
 		}
 	}
-	if len(infos) == 0 {
-		return nil
-	}
-	found, newest, err := p.c.sessionsOf(ctx, infos)
+	all, seqs, err := p.c.sessionsOf(ctx, infos)
 	if err != nil {
 		return err
 	}
-	for _, s := range found {
-		l := listed{s, s.Row()}
-		if p.shown(newest[s.ID]) || !p.at.before(l.row) || p.q.Keep != nil && !p.q.Keep(s) {
-			p.passed[s.ID] = true
-			continue
-		}
-		i, _ := slices.BinarySearchFunc(p.kept, l, func(a, b listed) int { return a.row.Compare(b.row) })
-		p.kept = slices.Insert(p.kept, i, l)
+	of := make(map[string]Session, len(all))
+	for _, s := range all {
+		of[s.ID] = s
 	}
-	if most := p.q.Limit + 1; len(p.kept) > most {
-		p.kept, p.left = slices.Delete(p.kept, most, len(p.kept)), true
+	for _, c := range some {
+		c.taken = true
+		if s, ok := of[c.id]; ok && p.belongs(s, seqs[c.id]) {
+			if c.seqs[0] > p.at.shown.Last { // of its other heads nothing was read
+				c.now = s.Updated()
+			}
+			p.keep(listed{s, c, p.at})
+		}
 	}
 	return nil
 }
 
-// shown reports whether a session was looked at for a page before and has not moved since, by where its newest record is.
-func (p *pager) shown(newest uint64) bool {
-	return p.at.shown.After < newest && newest <= p.at.shown.Last
+// belongs reports whether a session is one of the page, by where its heads are.
+func (p *pager) belongs(s Session, seqs []uint64) bool {
+	for _, seq := range seqs {
+		if p.at.shown.After < seq && seq <= p.at.shown.Last || seq > p.at.shown.Last && !p.at.before(s.Row()) {
+			return false
+		}
+	}
+	return !slices.ContainsFunc(p.kept, func(l listed) bool { return l.ID == s.ID }) && (p.q.Keep == nil || p.q.Keep(s))
 }
 
-// forget lets sessions be looked at again that have moved.
-func (p *pager) forget(moved []record.Record) {
-	for _, m := range moved {
-		session := events.SessionOf(m.Key)
-		delete(p.passed, session)
-		p.kept = slices.DeleteFunc(p.kept, func(l listed) bool { return l.ID == session })
+// keep puts a session in its place on the page.
+func (p *pager) keep(l listed) {
+	i, _ := slices.BinarySearchFunc(p.kept, l, listed.compare)
+	p.kept = slices.Insert(p.kept, i, l)
+	if most := p.q.Limit + 1; len(p.kept) > most {
+		p.kept[most].by.taken = false
+		p.kept = p.kept[:most]
 	}
+}
+
+// below is a place's id before the first session of a block.
+const below = "-"
+
+// next begins the block below. What is stored anew meanwhile was shown if its entries are newer than all that was not read yet.
+func (p *pager) next() {
+	at := place{modified: p.at.modified, id: below, shown: natsio.Gap{After: p.at.floor, Last: p.back.Last()}}
+	if before := p.back.Before(); !before.IsZero() && (p.at.id == "" || before.UnixMilli() < at.modified) {
+		at.modified = before.UnixMilli() + 1
+	}
+	p.at, p.heads = &at, 0
+	clear(p.found)
+}
+
+// catchUp puts on the page, which begins there, what moved while it was read.
+func (p *pager) catchUp(ctx context.Context, begin *place) error {
+	moved, err := p.back.Moved(ctx)
+	if err != nil || len(moved) == 0 {
+		return err
+	}
+	at, found := p.at, p.found
+	p.at, p.found = begin, map[string]*candidate{}
+	p.add(moved)
+	p.kept = slices.DeleteFunc(p.kept, func(l listed) bool { return p.found[l.ID] != nil })
+	err = p.settle(ctx, math.MinInt64)
+	p.at, p.found = at, found
+	return err
 }
 
 // more reports whether there may be sessions beside those that are kept, or on the next page.
-func (p *pager) more() bool { return p.full() || p.left || p.back.Unread() > 0 }
+func (p *pager) more() bool {
+	if p.full() || p.back.Unread() > 0 {
+		return true
+	}
+	for _, c := range p.found {
+		if !c.taken {
+			return true
+		}
+	}
+	return false
+}
 
 // page is what was found, and where the next one begins.
 func (p *pager) page() (page SessionPage) {
-	more := p.more()
-	p.kept = p.kept[:min(len(p.kept), p.q.Limit)]
-	next := p.at
+	more, full := p.more(), p.full()
+	if full {
+		p.kept[p.q.Limit].by.taken = false
+		p.kept = p.kept[:p.q.Limit]
+	}
 	for _, l := range p.kept {
 		page.Sessions = append(page.Sessions, l.Session)
-		next.modified, next.created, next.id = l.row.Modified, l.row.Created, l.row.ID
 	}
-	if !more || next.id == "" {
-		return page
-	}
-	if next.shown = (natsio.Gap{}); !p.many {
-		next.shown = natsio.Gap{After: p.back.Unread(), Last: p.back.Last()}
-		for _, h := range p.seen {
-			if h.seq <= p.back.Last() && !p.keeps(h.session) {
-				next.shown.After = max(next.shown.After, h.seq)
-			}
+	switch {
+	case more && p.cut && !full:
+		page.Back, page.Next = p.back.Before(), p.at.String()
+	case more && len(p.kept) > 0:
+		last := p.kept[len(p.kept)-1]
+		next := *last.at
+		next.modified, next.id = last.by.row().Modified, last.ID
+		if last.at == p.at {
+			next.shown = p.shown()
 		}
+		if last.at == p.at && 0 < next.floor && next.floor == next.shown.After { // the block has no other
+			p.next()
+			next = *p.at
+		}
+		page.Next = next.String()
 	}
-	page.Next = next.String()
 	return page
 }
 
-// sessionsOf reads the threads of sessions of which it has the records. newest is the sequence of the last record of the threads of each.
-func (c *Client) sessionsOf(ctx context.Context, infos map[string]sessions.Info) (all []Session, newest map[string]uint64, err error) {
+// shown is which records have only sessions that were shown or went to the front, of those that were read.
+func (p *pager) shown() natsio.Gap {
+	gap := natsio.Gap{After: p.back.Unread(), Last: p.back.Last()}
+	if gap.After >= p.at.shown.Last { // nothing was read but what was stored since the page before
+		return p.at.shown
+	}
+	for _, c := range p.found {
+		if c.taken {
+			continue
+		}
+		for _, seq := range c.seqs {
+			if seq > p.at.shown.Last {
+				gap.Last = p.at.shown.Last
+			} else {
+				gap.After = max(gap.After, seq)
+			}
+		}
+	}
+	return gap
+}
+
+// sessionsOf reads the threads of sessions of which it has the records. seqs are those of the heads of each.
+func (c *Client) sessionsOf(ctx context.Context, infos map[string]sessions.Info) (all []Session, seqs map[string][]uint64, err error) {
 	var heads, history []string
 	for id := range infos {
 		heads, history = append(heads, events.HeadKeys(id)), append(history, events.HistoryKeys(id))
@@ -303,12 +379,12 @@ func (c *Client) sessionsOf(ctx context.Context, infos map[string]sessions.Info)
 		found = slices.Concat(ended, active)
 		return err
 	})
-	newest = make(map[string]uint64, len(infos))
+	seqs = make(map[string][]uint64, len(infos))
 	for _, r := range found {
 		id := events.SessionOf(r.Key)
-		newest[id] = max(newest[id], r.Seq)
+		seqs[id] = append(seqs[id], r.Seq)
 	}
-	return sessionsWith(threadsOf(found), infos), newest, err
+	return sessionsWith(threadsOf(found), infos), seqs, err
 }
 
 // mostBeginning is of how many sessions whose ids begin alike more is read than the ids.
@@ -395,17 +471,19 @@ func (c *Client) infosOf(ctx context.Context, ids []string) (map[string]sessions
 	return infos, err
 }
 
-// place is where a page ended, by the order of the listing, and which records have only sessions that were shown until then.
+// place is where a page ended, by the order of the listing in a block, how far down the block goes, 0 if that is not known yet, and which
+// records have only sessions that were shown until then.
 type place struct {
-	modified, created int64
-	id                string
-	shown             natsio.Gap
+	modified int64
+	id       string
+	floor    uint64
+	shown    natsio.Gap
 }
 
 const placeForm = "%d %d %d %d %s"
 
 func (p place) String() string {
-	return base64.RawURLEncoding.EncodeToString(fmt.Appendf(nil, placeForm, p.modified, p.created, p.shown.After, p.shown.Last, p.id))
+	return base64.RawURLEncoding.EncodeToString(fmt.Appendf(nil, placeForm, p.modified, p.floor, p.shown.After, p.shown.Last, p.id))
 }
 
 func parsePlace(text string) (p place, err error) {
@@ -414,7 +492,7 @@ func parsePlace(text string) (p place, err error) {
 	}
 	b, err := base64.RawURLEncoding.DecodeString(text)
 	if err == nil {
-		_, err = fmt.Sscanf(string(b), placeForm, &p.modified, &p.created, &p.shown.After, &p.shown.Last, &p.id)
+		_, err = fmt.Sscanf(string(b), placeForm, &p.modified, &p.floor, &p.shown.After, &p.shown.Last, &p.id)
 	}
 	if err != nil {
 		return p, fmt.Errorf(`%w: after %.50q: want the "next" of the page before`, ErrPlace, text)
@@ -424,6 +502,6 @@ func parsePlace(text string) (p place, err error) {
 
 // before reports whether a row comes behind the place.
 func (p place) before(r sessions.Row) bool {
-	last := sessions.Row{Info: sessions.Info{ID: p.id, Created: p.created}, Modified: p.modified}
+	last := sessions.Row{Info: sessions.Info{ID: p.id}, Modified: p.modified}
 	return p.id == "" || last.Compare(r) < 0
 }

@@ -81,9 +81,10 @@ func (q Query) Has(i Info) bool {
 	return (q.Cwd == "" || sameDir(i.Cwd, q.Cwd)) && (q.Unanswered || i.Answered)
 }
 
-// Compare is the order of a listing: the newest first.
+// Compare is the order of a listing: the newest first, and of those of one time the last by their ids, as ids grow with time. It takes
+// nothing that is not in the heads of a session's threads.
 func (r Row) Compare(o Row) int {
-	return cmp.Or(cmp.Compare(o.Modified, r.Modified), cmp.Compare(o.Created, r.Created), strings.Compare(r.ID, o.ID))
+	return cmp.Or(cmp.Compare(o.Modified, r.Modified), strings.Compare(o.ID, r.ID))
 }
 
 // List gives the rows that a query chooses, newest first. The rows are reordered in place.

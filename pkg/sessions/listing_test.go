@@ -26,19 +26,17 @@ func rowIDs(rows []Row) (out []string) {
 func TestList(t *testing.T) {
 	waiting := row("w", "/srv/a", 9)
 	waiting.Answered = false
-	older := row("b", "/srv/a", 5)
-	older.Created = 1
-	rows := []Row{row("a", "/srv/a", 1), older, row("c", "/srv/b", 7), row("d", "", 3), row("e", "/srv/a/", 5), waiting}
+	rows := []Row{row("a", "/srv/a", 1), row("b", "/srv/a", 5), row("c", "/srv/b", 7), row("d", "", 3), row("e", "/srv/a/", 5), waiting}
 	for _, tt := range []struct {
 		q    Query
 		want string
 	}{
-		{Query{}, "c b e d a"},
-		{Query{Cwd: "/srv/a"}, "b e a"},
-		{Query{Cwd: "/srv/a", Unanswered: true}, "w b e a"},
+		{Query{}, "c e b d a"},
+		{Query{Cwd: "/srv/a"}, "e b a"},
+		{Query{Cwd: "/srv/a", Unanswered: true}, "w e b a"},
 		{Query{Cwd: "/srv", Unanswered: true}, ""},
-		{Query{Limit: 2}, "c b"},
-		{Query{Limit: 99}, "c b e d a"},
+		{Query{Limit: 2}, "c e"},
+		{Query{Limit: 99}, "c e b d a"},
 	} {
 		must.Same(t, strings.Join(rowIDs(List(slices.Clone(rows), tt.q)), " "), tt.want, "List(%+v) = %s, want %s", tt.q)
 	}
