@@ -191,15 +191,52 @@ func (b *Backward) read(ctx context.Context, from, below uint64) (rs []record.Re
 	return rs, oldest, nil
 }
 
-// MatchingRecords reads the records that match many narrow filters, as List does; the names are asked for at once, and so are the records.
-// Those of a session that is being deleted are left out, where it is called BetweenDeletions.
+// MatchingRecords reads the records that match many narrow filters, as List does, in a few requests at a time for all. Those of a session
+// that is being deleted are left out, where it is called BetweenDeletions.
+//
+// The first that matches and then the newest one are asked for, which costs the same whatever the bucket holds. Where they are not one
+// record there may be others: their names are asked for, and that the server looks for in all of the bucket.
 func MatchingRecords(ctx context.Context, recs Records, filters []string) ([]record.Record, error) {
+	subjects := mapped.List(filters, events.RecordSubject)
+	first, err := recs.c.oldest(ctx, events.RecordsStream, subjects)
+	if err != nil {
+		return nil, fmt.Errorf("read the first records of %d filters: %w", len(filters), err)
+	}
+	var some []string
+	for i, m := range first {
+		if m.Seq > 0 {
+			some = append(some, filters[i])
+		}
+	}
+	first = slices.DeleteFunc(first, func(m newestMsg) bool { return m.Seq == 0 })
+	found, err := recs.Records(ctx, some...)
+	if err != nil {
+		return nil, err
+	}
+	var several []string
+	for i := range found {
+		if found[i].Seq != first[i].Seq {
+			several, found[i] = append(several, some[i]), record.Record{}
+		}
+	}
+	keys, err := recs.namesOf(ctx, several)
+	if err != nil {
+		return nil, err
+	}
+	others, err := recs.Records(ctx, keys...)
+	if err != nil {
+		return nil, err
+	}
+	return recs.visible(ctx, slices.DeleteFunc(append(found, others...), func(r record.Record) bool { return !r.Exists() }))
+}
+
+// namesOf lists the keys that match many filters.
+func (recs Records) namesOf(ctx context.Context, filters []string) (keys []string, err error) {
 	msgs := mapped.List(filters, func(f string) *nats.Msg { return recs.keysRequest(f, 0) })
 	answers, err := recs.c.pipe.all(ctx, msgs, recs.c.timeout)
 	if err != nil {
 		return nil, fmt.Errorf("list the keys of %d filters: %w", len(filters), err)
 	}
-	var keys []string
 	for i, m := range answers {
 		p, err := parseKeys(m)
 		if err == nil {
@@ -211,9 +248,5 @@ func MatchingRecords(ctx context.Context, recs Records, filters []string) ([]rec
 			return nil, fmt.Errorf("list the keys of %s: %w", filters[i], WrapErr(err))
 		}
 	}
-	found, err := recs.Records(ctx, keys...)
-	if err != nil {
-		return nil, err
-	}
-	return recs.visible(ctx, slices.DeleteFunc(found, func(r record.Record) bool { return !r.Exists() }))
+	return keys, nil
 }

@@ -28,9 +28,18 @@ type newestMsg struct {
 // newest asks the stream's leader for the newest message on each subject. A subject may have wildcards. All requests are
 // sent at once.
 func (c *Conn) newest(ctx context.Context, stream string, subjects []string) ([]newestMsg, error) {
+	return c.one(ctx, stream, `{"last_by_subj":`, subjects)
+}
+
+// oldest is newest for the oldest message on each subject.
+func (c *Conn) oldest(ctx context.Context, stream string, subjects []string) ([]newestMsg, error) {
+	return c.one(ctx, stream, `{"seq":1,"next_by_subj":`, subjects)
+}
+
+func (c *Conn) one(ctx context.Context, stream, which string, subjects []string) ([]newestMsg, error) {
 	msgs := make([]*nats.Msg, len(subjects))
 	for i, subject := range subjects {
-		body := append(jsonscan.AppendString([]byte(`{"last_by_subj":`), subject), '}')
+		body := append(jsonscan.AppendString([]byte(which), subject), '}')
 		msgs[i] = &nats.Msg{Subject: apiSubject(c.js, "STREAM.MSG.GET."+stream), Data: body}
 	}
 	answers, err := c.pipe.all(ctx, msgs, c.timeout)

@@ -148,7 +148,8 @@ func TestPagesOfBlocksWhileSessionsMove(t *testing.T) {
 	}
 }
 
-// A page of a flood of sessions whose entries all say one time costs what it shows, but for their heads: those come in a few requests.
+// A page of a flood of sessions whose entries all say one time costs what it shows, but for their heads: those come in a few requests. For
+// the names of its sessions' threads the server is not asked: it looks for those in all of the bucket.
 func TestPageOfOneTime(t *testing.T) {
 	conn := natstest.Conn(t)
 	const n = 3000
@@ -159,6 +160,7 @@ func TestPageOfOneTime(t *testing.T) {
 	}
 	store(t, conn, puts...)
 	cl := client.New(conn)
+	named := must.Get(conn.JetStream().Conn().SubscribeSync("$JS.API.STREAM.INFO." + events.RecordsStream))(t)
 	q := client.SessionQuery{Query: sessions.Query{Unanswered: true, Limit: 50}}
 	for range 3 {
 		cost := readBy(conn, func() {
@@ -169,5 +171,9 @@ func TestPageOfOneTime(t *testing.T) {
 		if cost.requests > 400 {
 			t.Errorf("a page of %d of %d sessions of one time took %+v", q.Limit, n, cost)
 		}
+	}
+	must.Do(t, conn.JetStream().Conn().Flush())
+	if asked, _, _ := named.Pending(); asked > 30 {
+		t.Errorf("three pages of %d sessions ask the server %d times about the bucket", q.Limit, asked)
 	}
 }
