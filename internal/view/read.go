@@ -12,6 +12,7 @@ import (
 	"golang.org/x/sync/errgroup"
 
 	"spool/internal/apply"
+	"spool/internal/mapped"
 	"spool/pkg/casstore"
 	"spool/pkg/client"
 	"spool/pkg/dialect"
@@ -71,10 +72,17 @@ func (r *Reader) Page(ctx context.Context, q client.SessionQuery, state string) 
 	if err != nil {
 		return nil, page, err
 	}
-	out = make([]ListedSession, len(page.Sessions))
+	working, err := r.cl.Internal().Working(ctx, mapped.List(page.Sessions, func(s client.Session) string { return s.ID }))
+	if err != nil {
+		return nil, page, err
+	}
+	out = work{}.of(page.Sessions)
 	each, ctx := errgroup.WithContext(ctx)
 	each.SetLimit(atOnce)
 	for i, s := range page.Sessions {
+		if !working[s.ID] {
+			continue
+		}
 		each.Go(func() error {
 			work, err := r.work(ctx, s.ID)
 			if err == nil {

@@ -5,6 +5,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"sync"
 	"time"
 
@@ -335,6 +336,19 @@ func (s SessionHandle) Runs(ctx context.Context) ([]RunInfo, error) {
 	now := time.Now()
 	out := mapped.List(seen, func(s record.Seen) RunInfo { return runInfo(s, now) })
 	return out, nil
+}
+
+// Working says which of some sessions may have runs, or prompts that wait. It costs a request for each, whatever the store holds.
+func (i Internal) Working(ctx context.Context, ids []string) (map[string]bool, error) {
+	keys := slices.Concat(mapped.List(ids, events.RunKeys), mapped.List(ids, events.PromptKeys))
+	newest, err := i.c.records.Records(ctx, keys...)
+	working := map[string]bool{}
+	for k, r := range newest {
+		if r.Seq > 0 { // removed or not: older ones may be there
+			working[ids[k%len(ids)]] = true
+		}
+	}
+	return working, err
 }
 
 // runInfo is a run that was seen now.
