@@ -24,7 +24,8 @@ func TestPageOfSessionsThatDoNotWork(t *testing.T) {
 	name := func(i int) string { return fmt.Sprintf("s%d", i) }
 	for i := range n {
 		h := threads.Head{Updated: now}
-		puts := []record.Put{{Key: events.HeadKey(events.Thread{Session: name(i), Name: events.MainThread}), Value: h.Encode(), Expect: record.Any}}
+		key := events.HeadKey(events.Thread{Session: name(i), Name: events.MainThread})
+		puts := []record.Put{{Key: key, Value: h.Encode(), Expect: record.Any}}
 		if i == 7 {
 			run := record.Run{ID: "r", Status: artifacts.RunRunning, Lease: time.Minute.Milliseconds()}
 			puts = append(puts, record.Put{Key: events.RunKey(name(i), "r"), Value: run.Encode(), Expect: record.Any})

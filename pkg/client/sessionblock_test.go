@@ -51,8 +51,8 @@ func oldHistory(t *testing.T, conn *natsio.Conn, rnd *rand.Rand, n int) {
 	store(t, conn, puts...)
 }
 
-// Where entries are older than their records, pages of small blocks have each session once. A block has what was stored last, in the order of
-// the entries' times; all that is behind it was stored before.
+// Where entries are older than their records, pages of small blocks have each session once. A block has what was stored last, in the order
+// of the entries' times; all that is behind it was stored before.
 func TestPagesOfBlocks(t *testing.T) {
 	const n = 900
 	for seed := range uint64(2) {

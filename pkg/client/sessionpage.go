@@ -40,11 +40,11 @@ type SessionPage struct {
 // ErrPlace: a SessionQuery's After is no SessionPage's Next.
 var ErrPlace = family.Invalid.New("no place in a list of sessions")
 
-// SessionPage lists sessions in the order of sessions.List, by blocks: of some 20,000 heads that were stored last, the sessions whose entries
-// are newest come first, and behind all of them those of the 20,000 heads that were stored before. So where sessions are as new as their
-// events were when they came, the order is that of all, and a page costs what it shows: it ends where nothing that was stored before can be
-// newer. Entries that are older than their events, as of an import or a restore, make it read its block. What a query passes over is read,
-// too, up to its Most, which ends the block.
+// SessionPage lists sessions in the order of sessions.List, by blocks: of some 20,000 heads that were stored last, the sessions whose
+// entries are newest come first, and behind all of them those of the 20,000 heads that were stored before. So where sessions are as new
+// as their events were when they came, the order is that of all, and a page costs what it shows: it ends where nothing that was stored
+// before can be newer. Entries that are older than their events, as of an import or a restore, make it read its block. What a query
+// passes over is read, too, up to its Most, which ends the block.
 //
 // A session that moves while its list is read page by page goes to the front: whoever goes on does not see it again. None is left out
 // that stays where it is, and none comes twice. How fresh it is: as Sessions.
@@ -385,74 +385,6 @@ func (c *Client) sessionsOf(ctx context.Context, infos map[string]sessions.Info)
 		seqs[id] = append(seqs[id], r.Seq)
 	}
 	return sessionsWith(threadsOf(found), infos), seqs, err
-}
-
-// mostBeginning is of how many sessions whose ids begin alike more is read than the ids.
-const mostBeginning = 10_000
-
-// SessionsBeginning finds the session of an id; where there is none, those whose ids begin so, letter case aside, with their threads: of
-// all others it reads the names alone. Of more than ten thousand, it gives the ids.
-func (i Internal) SessionsBeginning(ctx context.Context, prefix string) (found []Session, err error) {
-	if err := events.CheckToken("session", prefix); err != nil {
-		return nil, nil //nolint:nilerr // no id begins so
-	}
-	if found, err = i.c.sessionsNamed(ctx, []string{prefix}); err != nil || len(found) > 0 {
-		return found, err
-	}
-	names, err := i.names(ctx, prefix)
-	if err != nil {
-		return nil, err
-	}
-	if len(names) > mostBeginning {
-		for _, id := range names {
-			found = append(found, Session{Info: sessions.Info{ID: id}})
-		}
-		return found, nil
-	}
-	for some := range slices.Chunk(names, 500) {
-		part, err := i.c.sessionsNamed(ctx, some)
-		if err != nil {
-			return nil, err
-		}
-		found = append(found, part...)
-	}
-	return found, nil
-}
-
-// sessionsNamed reads sessions by their ids. One without threads is left out.
-func (c *Client) sessionsNamed(ctx context.Context, ids []string) ([]Session, error) {
-	infos, err := c.infosOf(ctx, ids)
-	if err != nil {
-		return nil, err
-	}
-	found, _, err := c.sessionsOf(ctx, infos)
-	return found, err
-}
-
-// SessionNames are the ids of all sessions, in order; those of removed ones may be among them for a while. ok is false, and there are
-// none, where the store has more records than most.
-func (i Internal) SessionNames(ctx context.Context, most uint64) (names []string, ok bool, err error) {
-	if n, err := natsio.CountRecords(ctx, i.c.records); err != nil || n > most {
-		return nil, false, err
-	}
-	names, err = i.names(ctx, "")
-	return names, err == nil, err
-}
-
-// names are the ids of sessions that begin so, in order.
-func (i Internal) names(ctx context.Context, prefix string) (names []string, err error) {
-	for _, filter := range []string{events.HeadKeys(""), events.HistoryKeys("")} {
-		err := natsio.EachKey(ctx, i.c.records, filter, func(key string) {
-			if id := events.SessionOf(key); shortid.Begins(id, prefix) {
-				names = append(names, id)
-			}
-		})
-		if err != nil {
-			return nil, err
-		}
-	}
-	slices.Sort(names)
-	return slices.Compact(names), nil
 }
 
 // infosOf reads the records of sessions. One without a record, or whose record cannot be read, has its id alone.
