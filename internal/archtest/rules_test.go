@@ -37,7 +37,7 @@ const (
 
 // layer0 is what every layer above may import.
 var layer0 = []string{
-	"internal/bounded", "internal/family", "internal/jsonscan", "internal/mapped", "internal/redact", "internal/runes", "internal/text", "internal/shortid",
+	"internal/bounded", "internal/family", "internal/jsonscan", "internal/keyset", "internal/mapped", "internal/redact", "internal/runes", "internal/text", "internal/shortid",
 	"internal/show",
 	"pkg/events", "pkg/truncate", "pkg/truncate/output", "pkg/casstore", "pkg/threads",
 	"pkg/sessions", "pkg/dialect", "pkg/artifacts",
@@ -57,7 +57,7 @@ func without(list []string, name string) []string {
 }
 
 var rules = []rule{
-	{pure, []string{"internal/bounded", "internal/family", "internal/gc/model", "internal/jsonscan", "internal/mapped", "internal/runes", "internal/shortid"}, nil, nil},
+	{pure, []string{"internal/bounded", "internal/family", "internal/gc/model", "internal/jsonscan", "internal/keyset", "internal/mapped", "internal/runes", "internal/shortid"}, nil, nil},
 	{pure, []string{"internal/text"}, nil, []string{"github.com/clipperhouse/displaywidth"}},
 	{pure, []string{"internal/show"}, []string{"internal/jsonscan", "internal/text", "pkg/events"}, nil},
 	{pure, []string{"internal/redact"}, nil, []string{"github.com/BurntSushi/toml"}},

@@ -1,19 +1,18 @@
 package natsio
 
 import (
-	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
 	"fmt"
 	"slices"
-	"strings"
 	"time"
 
 	"github.com/nats-io/nats.go"
 	"github.com/nats-io/nats.go/jetstream"
 
 	"spool/internal/jsonscan"
+	"spool/internal/keyset"
 	"spool/internal/record"
 	"spool/pkg/events"
 )
@@ -26,19 +25,40 @@ const keysInTime = 50_000
 // The server names 100,000 at a time, and looks at all that match for each such page. Where there are more, their headers are read
 // instead, which costs in proportion to their number, and the server says only how many there are. Pages are read where the two
 // disagree: a record whose bytes went bad on disk has a name, and is not read; one that was removed meanwhile was read, and has none.
-func (recs Records) Keys(ctx context.Context, filter string) ([]string, error) {
-	p, err := recs.keysPage(ctx, filter, 0)
-	if err == nil && p.Total > len(p.State.Subjects) {
-		keys, err := recs.readKeys(ctx, filter)
-		if !errors.Is(err, errMiscounted) {
-			return keys, err
-		}
-		recs.c.log.Debug("names of records are listed page by page", "filter", filter, "names", p.Total, "why", err)
-	}
+func (recs Records) Keys(ctx context.Context, filter string) (keys []string, err error) {
+	err = recs.names(ctx, filter, func(key string) { keys = append(keys, key) }, func() { keys = nil })
 	if err != nil {
 		return nil, err
 	}
-	return recs.pagedKeys(ctx, filter, p)
+	slices.Sort(keys)
+	return keys, nil
+}
+
+// EachName gives the keys that Keys lists to f, and keeps none of them: some bytes a key. They come in no order. Where pages are read
+// after all, most come twice, and some of those that were removed meanwhile come, too.
+func (recs Records) EachName(ctx context.Context, filter string, f func(key string)) error {
+	return recs.names(ctx, filter, f, func() {})
+}
+
+// names gives the keys to f. again is called before all are given once more.
+func (recs Records) names(ctx context.Context, filter string, f func(key string), again func()) error {
+	p, err := recs.keysPage(ctx, filter, 0)
+	if err == nil && p.Total > len(p.State.Subjects) {
+		err := recs.readKeys(ctx, filter, f)
+		if !errors.Is(err, errMiscounted) {
+			return err
+		}
+		recs.c.log.Debug("names of records are listed page by page", "filter", filter, "names", p.Total, "why", err)
+		again()
+	}
+	if err != nil {
+		return err
+	}
+	keys, err := recs.pagedKeys(ctx, filter, p)
+	for _, key := range keys {
+		f(key)
+	}
+	return err
 }
 
 // EachKey gives the keys of the records that match a filter to f: where the bucket has few records, as Keys does. Of many it reads the
@@ -165,31 +185,25 @@ const countTries = 5
 // errCounted ends a reading that is done.
 var errCounted = errors.New("as many as there are")
 
-// seenKey is a key, and the sequence at which a reading met it.
-type seenKey struct {
-	key string
-	seq uint64
-}
-
-// readKeys is Keys by the headers of all that match.
-func (recs Records) readKeys(ctx context.Context, filter string) ([]string, error) {
+// readKeys is names by the headers of all that match. Behind an error some were given.
+func (recs Records) readKeys(ctx context.Context, filter string, f func(key string)) error {
 	s, err := recs.c.js.Stream(ctx, events.RecordsStream)
 	if err != nil {
-		return nil, fmt.Errorf("list the keys of %s: %w", filter, WrapErr(err))
+		return fmt.Errorf("list the keys of %s: %w", filter, WrapErr(err))
 	}
 	cons, err := s.OrderedConsumer(ctx, jetstream.OrderedConsumerConfig{
 		FilterSubjects: []string{events.RecordSubject(filter)}, DeliverPolicy: jetstream.DeliverAllPolicy, HeadersOnly: true,
 		InactiveThreshold: time.Minute,
 	})
 	if err != nil {
-		return nil, fmt.Errorf("list the keys of %s: %w", filter, WrapErr(err))
+		return fmt.Errorf("list the keys of %s: %w", filter, WrapErr(err))
 	}
-	r := keyReader{recs: recs, s: s, filter: filter}
+	r := keyReader{recs: recs, s: s, filter: filter, f: f, seen: keyset.Make()}
 	err = recs.c.Streams().follow(ctx, cons, func() (bool, error) { return r.atEnd(ctx) }, r.met)
 	if err != nil && !errors.Is(err, errCounted) {
-		return nil, fmt.Errorf("list the keys of %s: %w", filter, err)
+		return fmt.Errorf("list the keys of %s: %w", filter, err)
 	}
-	return r.keys, nil
+	return nil
 }
 
 // keyReader reads names up to a sequence that was a leader's newest when it counted them. The reading is exact when it met as many.
@@ -198,17 +212,25 @@ type keyReader struct {
 	s      jetstream.Stream
 	filter string
 	last   uint64
-	seen   []seenKey
+	seen   *keyset.Set
+	f      func(key string)
 	tries  int
 	upTo   uint64 // 0: not counted yet
 	want   int
-	keys   []string // when all are there
 }
 
 func (r *keyReader) met(m jetstream.Msg, meta *jetstream.MsgMetadata) error {
 	r.last = meta.Sequence.Stream
-	r.seen = append(r.seen, seenKey{RecordKey(m.Subject()), r.last})
-	if r.upTo > 0 && r.last >= r.upTo {
+	if r.upTo > 0 && r.last > r.upTo {
+		if err := r.compare(); err != nil {
+			return err
+		}
+	}
+	key := RecordKey(m.Subject())
+	if fresh, _ := r.seen.Put(key, false); fresh {
+		r.f(key)
+	}
+	if r.last == r.upTo {
 		return r.compare()
 	}
 	return nil
@@ -252,18 +274,11 @@ func (r *keyReader) count(ctx context.Context) error {
 
 // compare ends the reading with errCounted, or errMiscounted. Before that it has it go on to another count.
 func (r *keyReader) compare() error {
-	slices.SortFunc(r.seen, func(a, b seenKey) int { return cmp.Or(strings.Compare(a.key, b.key), cmp.Compare(a.seq, b.seq)) })
-	r.seen = slices.CompactFunc(r.seen, func(a, b seenKey) bool { return a.key == b.key })
-	for _, k := range r.seen {
-		if k.seq <= r.upTo {
-			r.keys = append(r.keys, k.key)
-		}
-	}
-	have, upTo := len(r.keys), r.upTo
+	have, upTo := r.seen.Len(), r.upTo
 	if have == r.want {
 		return errCounted
 	}
-	r.keys, r.upTo = nil, 0
+	r.upTo = 0
 	if r.tries++; r.tries >= countTries {
 		return fmt.Errorf("%w: %d of %d up to sequence %d", errMiscounted, have, r.want, upTo)
 	}
