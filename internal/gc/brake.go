@@ -8,6 +8,7 @@ import (
 	"slices"
 	"time"
 
+	"spool/internal/keyset"
 	"spool/internal/record"
 	"spool/internal/text"
 	"spool/pkg/events"
@@ -178,14 +179,15 @@ func FactsLost(ctx context.Context, memory Memory, records Records, generation u
 	if err := memory.Recall(ctx, &last); err != nil || last.Facts == 0 || generation > last.Generation {
 		return "", err
 	}
-	keys, err := records.Keys(ctx, ">")
-	if err != nil {
-		return "", err
-	}
-	for _, key := range keys {
-		if class, _ := record.ClassOf(key); isFact(class) {
+	seen := keyset.Make()
+	err = records.EachName(ctx, ">", func(key string) {
+		class, _ := record.ClassOf(key)
+		if fresh, _ := seen.Put(key, false); fresh && isFact(class) {
 			now++
 		}
+	})
+	if err != nil {
+		return "", err
 	}
 	if now < last.Facts {
 		why = factsLost(now, last.Facts)
@@ -196,9 +198,9 @@ func FactsLost(ctx context.Context, memory Memory, records Records, generation u
 // brakeShares looks how much would go. What is not above the floor may always go; least says so.
 func (c *Collector) brakeShares(p *Plan, w *world, floor int64, least string) {
 	packs, blobs, bytes := p.Stock.Packs, p.Stock.Blobs, int64(0)
-	if len(w.heads) == 0 && packs+blobs > 0 {
+	if w.heads.n == 0 && packs+blobs > 0 {
 		p.brake(BrakeRoots, "there is no thread, but %d packs and %d blobs", packs, blobs)
-	} else if left := p.share[events.NodesBucket].taken; len(w.heads) == 0 && left > 0 {
+	} else if left := p.share[events.NodesBucket].taken; w.heads.n == 0 && left > 0 {
 		p.brake(BrakeRoots, "there is no thread, but %s in %s that no record names", text.Bytes(left), events.ObjectStream(events.NodesBucket))
 	}
 	for _, v := range p.Condemn {
@@ -233,10 +235,7 @@ func (w *world) explained() (bytes int64, share float64) {
 		gone += d.bytes
 		bytes += d.bytes + nodesOfEntry*d.entries
 	}
-	all = gone
-	for _, h := range w.heads {
-		all += h.bytes
-	}
+	all = gone + w.heads.bytes
 	if gone == 0 {
 		return 0, 0
 	}

@@ -177,15 +177,19 @@ func (x *explainer) chain(ctx context.Context, e *Explanation) error {
 			x.look(v.id, h)
 		}
 	}
-	for _, h := range x.w.heads {
+	err := x.w.heads.each(false, func(h *head, c colour) error {
 		for _, l := range h.roots {
 			at := casstore.Located{Ref: l.Ref, Pack: x.w.end(l.Pack)}
-			if _, ok := x.from[at]; ok {
+			if _, ok := x.from[at]; ok && c == firm {
 				e.State, e.Why = "live", "a thread reaches it"
-				e.Chain = x.path(h.key, at)
-				return nil
+				e.Chain = x.path(keyAt(ctx, x.c.Records, h.seq), at)
+				return errReached
 			}
 		}
+		return nil
+	})
+	if err != nil {
+		return nil
 	}
 	for _, v := range x.m.packs {
 		for l := range x.from {
@@ -215,6 +219,8 @@ func (x *explainer) chain(ctx context.Context, e *Explanation) error {
 	return nil
 }
 
+var errReached = errors.New("a thread reaches it")
+
 // condemned says when the bytes of a tombstone go.
 func condemned(age time.Duration) string {
 	return fmt.Sprintf("it was condemned %v ago; its bytes go with the first cycle after the quarantine that gc has then, "+
@@ -228,7 +234,7 @@ func (x *explainer) stays(ctx context.Context, id casstore.PackID) (bool, error)
 		return false, nil
 	}
 	x.m.loose = true // what is missing is for a cycle to say
-	if err := x.w.root(x.m, nil); err != nil {
+	if err := x.w.root(ctx, x.c.Records, x.m, nil); err != nil {
 		return false, err
 	}
 	err := x.m.run(ctx)

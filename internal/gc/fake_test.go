@@ -61,8 +61,11 @@ func (f *fake) Scan(_ context.Context, from uint64, tell func(record.Stamped) er
 
 func (f *fake) Quiet(_ context.Context, last uint64) (bool, error) { return last >= f.seq, nil }
 
-func (f *fake) Keys(context.Context, string) ([]string, error) {
-	return slices.Collect(maps.Keys(f.recs)), nil
+func (f *fake) EachName(_ context.Context, _ string, tell func(key string)) error {
+	for key := range f.recs {
+		tell(key)
+	}
+	return nil
 }
 
 func (f *fake) FindPack(ctx context.Context, id casstore.PackID) (record.FoundPack, error) {

@@ -25,8 +25,8 @@ type Records interface {
 	// Quiet reports whether a record is the newest of all, and so what Scan told up to it is whole. A server of a cluster that is ahead of
 	// the others may have left out, before it, what is overwritten behind it.
 	Quiet(ctx context.Context, last uint64) (bool, error)
-	// Keys lists the keys that match a filter, removed ones included, whatever Scan says.
-	Keys(ctx context.Context, filter string) ([]string, error)
+	// EachName gives the keys that match a filter to f, removed ones included, whatever Scan says. Some may come twice.
+	EachName(ctx context.Context, filter string, f func(key string)) error
 	Records(ctx context.Context, keys ...string) ([]record.Record, error)
 	FindPack(ctx context.Context, id casstore.PackID) (record.FoundPack, error) // record.FindPack
 	Fence(ctx context.Context, lane int) (record.Fence, error)
@@ -218,7 +218,7 @@ func (c *Collector) Plan(ctx context.Context) (*Plan, error) {
 	}
 	m := newMarker(w.graph(c.headers(w), c.cfg.Quarantine))
 	m.loose = c.allows(AllowMissing)
-	if err := w.root(m, claims.Blobs); err != nil {
+	if err := w.root(ctx, c.Records, m, claims.Blobs); err != nil {
 		return nil, c.confirm(ctx, w, err)
 	}
 	if err := m.run(ctx); err != nil {

@@ -5,7 +5,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"maps"
 	"slices"
 	"strings"
 
@@ -337,15 +336,7 @@ func (w *world) kept(m *marker) (k Kept) {
 }
 
 func (w *world) stock(m *marker) Stock {
-	s := Stock{Threads: len(w.heads), Moved: len(w.moved)}
-	for there := range maps.Values(w.sessions) {
-		if there {
-			s.Sessions++
-		}
-	}
-	for _, h := range w.heads {
-		s.Entries, s.Items = s.Entries+h.entries, s.Items+h.items
-	}
+	s := Stock{Sessions: w.sessions, Threads: w.heads.n, Entries: w.heads.entries, Items: w.heads.items, Moved: len(w.moved)}
 	for _, p := range w.packs {
 		if p.Gone {
 			s.Tombstones++

@@ -237,7 +237,7 @@ func (c torn) Scan(ctx context.Context, from uint64, tell func(record.Stamped) e
 	})
 }
 
-func (c torn) Keys(context.Context, string) ([]string, error) { return nil, nil }
+func (c torn) EachName(context.Context, string, func(string)) error { return nil }
 
 // unsaid does not say where a pack is.
 type unsaid struct{ torn }

@@ -13,6 +13,7 @@ import (
 	"strings"
 	"time"
 
+	"spool/internal/keyset"
 	"spool/internal/record"
 	"spool/pkg/artifacts"
 	"spool/pkg/casstore"
@@ -29,8 +30,7 @@ type world struct {
 	back  map[casstore.PackID]pack // live records of packs that were moved: a server that was killed brought them back (docs/adr/0022)
 	moved map[casstore.PackID]move
 	blobs map[[32]byte]blob
-	heads map[string]head   // by key; as they were read last
-	past  []head            // what heads were since the first reading ended
+	heads heads
 	bytes map[uint64]string // keys of the artifacts and open outputs that name bytes, by hash of the token
 	names map[uint64]bool   // objects that artifacts name, by hash
 
@@ -40,10 +40,10 @@ type world struct {
 	deleted map[string]counts // what sessions and threads had that were deleted behind settled, by key of the record that says so
 	settled uint64
 
-	sessions  map[uint64]bool // by hash of the key
-	seen      map[uint64]bool // hashes of all keys that were read
-	facts     int             // of these keys, those of state.Facts
-	stored    int             // and those of packs, blobs and moved packs
+	seen      *keyset.Set // all keys that were read; marked: the record exists
+	sessions  int         // that are there
+	facts     int         // of these keys, those of state.Facts
+	stored    int         // and those of packs, blobs and moved packs
 	unknown   record.Unknown
 	lost      map[uint64]bool // hashes of the tokens of blobs whose bytes are not there
 	seed      maphash.Seed
@@ -78,22 +78,12 @@ type move struct {
 	age time.Duration
 }
 
-// head is what a thread keeps alive.
-type head struct {
-	key   string
-	roots []casstore.Located
-	hints []casstore.Located // ancestors that it names in other packs than its state's: the next state refers to these copies
-	counts
-}
-
-type counts struct{ entries, items, bytes int64 }
-
 func newWorld() *world {
 	return &world{
 		packs: map[casstore.PackID]pack{}, back: map[casstore.PackID]pack{}, moved: map[casstore.PackID]move{},
-		blobs: map[[32]byte]blob{}, heads: map[string]head{},
-		bytes: map[uint64]string{}, names: map[uint64]bool{}, deleted: map[string]counts{}, sessions: map[uint64]bool{},
-		seen: map[uint64]bool{}, seed: maphash.MakeSeed(),
+		blobs: map[[32]byte]blob{}, heads: newHeads(),
+		bytes: map[uint64]string{}, names: map[uint64]bool{}, deleted: map[string]counts{},
+		seen: keyset.Make(), seed: maphash.MakeSeed(),
 		unknown: record.Unknown{}, unreadable: map[string]error{},
 	}
 }
@@ -141,8 +131,8 @@ const quietTries = 300
 // (BrakeClass).
 func (w *world) take(r record.Stamped) error {
 	class, _ := w.unknown.Class(r.Record)
-	if key := w.hash(r.Key); !w.seen[key] {
-		w.seen[key] = true
+	fresh, was := w.seen.Put(r.Key, r.Exists())
+	if fresh {
 		switch {
 		case isFact(class):
 			w.facts++
@@ -156,7 +146,7 @@ func (w *world) take(r record.Stamped) error {
 	_, id, _ := strings.Cut(r.Key, ".")
 	switch class.Keeps {
 	case record.Nodes:
-		return w.takeHead(r.Record)
+		return w.takeHead(r.Record, fresh)
 	case record.PackBytes:
 		return w.takePack(id, r)
 	case record.BlobBytes:
@@ -170,7 +160,7 @@ func (w *world) take(r record.Stamped) error {
 	case events.EndedKey:
 		w.brief.forgotten = record.Ended(r.Record)
 	case events.SessionKey(id):
-		w.sessions[w.hash(r.Key)] = r.Exists()
+		w.sessions += count(r.Exists()) - count(was)
 	case events.DeletedKey(id):
 		w.takeDeleted(r.Record)
 	}
@@ -209,26 +199,32 @@ func (w *world) takeLeft(r record.Record) {
 }
 
 // A head that was there since the first reading ended stays a root in this cycle, whatever became of it.
-func (w *world) takeHead(r record.Record) error {
-	if old, ok := w.heads[r.Key]; ok && w.again {
-		w.past = append(w.past, old)
-	}
+func (w *world) takeHead(r record.Record, fresh bool) error {
 	if !r.Exists() {
-		delete(w.heads, r.Key)
+		if !fresh {
+			w.heads.put(r.Key, nil, w.again)
+		}
 		return nil
 	}
 	th, err := threads.DecodeHead(r.Value)
 	if err != nil {
 		return err
 	}
-	h := head{key: r.Key, roots: append(th.Roots(), th.Start), counts: counts{th.Entries, th.N, th.BytesIn}}
+	h := head{seq: r.Seq, roots: append(th.Roots(), th.Start), counts: counts{th.Entries, th.N, th.BytesIn}}
 	for _, l := range th.Recent[min(len(th.Recent), 1):] {
 		if l.Pack != th.Recent[0].Pack {
 			h.hints = append(h.hints, l)
 		}
 	}
-	w.heads[r.Key] = h
+	w.heads.put(r.Key, &h, w.again)
 	return nil
+}
+
+func count(is bool) int {
+	if is {
+		return 1
+	}
+	return 0
 }
 
 // removed notes markers that a cycle left which did not get to its end.
@@ -388,17 +384,16 @@ func (w *world) undeletable(id casstore.PackID) bool {
 	return ok && p.Gone && !moved && p.Object.NUID != ""
 }
 
-// root hands every root to a marker.
-func (w *world) root(m *marker, mentioned map[string]bool) error {
-	for _, h := range w.heads {
-		if err := w.rootHead(m, h, firm); err != nil {
-			return err
+// root hands every root to a marker, and forgets the threads: only their counts stay.
+func (w *world) root(ctx context.Context, rs Records, m *marker, mentioned map[string]bool) error {
+	err := w.heads.each(true, func(h *head, c colour) error {
+		if err := rootHead(m, h, c); err != nil {
+			return fmt.Errorf("%s: %w", keyAt(ctx, rs, h.seq), err)
 		}
-	}
-	for _, h := range w.past { // another collector may have condemned what a thread had that is gone
-		if err := w.rootHead(m, h, faint); err != nil {
-			return err
-		}
+		return nil
+	})
+	if err != nil {
+		return err
 	}
 	for sum, b := range w.blobs {
 		if w.young(b.seq) {
@@ -413,33 +408,44 @@ func (w *world) root(m *marker, mentioned map[string]bool) error {
 	return nil
 }
 
-func (w *world) rootHead(m *marker, h head, c colour) error {
+func rootHead(m *marker, h *head, c colour) error {
 	for _, l := range h.roots {
 		if err := m.root(l, c); err != nil {
-			return fmt.Errorf("%s: %w", h.key, err)
+			return err
 		}
 	}
 	for _, l := range h.hints {
 		m.named[l.Pack] = true
 		if err := m.root(l, faint); err != nil {
-			return fmt.Errorf("%s: %w", h.key, err)
+			return err
 		}
 	}
 	return nil
 }
 
+// keyAt is the key of the record at a sequence, for who is told of it.
+func keyAt(ctx context.Context, rs Records, seq uint64) string {
+	key, found := "", errors.New("found")
+	_, _ = rs.Scan(ctx, seq, func(r record.Stamped) error {
+		if r.Seq == seq {
+			key = r.Key
+		}
+		return found
+	})
+	return cmp.Or(key, fmt.Sprintf("the record that was at sequence %d", seq))
+}
+
 // check compares the names that the server lists with those that were read: a name that was not, and was not written since, is a
 // record that the reading missed.
 func (w *world) check(ctx context.Context, rs Records) error {
-	names, err := rs.Keys(ctx, ">")
-	if err != nil {
-		return err
-	}
 	var missed []string
-	for _, name := range names {
-		if !w.seen[w.hash(name)] {
+	err := rs.EachName(ctx, ">", func(name string) {
+		if !w.seen.Has(name) {
 			missed = append(missed, name)
 		}
+	})
+	if err != nil {
+		return err
 	}
 	late, err := rs.Records(ctx, missed...)
 	if err != nil {
