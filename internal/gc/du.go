@@ -45,8 +45,7 @@ type Classes struct {
 // DiskUse adds up what sessions take, largest first, and what is stored by class. session "" is every one. record.ErrClass: records
 // of classes that this version does not know are left out; all else is told.
 func DiskUse(ctx context.Context, rs Records, session string) (use []Use, all Classes, err error) {
-	parts := map[string]Use{} // by record: one that is written meanwhile is told twice
-	w := newWorld()
+	w, sum := newWorld(), usage{keys: newHasher(), parts: map[keyHash]part{}, places: map[string]int32{}, all: []Use{}}
 	_, err = rs.Scan(ctx, 1, func(r record.Stamped) error {
 		class, ok := w.unknown.Class(r.Record)
 		if !ok {
@@ -59,42 +58,74 @@ func DiskUse(ctx context.Context, rs Records, session string) (use []Use, all Cl
 			return w.takeBlob(id, r)
 		}
 		u, err := useOf(r.Record, class)
-		delete(parts, r.Key)
 		if delete(w.unreadable, r.Key); err != nil && class.Name == "artifact" {
 			w.unreadable[r.Key] = fmt.Errorf("%w; spool session rm %s --force removes it with its session", err, events.SessionOf(r.Key))
-			return nil
+			u, err = Use{}, nil
 		}
-		if err == nil && u.Session != "" {
-			parts[r.Key] = u
+		if err == nil {
+			sum.take(r.Key, u)
 		}
 		return err
 	})
 	if err != nil {
 		return nil, all, err
 	}
-	sum := map[string]*Use{}
-	for _, p := range parts {
-		all.Artifacts, all.ArtifactBytes, all.SavedBytes = all.Artifacts+p.Artifacts, all.ArtifactBytes+p.ArtifactBytes, all.SavedBytes+p.Bytes
-		if session != "" && p.Session != session {
-			continue
-		}
-		u := sum[p.Session]
-		if u == nil {
-			u = &Use{Session: p.Session}
-			sum[p.Session] = u
-		}
-		u.Threads, u.Entries, u.Bytes = u.Threads+p.Threads, u.Entries+p.Entries, u.Bytes+p.Bytes
-		u.Artifacts, u.ArtifactBytes = u.Artifacts+p.Artifacts, u.ArtifactBytes+p.ArtifactBytes
+	for _, u := range sum.all {
+		all.Artifacts, all.ArtifactBytes, all.SavedBytes = all.Artifacts+u.Artifacts, all.ArtifactBytes+u.ArtifactBytes, all.SavedBytes+u.Bytes
 	}
-	use = make([]Use, 0, len(sum))
-	for _, u := range sum {
-		use = append(use, *u)
-	}
+	use = slices.DeleteFunc(sum.all, func(u Use) bool {
+		return u.Threads+u.Artifacts == 0 || session != "" && u.Session != session
+	})
 	slices.SortFunc(use, func(a, b Use) int {
 		return cmp.Or(cmp.Compare(b.Bytes+b.ArtifactBytes, a.Bytes+a.ArtifactBytes), strings.Compare(a.Session, b.Session))
 	})
 	w.classes(&all)
 	return use, all, errors.Join(append(slices.Collect(maps.Values(w.unreadable)), w.unknown.Err())...)
+}
+
+// usage adds up what sessions take.
+type usage struct {
+	keys   hasher
+	parts  map[keyHash]part // by record: one that is written meanwhile is told twice
+	places map[string]int32 // of sessions, in all
+	all    []Use
+}
+
+// part is what one record added to a session.
+type part struct {
+	entries, bytes int64 // of a thread; of an artifact entries is -1
+	place          int32
+}
+
+func (s *usage) take(key string, u Use) {
+	h := s.keys.of(key)
+	if p, ok := s.parts[h]; ok {
+		s.all[p.place].add(p, -1)
+		delete(s.parts, h)
+	}
+	if u.Session == "" {
+		return
+	}
+	at, ok := s.places[u.Session]
+	if !ok {
+		id := strings.Clone(u.Session)
+		at = int32(len(s.all))
+		s.all, s.places[id] = append(s.all, Use{Session: id}), at
+	}
+	p := part{u.Entries, u.Bytes, at}
+	if u.Artifacts > 0 {
+		p.entries, p.bytes = -1, u.ArtifactBytes
+	}
+	s.parts[h] = p
+	s.all[at].add(p, 1)
+}
+
+func (u *Use) add(p part, times int64) {
+	if p.entries < 0 {
+		u.Artifacts, u.ArtifactBytes = u.Artifacts+int(times), u.ArtifactBytes+times*p.bytes
+		return
+	}
+	u.Threads, u.Entries, u.Bytes = u.Threads+int(times), u.Entries+times*p.entries, u.Bytes+times*p.bytes
 }
 
 func (w *world) classes(all *Classes) {
