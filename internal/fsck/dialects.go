@@ -78,7 +78,7 @@ func (f *fixer) giveBack(ctx context.Context, h *head) error {
 	if err != nil {
 		return err
 	}
-	now := h.kept.Clone()
+	now := h.record().Clone()
 	now.Dialect, now.Leaf = h.lead, ""
 	puts := []record.Put{{Key: h.key, Value: now.Encode(), Expect: h.seq}}
 	rs, err := f.c.s.Records(ctx, events.SessionKey(h.id.Session))

@@ -221,9 +221,9 @@ type head struct {
 	past         bool
 	threads.Head // with all its tips and producers, as far as they can be read
 
-	kept threads.Head // as the record has it
-	rest []wrongHead  // why there may be more of them
-	lead string       // the dialect that it should have; "": the one that it has
+	kept *threads.Head // as the record has it; nobody changes what is in it
+	rest []wrongHead   // why there may be more of them
+	lead string        // the dialect that it should have; "": the one that it has
 }
 
 // find notes what is wrong with a record, unless it was written meanwhile.

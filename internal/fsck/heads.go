@@ -85,7 +85,7 @@ func (c *checker) checkAway(ctx context.Context) error {
 func (c *checker) needed() []bool {
 	needed := make([]bool, len(c.packs))
 	for _, h := range c.heads {
-		for _, l := range append(h.kept.Roots(), h.Start) {
+		for _, l := range append(h.record().Roots(), h.Start) {
 			if i, ok := c.at[c.final(l.Pack)]; ok {
 				needed[i] = true
 			}

@@ -110,7 +110,7 @@ func (f *fixer) fill(ctx context.Context, gaps []gap) (done []Repair, err error)
 		if err != nil {
 			return nil, err
 		}
-		_, tips := wanted[g.h.kept.Older.Ref]
+		_, tips := wanted[g.h.record().Older.Ref]
 		if (why != "" || len(wanted) == 0 || g.h.lostTips() && !tips) && !g.below.IsZero() {
 			// Where the gap begins was a guess: threads that begin alike have one start. From the beginning it needs
 			// none. What a head keeps in nodes depends on all that was before.

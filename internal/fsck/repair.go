@@ -298,7 +298,7 @@ func (f *fixer) back(ctx context.Context, h *head, step threads.Step) (now threa
 		}
 	}
 	now.Date(dated.Timestamp, events.Believed(dated.Timestamp, time.Now().UnixMilli()))
-	kept := h.kept.Clone()
+	kept := h.record().Clone()
 	if !kept.Older.IsZero() && !h.lostTips() && !slices.ContainsFunc(h.Tips[len(kept.Tips):], gone) {
 		now.Older, now.OlderTips = kept.Older, kept.OlderTips
 		now.Tips = slices.DeleteFunc(kept.Tips, gone)

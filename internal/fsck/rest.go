@@ -17,7 +17,12 @@ func (c *checker) recallHeads(ctx context.Context) error {
 	r := threads.Reader{Packs: c.packCache()}
 	for i := range c.heads {
 		h := &c.heads[i]
-		h.kept = h.Head.Clone()
+		if h.kept = &h.Head; h.Seen.IsZero() && h.Older.IsZero() { // as most: there are no nodes, and no copies need to be kept
+			h.Tips = h.Tips[:len(h.Tips):len(h.Tips)]
+			continue
+		}
+		kept := h.Head.Clone()
+		h.kept = &kept
 		whole, err := r.Recall(ctx, h.Head)
 		if err != nil {
 			h.lacks(c, h.Seen, fmt.Sprintf("the producers that it keeps in a node cannot be read: %v", err))
@@ -37,6 +42,14 @@ func (c *checker) recallHeads(ctx context.Context) error {
 	return nil
 }
 
+// record is the head as its record has it.
+func (h *head) record() *threads.Head {
+	if h.kept == nil { // it has none yet
+		return &threads.Head{}
+	}
+	return h.kept
+}
+
 // lacks notes that a head's node cannot be read.
 func (h *head) lacks(c *checker, at casstore.Located, detail string) {
 	h.rest = append(h.rest, wrongHead{cause{Missing, detail}, at})
@@ -44,7 +57,7 @@ func (h *head) lacks(c *checker, at casstore.Located, detail string) {
 }
 
 // lostTips reports whether the head has tips that are not known.
-func (h *head) lostTips() bool { return len(h.Tips) < h.kept.Branches() }
+func (h *head) lostTips() bool { return len(h.Tips) < h.record().Branches() }
 
 // lostProducers reports whether the head has producers that are not known.
 func (h *head) lostProducers() bool { return len(h.rest) > 0 && (len(h.rest) > 1 || !h.lostTips()) }
@@ -61,7 +74,7 @@ func (f *fixer) giveUpRest(ctx context.Context, h *head) error {
 	now := h.Head.Clone()
 	now.Seen, now.Older, now.OlderTips = casstore.Located{}, casstore.Located{}, 0
 	if !f.c.lostTip(h) {
-		now.Tips, now.Older, now.OlderTips = h.kept.Tips, h.kept.Older, h.kept.OlderTips
+		now.Tips, now.Older, now.OlderTips = h.record().Tips, h.record().Older, h.record().OlderTips
 	}
 	now.Tips = slices.DeleteFunc(slices.Clone(now.Tips), func(l casstore.Located) bool { return f.c.states[l.Ref] == nil })
 	if h.lostProducers() {
@@ -88,7 +101,7 @@ func (f *fixer) giveUpRest(ctx context.Context, h *head) error {
 	if h.lostProducers() {
 		done.Detail = "its producers are those that SPOOL_EVENTS tells of; what others publish again it takes for new"
 	}
-	if lost := h.kept.Branches() - now.Branches(); lost > 0 {
+	if lost := h.record().Branches() - now.Branches(); lost > 0 {
 		done.Detail = text.Sprintf("the thread has lost %d branches that were left", lost)
 	}
 	f.c.report.Repairs = append(f.c.report.Repairs, done)
