@@ -7,6 +7,8 @@ import (
 	"fmt"
 	"slices"
 
+	"golang.org/x/sync/errgroup"
+
 	"spool/internal/record"
 	"spool/pkg/casstore"
 )
@@ -32,7 +34,7 @@ func unreadable(ctx context.Context, what string, err error) error {
 	return fmt.Errorf("%w: %s: %w", ErrUnsafe, what, err)
 }
 
-// headers reads the header of a pack that is in the graph.
+// headers reads the header of a pack that is in the graph. Safe for concurrent use.
 type headers func(ctx context.Context, id casstore.PackID) (*casstore.Header, error)
 
 // vertex is a pack as the marker sees it.
@@ -91,7 +93,8 @@ type marker struct {
 	place  map[casstore.PackID]int32
 	wants  [3][]wanted // by colour and place
 	header *casstore.Header
-	at     int32 // the place of the pack that is looked at; -1 while roots are added
+	ahead  [readAhead]*casstore.Header // of the next packs, as far as they were read
+	at     int32                       // the place of the pack that is looked at; -1 while roots are added
 }
 
 func newMarker(g graph) *marker {
@@ -191,9 +194,13 @@ func (m *marker) run(ctx context.Context) error {
 		if err := ctx.Err(); err != nil {
 			return err
 		}
+		if i%readAhead == 0 {
+			m.read(ctx, i)
+		}
 		if err := m.take(ctx, i); err != nil {
 			return err
 		}
+		m.ahead[i%readAhead] = nil
 		for c := range m.wants {
 			m.wants[c][i] = nil
 		}
@@ -201,14 +208,40 @@ func (m *marker) run(ctx context.Context) error {
 	return nil
 }
 
+// readAhead is how many headers are read at a time: each is an answer to wait for.
+const readAhead = 16
+
+// read reads the headers of the next packs that are reached already. One that cannot be read is read again when its turn comes.
+func (m *marker) read(ctx context.Context, from int) {
+	var g errgroup.Group
+	for i := from; i < min(from+readAhead, len(m.packs)); i++ {
+		if m.reached(i) {
+			g.Go(func() error {
+				if h, err := m.open(ctx, m.packs[i].id); err == nil {
+					m.ahead[i%readAhead] = h
+				}
+				return nil
+			})
+		}
+	}
+	_ = g.Wait()
+}
+
+func (m *marker) reached(i int) bool {
+	p := &m.packs[i]
+	return m.wants[firm][i] != nil || m.wants[faint][i] != nil || p.young
+}
+
 func (m *marker) take(ctx context.Context, i int) error {
-	p := m.packs[i]
-	reached := m.wants[firm][i] != nil || m.wants[faint][i] != nil || p.young
+	p, reached := m.packs[i], m.reached(i)
 	if !reached && !m.holds(i, false) {
 		return nil
 	}
 	m.at = int32(i)
-	h, err := m.open(ctx, p.id)
+	h, err := m.ahead[i%readAhead], error(nil)
+	if h == nil {
+		h, err = m.open(ctx, p.id)
+	}
 	switch {
 	case err != nil && (reached || passing(ctx, err)):
 		return unreadable(ctx, "header of "+m.where(), err)

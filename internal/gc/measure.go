@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"math/rand/v2"
 	"runtime"
+	"sync"
 	"time"
 
 	"spool/pkg/casstore"
@@ -157,9 +158,12 @@ func (s *synthetic) mark(ctx context.Context, tell func(int)) (*marker, error) {
 	for i := range s.packs {
 		g.packs = append(g.packs, vertex{id: syntheticID(len(s.packs) - 1 - i)})
 	}
+	var mu sync.Mutex
 	g.open = func(_ context.Context, id casstore.PackID) (*casstore.Header, error) {
 		i := int(binary.BigEndian.Uint64(id[:])) - 1
+		mu.Lock()
 		tell(i)
+		mu.Unlock()
 		return casstore.OpenHeader(s.packs[i])
 	}
 	m := newMarker(g)
