@@ -1,6 +1,7 @@
 package main
 
 import (
+	"context"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -62,8 +63,16 @@ func (c *gcRunCmd) Run(a *app) error {
 	return errors.Join(err, writeReport(a, r, c.JSON))
 }
 
+// lean keeps the memory of this process near what it holds, until end is called.
+func lean(ctx context.Context) (end func()) {
+	ctx, end = context.WithCancel(ctx)
+	go service.StayLean(ctx)
+	return end
+}
+
 // collect runs the cycle. Beside a daemon it takes its turn.
 func (c *gcRunCmd) collect(a *app, conn *natsio.Conn, col *gc.Collector) (*gc.Plan, gc.Report, error) {
+	defer lean(a.ctx)()
 	if !c.DoApply {
 		return service.Collect(a.ctx, conn, col, false)
 	}
@@ -195,6 +204,7 @@ func (c *duCmd) Run(a *app) error {
 			return err
 		}
 	}
+	defer lean(a.ctx)()
 	use, all, left := gc.DiskUse(a.ctx, conn.Records(), c.Session)
 	if left != nil && !errors.Is(left, record.ErrClass) {
 		return left

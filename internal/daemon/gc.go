@@ -42,6 +42,7 @@ func collect(fs *service.Flags, c Call) error {
 	}
 	ctx, cancel := service.Signals()
 	defer cancel()
+	go service.StayLean(ctx)
 	conn, err := fs.NATS.Dial(ctx, "spool gc", log)
 	if err != nil {
 		return err

@@ -22,9 +22,9 @@ const (
 // steady is for how many seconds memory must be live to count: the caches of an embedded server, which give way, count as live too.
 const steady = 30
 
-// stayLean keeps the memory of this process near what it holds until ctx ends: without it, garbage and the caches of an embedded server
+// StayLean keeps the memory of this process near what it holds until ctx ends: without it, garbage and the caches of an embedded server
 // grow to several times of that before they are collected. Who sets GOMEMLIMIT decides alone.
-func stayLean(ctx context.Context) {
+func StayLean(ctx context.Context) {
 	if os.Getenv("GOMEMLIMIT") != "" || debug.SetMemoryLimit(-1) != math.MaxInt64 {
 		return
 	}

@@ -93,7 +93,7 @@ func RunUp(ctx context.Context, cfg UpConfig) error {
 	}, cfg.Log)()
 
 	g, ctx := errgroup.WithContext(ctx)
-	g.Go(func() error { stayLean(ctx); return nil })
+	g.Go(func() error { StayLean(ctx); return nil })
 	if up.Server != nil {
 		g.Go(func() error { up.Server.Follow(ctx, cfg.Log); return nil })
 		g.Go(func() error { return up.Server.Keep(ctx) })
