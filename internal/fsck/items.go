@@ -133,8 +133,7 @@ func (c *checker) checkItems(ctx context.Context) error {
 		return err
 	}
 	known := map[events.Thread]bool{}
-	for i := range c.heads {
-		h := &c.heads[i]
+	for _, h := range c.byPack() {
 		known[h.id] = true
 		if it := c.items[h.id]; it != nil {
 			if err := c.compareItems(ctx, h, it); err != nil {
@@ -143,6 +142,16 @@ func (c *checker) checkItems(ctx context.Context) error {
 		}
 	}
 	return c.lostHeads(ctx, known)
+}
+
+// byPack is the heads in the order of the packs of their states: who reads those reads each pack once, and not once a thread.
+func (c *checker) byPack() []*head {
+	all := make([]*head, len(c.heads))
+	for i := range c.heads {
+		all[i] = &c.heads[i]
+	}
+	slices.SortStableFunc(all, func(a, b *head) int { return cmp.Compare(c.packAt(a.Head.Head().Pack), c.packAt(b.Head.Head().Pack)) })
+	return all
 }
 
 // compareItems holds the items of one thread against its head and its nodes.
