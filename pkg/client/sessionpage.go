@@ -244,7 +244,7 @@ func (p *pager) look(ctx context.Context, some []*candidate) error {
 		c.taken = true
 		if s, ok := of[c.id]; ok && p.belongs(s, seqs[c.id]) {
 			if c.seqs[0] > p.at.shown.Last { // of its other heads nothing was read
-				c.now = s.Updated().UnixMilli()
+				c.now = events.MillisOf(s.Updated())
 			}
 			p.keep(listed{s, c, p.at})
 		}
