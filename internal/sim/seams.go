@@ -1,6 +1,9 @@
 package sim
 
-import "math/rand/v2"
+import (
+	"math/rand/v2"
+	"slices"
+)
 
 // Scenes in which somebody goes on with what it knew before.
 
@@ -211,7 +214,13 @@ func (p *Program) nameAgain(r *rand.Rand) []Op {
 	if !again {
 		ops = append(ops, Op{Do: KillOne}, Op{Do: KillOne, Who: 1}, Op{Do: StartOne})
 	}
-	return append(ops, Op{Do: Sleep, Ms: 9000 + r.IntN(15_000)}, p.some(r, 0, 0), Op{Do: Settle})
+	ops = append(ops, Op{Do: Sleep, Ms: 9000 + r.IntN(15_000)}, p.some(r, 0, 0), Op{Do: Settle})
+	if again && r.IntN(2) == 0 { // so is what the thread itself had under the name before it left it
+		p.Agents = max(p.Agents, 3)
+		leaves := slices.IndexFunc(ops, func(o Op) bool { return o.Do == Rename })
+		ops = slices.Insert(ops, leaves, Op{Do: Reuse, Who: 2, N: 2000, Kind: 1}, Op{Do: Sleep, Ms: 100})
+	}
+	return ops
 }
 
 // unread is a scene: records cannot be read for a moment by whoever applies what depends on them.
