@@ -47,10 +47,12 @@ func newWorld(t *testing.T) *world {
 // serve begins a process; stop ends it.
 func (w *world) serve() (url string, stop func()) {
 	w.Helper()
+	log := &natstest.Log{} // a delivery may outlive the test, and what it says then is not the test's
+	w.Cleanup(func() { w.Log(log.String()) })
 	streams := dstreams.New(dstreams.On(w.conn, nil))
 	subs := subscriptions.New(subscriptions.Config{
 		Client: client.New(w.conn), Records: w.conn.Records(), Streams: streams, Prefix: dstreams.Prefix, Key: w.key, Private: true,
-		Log: slog.New(slog.NewTextHandler(w.Output(), nil)),
+		Log: slog.New(slog.NewTextHandler(log, nil)),
 	})
 	mux := http.NewServeMux()
 	mux.Handle(dstreams.Prefix, streams)
