@@ -20,6 +20,8 @@ type Tail struct {
 	ID     string // another one for each stream that has had the name; "": there is no stream
 	Closed bool
 	Rev    uint64 // of the thread's record
+
+	Pending bool // there is no stream yet: it is being made, and its record will say when it is
 }
 
 // None is the tail of no stream.
@@ -52,11 +54,11 @@ func (h *Handler) Tail(ctx context.Context, name string) (Tail, error) {
 	var no *refusal
 	switch {
 	case errors.As(err, &no):
-		return None, nil
+		return Tail{Offset: None.Offset, Pending: v.Pending}, nil
 	case err != nil:
 		return None, err
 	}
-	return Tail{v.tail().String(), v.identity(), v.completed, v.moved}, nil
+	return Tail{v.tail().String(), v.identity(), v.completed, v.moved, false}, nil
 }
 
 // Append appends a JSON value to the stream of a name, which must be there.

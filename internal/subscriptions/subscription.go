@@ -300,7 +300,7 @@ func (l *link) pending() bool {
 func (s *subscription) see(name string, tail dstreams.Tail) (changed bool) {
 	l := s.Links[name]
 	switch l.tail = tail; {
-	case tail.ID == "" && !l.Explicit && s.Wake == nil:
+	case tail.ID == "" && !tail.Pending && !l.Explicit && s.Wake == nil:
 		delete(s.Links, name)
 	case tail.ID == l.Stream:
 		if !tail.Closed || l.Explicit || l.pending() || s.Wake != nil || tail.Rev > s.Seen {

@@ -16,6 +16,7 @@ import (
 	"spool/internal/must"
 	"spool/internal/record"
 	"spool/internal/subscriptions"
+	"spool/pkg/client"
 	"spool/pkg/events"
 )
 
@@ -279,5 +280,41 @@ func TestFullRecord(t *testing.T) {
 	w.ask(http.StatusNoContent, "POST", "0"+long, "", map[string]any{"n": 2})
 	if got := pendingOf(h.next(t)); got["0"+long] == "" {
 		t.Errorf("the wake is of %d streams, and not of the first", len(got))
+	}
+}
+
+// TestMadeAfterItsThread: a stream is there once its record says so, which may be long after its thread has all that it begins with, and
+// was looked at.
+func TestMadeAfterItsThread(t *testing.T) {
+	for name, how := range map[string]map[string]any{
+		"by a pattern": {"pattern": "jobs/*"},
+		"by its name":  {"streams": []string{"jobs/slow", "jobs/quick"}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			w := newWorld(t)
+			h := newHook(t, func(_ int, rw http.ResponseWriter, _ map[string]any) { done(rw) })
+			how["type"], how["webhook"] = "webhook", map[string]any{"url": h.URL}
+			w.ask(http.StatusCreated, "PUT", "__ds/subscriptions/s", "", how)
+			slow := events.Thread{Session: "jobs", Name: "slow"}
+			stream := map[string]any{"v": 1, "id": "01J", "type": "application/json", "created": time.Now().UnixMilli(), "pending": true}
+			put := func(expect uint64) uint64 {
+				value := must.Get(json.Marshal(stream))(t)
+				return must.Get(w.conn.Records().Write(t.Context(), record.Put{Key: events.StreamKey(slow), Value: value, Expect: expect}))(t)
+			}
+			rev := put(0)
+			cl := client.New(w.conn)
+			_, err := cl.Publisher(client.PublisherConfig{}).Publish(t.Context(), client.Entry{Thread: slow, Dialect: "raw", Body: []byte("1")})
+			must.Do(t, err)
+			must.Get(cl.Thread(slow).AwaitHead(t.Context()))(t)
+			w.stream("jobs/quick")
+			if got := pendingOf(h.next(t)); len(got) != 1 || got["jobs/quick"] == "" {
+				t.Fatalf("the wake is of %v, want jobs/quick alone", got)
+			}
+			delete(stream, "pending")
+			put(rev)
+			if got := pendingOf(h.next(t)); len(got) != 1 || got["jobs/slow"] == "" {
+				t.Errorf("the wake is of %v, want jobs/slow alone", got)
+			}
+		})
 	}
 }

@@ -164,7 +164,7 @@ func (w *watch) streamsFrom(ctx context.Context) error {
 	w.again = stop
 	from := natsio.From(w.at + 1)
 	w.mu.Unlock()
-	for r, err := range w.Records.Watch(ctx, events.HeadKeys(""), from, nil) {
+	for r, err := range w.Records.WatchAny(ctx, []string{events.HeadKeys(""), events.StreamKeys}, from, nil) {
 		if err != nil {
 			return err
 		}
@@ -175,9 +175,15 @@ func (w *watch) streamsFrom(ctx context.Context) error {
 	return nil
 }
 
-// note tells subscriptions of a head that moved; false: the watch of streams ends here.
+// note tells subscriptions of a head that moved, or of a stream's own record, which may say that the stream is made: so far its link
+// waited for that. false: the watch of streams ends here.
 func (w *watch) note(ctx context.Context, r record.Record) bool {
-	t, _ := events.ParseHeadKey(r.Key)
+	t, head := events.ParseHeadKey(r.Key)
+	at := r.Seq
+	if !head {
+		t, _ = events.ParseStreamKey(r.Key)
+		at = 0 // nothing is linked for it
+	}
 	name := dstreams.NameOf(t)
 	ways := ways(name)
 	w.mu.Lock()
@@ -188,8 +194,8 @@ func (w *watch) note(ctx context.Context, r record.Record) bool {
 	w.at = r.Seq
 	for _, f := range w.known {
 		switch sub := f.sub; {
-		case name != "" && (sub.Links[name] != nil || r.Seq > sub.Seen && sub.lacks(name, ways)):
-			f.names[name] = r.Seq
+		case name != "" && (sub.Links[name] != nil || at > sub.Seen && sub.lacks(name, ways)):
+			f.names[name] = max(f.names[name], at)
 		case name != "" && name == sub.Config.WakeStream && sub.Wake != nil && begins(r):
 			f.look = time.Now()
 		case r.Seq > sub.Seen+2*mostUnseen && f.look.IsZero():
