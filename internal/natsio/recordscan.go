@@ -58,18 +58,33 @@ func (recs Records) Scan(ctx context.Context, from uint64, f func(record.Stamped
 	if err != nil {
 		return 0, fmt.Errorf("scan records: %w", err)
 	}
-	busy := time.Now().Add(scanStill)
 	last = max(from, 1) - 1
-	// What a consumer says is pending lags behind what is stored: only the stream knows.
+	// What a consumer says is pending lags behind what is stored: only the stream knows. It is asked again behind what it said it has, since
+	// a scan that asks behind each record is slower than a single writer.
+	var asked, newest uint64
+	var busy time.Time // until when the end may fail to come, once it was near
 	atEnd := func() (bool, error) {
+		if asked < last && last < newest {
+			return false, nil
+		}
+		asked = last
 		_, err := s.GetMsg(ctx, last+1, jetstream.WithGetMsgSubject(events.RecordSubject(">")))
 		switch {
 		case errors.Is(err, jetstream.ErrMsgNotFound):
 			return true, nil
-		case err == nil && time.Now().After(busy):
+		case err != nil:
+			return false, WrapErr(err)
+		case busy.IsZero():
+			busy = time.Now().Add(scanStill)
+		case time.Now().After(busy):
 			return false, fmt.Errorf("%w: records are written without a pause", record.ErrBusy)
 		}
-		return false, WrapErr(err)
+		info, err := s.Info(ctx)
+		if err != nil {
+			return false, WrapErr(err)
+		}
+		newest = info.State.LastSeq
+		return false, nil
 	}
 	err = recs.c.Streams().follow(ctx, cons, atEnd, func(m jetstream.Msg, meta *jetstream.MsgMetadata) error {
 		last = meta.Sequence.Stream

@@ -6,12 +6,14 @@ import (
 	"maps"
 	"math/rand/v2"
 	"slices"
+	"strings"
 	"sync"
 	"sync/atomic"
 	"testing"
 	"time"
 
 	"github.com/google/go-cmp/cmp"
+	"github.com/nats-io/nats.go"
 
 	"spool/internal/must"
 	"spool/internal/natsio"
@@ -118,6 +120,36 @@ func TestScanIsExact(t *testing.T) {
 		if diff := cmp.Diff(h.at(last), got); diff != "" || len(got) == 0 {
 			t.Errorf("scan up to %d of %d records (-want +got):\n%s", last, len(got), diff)
 		}
+	}
+}
+
+// TestScanKeepsUp: a scan does not ask for the end behind each record that comes one by one: then it would be slower than a single writer
+// that does not pause, and find no end.
+func TestScanKeepsUp(t *testing.T) {
+	h := &history{t: t, c: natstest.Conn(t), writes: map[uint64]record.Put{}}
+	const many = 500
+	var asked atomic.Int64
+	count := func(m *nats.Msg) {
+		if strings.Contains(m.Subject, ".GET.") {
+			asked.Add(1)
+		}
+	}
+	sub := must.Get(h.c.JetStream().Conn().Subscribe("$JS.API.>", count))(t)
+	defer func() { _ = sub.Unsubscribe() }()
+	h.put("session.first", []byte("v"))
+	told := 0
+	must.Get(h.c.Records().Scan(t.Context(), 1, func(r record.Stamped) error {
+		if r.Key == "session.first" {
+			for i := range many {
+				h.put(fmt.Sprint("session.s", i), []byte("v"))
+			}
+			asked.Store(0)
+		}
+		told++
+		return nil
+	}))(t)
+	if n := asked.Load(); told < many || n == 0 || n > 20 {
+		t.Errorf("of %d records told, a scan asked %d times whether they are all, want once or twice", told, n)
 	}
 }
 
