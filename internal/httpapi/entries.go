@@ -295,7 +295,7 @@ func (a *api) stream(w http.ResponseWriter, r *http.Request, cfg ingest.Config) 
 	}
 	switch {
 	case err != nil && started:
-		_ = enc.Encode(failureOf(a.cfg.stores.why(r.Context(), err)))
+		_ = enc.Encode(failureOf(a.why(w, r, err)))
 	case err != nil:
 		a.fail(w, r, err)
 	case !started:

@@ -334,10 +334,7 @@ func (a *api) fail(w http.ResponseWriter, r *http.Request, err error) {
 		}
 		panic(http.ErrAbortHandler)
 	}
-	err = a.cfg.stores.why(r.Context(), err)
-	if p, ok := w.(*patient); ok && p.cutOff() { // which ends the request's context, too
-		err = errLent
-	}
+	err = a.why(w, r, err)
 	status, after := verdict(err)
 	if errors.Is(context.Cause(r.Context()), access.ErrRevoked) {
 		status, after, err = http.StatusUnauthorized, 0, access.ErrRevoked
@@ -349,6 +346,14 @@ func (a *api) fail(w http.ResponseWriter, r *http.Request, err error) {
 		a.cfg.Log.ErrorContext(r.Context(), "request failed", "path", r.URL.Path, "error", err)
 	}
 	answer(w, status, failureOf(err))
+}
+
+// why is what an error of a request comes of.
+func (a *api) why(w http.ResponseWriter, r *http.Request, err error) error {
+	if p, ok := w.(*patient); ok && p.cutOff() { // which ends the request's context, too
+		return errLent
+	}
+	return a.cfg.stores.why(r.Context(), err)
 }
 
 // ErrRequest is wrapped by errors about what a client asked for.

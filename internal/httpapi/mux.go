@@ -139,7 +139,8 @@ func (a *api) serve(to route, w http.ResponseWriter, r *http.Request) {
 		}
 		defer room.leave(p, access.From(r.Context()))
 		if r.ContentLength != 0 {
-			r.Body = sent{r.Body, p}
+			p.rest(in == piping)
+			r.Body = sent{r.Body, p, in == piping}
 		}
 	}
 	if in == following || in == sending || in == piping {
@@ -229,7 +230,7 @@ func (a *api) ofStream(next http.Handler) http.Handler {
 		}
 		r = r.WithContext(dstreams.WithRoom(r.Context(), a.hold(w, r, a.streams)))
 		if r.ContentLength != 0 {
-			r.Body = sent{r.Body, w.(*patient)}
+			r.Body = sent{r.Body, w.(*patient), false}
 		}
 		next.ServeHTTP(w, r)
 	})

@@ -13,19 +13,39 @@ import (
 // piece is how many bytes of an answer a client takes within answerTime, all waiting for it added up.
 const piece = 256 << 10
 
+// headway is how many bytes a second a client takes, or sends, that is not slow. It is seen in parts that are written at once.
+const (
+	headway = 32 << 10
+	part    = 32 << 10
+)
+
 // pace is how long a client has let us wait for the piece that it takes, or sends.
 type pace struct {
 	waited time.Duration
-	since  time.Time // since when we wait once more; zero: we do not
-	moved  int       // bytes of the piece
-	lent   bool      // we wait no more: another one has the place
+	since  time.Time     // since when we wait once more; zero: we do not
+	moved  int           // bytes of the piece
+	late   time.Duration // by how much it is behind its headway
+	rests  bool          // it owes nothing now: it is between two lines
+	lent   bool          // we wait no more: another one has the place
 }
 
 func (p *pace) now() time.Duration {
-	if p.since.IsZero() || p.lent {
+	if p.since.IsZero() || p.rests || p.lent {
 		return 0
 	}
-	return p.waited + time.Since(p.since)
+	return p.late + time.Since(p.since)
+}
+
+// went notes that a client took, or sent, n bytes.
+func (p *pace) went(n int) {
+	took := time.Since(p.since)
+	p.since = time.Time{}
+	if p.waited, p.moved = p.waited+took, p.moved+n; p.moved >= piece {
+		p.waited, p.moved = 0, 0
+	}
+	if !p.rests {
+		p.late = max(p.late+took-time.Duration(n)*time.Second/headway, -lendTime) // buffers take, and give, by leaps
+	}
 }
 
 // patient is a request whose client cannot hold it up: one that lets a piece of the answer wait for too long is let go, and one
@@ -57,35 +77,31 @@ func (p *patient) within(of *pace, do func() (int, error)) (int, error) {
 	n, err := do()
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	of.waited += time.Since(of.since)
-	if of.since = (time.Time{}); of.lent {
+	if of.went(n); of.lent {
 		return n, errLent
 	}
 	if of == &p.out {
 		_ = p.ctl.SetWriteDeadline(time.Time{})
 	}
-	if of.moved += n; of.moved >= piece {
-		*of = pace{}
-	}
 	return n, err
 }
 
-// waited is how long the client has let us wait for its piece; 0: we do not wait for it.
-func (p *patient) waited() time.Duration {
+// late is by how much the client is behind its headway; 0: we do not wait for it.
+func (p *patient) late() time.Duration {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	return max(p.in.now(), p.out.now())
 }
 
-// lend ends what waits for the client.
+// lend ends what waits for the client, if that is slow still.
 func (p *patient) lend() {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	if p.in.now() > 0 {
+	if p.in.now() >= lendTime {
 		p.in.lent = true
 		_ = p.ctl.SetReadDeadline(time.Unix(1, 0))
 	}
-	if p.out.now() > 0 {
+	if p.out.now() >= lendTime {
 		p.out.lent = true
 		_ = p.ctl.SetWriteDeadline(time.Unix(1, 0))
 	}
@@ -100,8 +116,8 @@ func (p *patient) cutOff() bool {
 
 func (p *patient) Write(b []byte) (n int, err error) {
 	for {
-		part := b[n:min(len(b), n+piece)]
-		m, err := p.within(&p.out, func() (int, error) { return p.ResponseWriter.Write(part) })
+		some := b[n:min(len(b), n+part)]
+		m, err := p.within(&p.out, func() (int, error) { return p.ResponseWriter.Write(some) })
 		if n += m; err != nil || n == len(b) {
 			return n, err
 		}
@@ -119,11 +135,25 @@ func (p *patient) Unwrap() http.ResponseWriter { return p.ResponseWriter }
 // sent is the body of a request. net/http looks at its own before it answers: only a copy of the request may have this one.
 type sent struct {
 	io.ReadCloser
-	by *patient
+	by    *patient
+	lines bool // its client may be silent between two lines
 }
 
 func (s sent) Read(b []byte) (int, error) {
-	return s.by.within(&s.by.in, func() (int, error) { return s.ReadCloser.Read(b) })
+	n, err := s.by.within(&s.by.in, func() (int, error) { return s.ReadCloser.Read(b) })
+	if s.lines && n > 0 {
+		s.by.rest(b[n-1] == '\n')
+	}
+	return n, err
+}
+
+// rest notes whether the client owes nothing, as it is between two lines.
+func (p *patient) rest(yes bool) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if p.in.rests = yes; yes {
+		p.in.late = 0
+	}
 }
 
 // bound bounds how long a client may hold up a request whose handler does not say so itself: to send a body that nobody

@@ -3,6 +3,8 @@ package httpapi_test
 import (
 	"bufio"
 	"context"
+	"fmt"
+	"io"
 	"net"
 	"net/http"
 	"strings"
@@ -82,7 +84,7 @@ func TestIdleLinesLendTheirMemory(t *testing.T) {
 		}
 		ended <- res.StatusCode
 	}()
-	began, stored := time.Now(), 0
+	began, stored, gone := time.Now(), 0, false
 	must.Until(t, "the end of half a line", func() bool { // one of ours may come before it, or while both come, and wait for each other
 		status, _, _ := do(t, url, request{path: "/v1/events", kind: "application/x-ndjson",
 			body: `{"session":"s","dialect":"raw","body":"` + strings.Repeat("y", 2<<20) + "\"}\n"})
@@ -92,12 +94,12 @@ func TestIdleLinesLendTheirMemory(t *testing.T) {
 		select {
 		case status := <-ended:
 			must.Same(t, status, 429, "half a line = %d, want %d")
-			return true
+			gone = true
 		default:
-			return false
 		}
+		return gone && stored > 0
 	})
-	if took := time.Since(began); took > 30*time.Second || stored == 0 { // without an end of its own it is silent for a minute
+	if took := time.Since(began); took > 30*time.Second { // without an end of its own it is silent for a minute
 		t.Errorf("%d lines stored, and half a line ended after %v", stored, took)
 	}
 }
@@ -138,4 +140,91 @@ func TestIdleAppendsLendTheirMemory(t *testing.T) {
 	if res, err := http.ReadResponse(bufio.NewReader(idle[0]), nil); err == nil && res.StatusCode != 429 {
 		t.Errorf("an append that stopped = %s, want 429", res.Status)
 	}
+}
+
+// A client that is slow, but sends all the time, keeps its place: it would begin anew for ever where many are slow.
+func TestSlowClientsKeepTheirPlaces(t *testing.T) {
+	t.Parallel()
+	url := start(t, httpapi.Config{Publisher: &sink{}, Writers: 2})
+	answers := make(chan int, 2)
+	for range 2 {
+		go func() {
+			body, in := io.Pipe()
+			go func() { // 100 KB/s
+				_, _ = io.WriteString(in, `"`)
+				for range 60 {
+					_, _ = io.WriteString(in, strings.Repeat("x", 10<<10))
+					time.Sleep(100 * time.Millisecond)
+				}
+				_, _ = io.WriteString(in, `"`)
+				_ = in.Close()
+			}()
+			res, err := http.Post(url+linesPath, "application/json", body)
+			if err != nil {
+				t.Error(err)
+				answers <- 0
+				return
+			}
+			_ = res.Body.Close()
+			answers <- res.StatusCode
+		}()
+	}
+	for len(answers) < 2 {
+		do(t, url, request{path: linesPath, kind: "application/json", body: "{}"})
+	}
+	for range 2 {
+		must.Same(t, <-answers, 202, "600 KiB at 100 KB/s = %d, want %d")
+	}
+}
+
+// busySink takes its time to store.
+type busySink struct{ sink }
+
+func (s *busySink) PublishEvents(ctx context.Context, evs []*events.Event) error {
+	time.Sleep(200 * time.Millisecond)
+	return s.sink.PublishEvents(ctx, evs)
+}
+
+// A stream of lines that was silent between two of them is not slow while what it sent is stored. One that stops in a line is, and is told.
+func TestSilentLinesAreNotSlow(t *testing.T) {
+	t.Parallel()
+	const line = `{"session":"s","dialect":"raw","body":"x"}` + "\n"
+	url := start(t, httpapi.Config{Publisher: &busySink{}, Memory: 8 << 20})
+	answers := func(c net.Conn) <-chan string {
+		all := make(chan string, 1)
+		go func() {
+			res, err := http.ReadResponse(bufio.NewReader(c), nil)
+			if err != nil {
+				all <- err.Error()
+				return
+			}
+			b, _ := io.ReadAll(res.Body)
+			all <- string(b)
+		}()
+		return all
+	}
+	send := func(c net.Conn) { must.Get(fmt.Fprintf(c, "%x\r\n%s\r\n", len(line), line))(t) }
+	agent := dial(t, url, "/v1/events", "application/x-ndjson", "", "")
+	told := answers(agent)
+	time.Sleep(1500 * time.Millisecond)
+	send(agent)
+	half := answers(dial(t, url, "/v1/events", "application/x-ndjson", "",
+		line+`{"session":"s","dialect":"raw","body":"`+strings.Repeat("x", 7<<20)))
+	must.Until(t, "the end of half a line", func() bool {
+		send(agent)
+		do(t, url, request{path: "/v1/events", kind: "application/x-ndjson",
+			body: `{"session":"s","dialect":"raw","body":"` + strings.Repeat("y", 2<<20) + "\"}\n"})
+		select {
+		case got := <-half:
+			if !strings.Contains(got, "the client was slow") {
+				t.Errorf("who stopped in a line is told %q", got)
+			}
+			return true
+		case got := <-told:
+			t.Fatalf("the stream that was silent between two lines has ended: %s", got)
+			return false
+		default:
+			return false
+		}
+	})
 }

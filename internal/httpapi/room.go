@@ -93,27 +93,16 @@ func (a *api) hold(w http.ResponseWriter, r *http.Request, room *places) *held {
 
 // Take waits until there is room for n bytes more. An error wraps record.ErrBusy, or is the context's.
 func (h *held) Take(ctx context.Context, n int) error {
-	var late <-chan time.Time
-	for {
-		ok, freed := h.room.try(h.grant, int64(n))
-		if ok {
-			h.note(int64(n))
-			return nil
-		}
-		if late == nil {
-			late = time.After(h.wait)
-		}
-		h.room.ask(h.grant, int64(n))
-		select {
-		case <-freed:
-		case <-time.After(lendTime / 10):
-		case <-late:
-			return fmt.Errorf("%w: no room for what is sent: requests hold %d bytes, of at most %d: send it again", record.ErrBusy,
-				h.room.usage(), h.room.most)
-		case <-ctx.Done():
-			return context.Cause(ctx)
-		}
+	ok, err := h.room.take(ctx, h.grant, int64(n), h.wait)
+	switch {
+	case err != nil:
+		return err
+	case !ok:
+		return fmt.Errorf("%w: no room for what is sent: requests hold %d bytes, of at most %d: send it again", record.ErrBusy,
+			h.room.usage(), h.room.most)
 	}
+	h.note(int64(n))
+	return nil
 }
 
 func (h *held) note(n int64) {
