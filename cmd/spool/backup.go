@@ -163,8 +163,12 @@ func (c *restoreCmd) restore(a *app, repo *backup.Repository, m backup.Manifest,
 	bar := a.copyBar("restoring")
 	err = backup.Restore(a.ctx, conn, repo, m, limits, bar.show)
 	bar.end()
-	if err != nil && c.Data == "" && !errors.Is(err, backup.ErrNotEmpty) {
+	switch {
+	case err == nil || c.Data != "":
+	case errors.Is(err, backup.ErrPart):
 		err = fmt.Errorf("%w\nThe NATS system may hold a part of the snapshot now: remove its streams before you restore into it again", err)
+	default:
+		err = fmt.Errorf("%w\nNothing was written", err)
 	}
 	return err
 }

@@ -19,17 +19,26 @@ import (
 	"spool/internal/natsadmin"
 	"spool/internal/natsio"
 	"spool/internal/record"
+	"spool/internal/retry"
 	"spool/pkg/events"
 )
 
 // ErrNotEmpty: there is something of Spool in the system already.
 var ErrNotEmpty = errors.New("the system is not empty")
 
+// ErrPart: the restore has failed, and the system may hold a part of the snapshot. Without it, the restore wrote nothing.
+var ErrPart = errors.New("a part of the snapshot may be stored")
+
+// part is an error that is ErrPart, too.
+type part struct{ error }
+
+func (p part) Unwrap() []error { return []error{p.error, ErrPart} }
+
 // Restore puts a snapshot into a system that has nothing of Spool; limits are the sizes of the streams that it makes. After a
-// crash the system holds a part, which nobody writes to: empty it and begin anew. tell may be nil.
+// crash, or an ErrPart, the system holds a part, which nobody writes to: empty it and begin anew. tell may be nil.
 func Restore(ctx context.Context, conn *natsio.Conn, repo *Repository, m Manifest, limits natsio.Limits, tell func(Progress)) error {
 	admin := natsadmin.New(conn)
-	there, err := admin.Empty(ctx)
+	there, err := found(ctx, conn, admin)
 	if err != nil {
 		return err
 	}
@@ -37,14 +46,18 @@ func Restore(ctx context.Context, conn *natsio.Conn, repo *Repository, m Manifes
 		return fmt.Errorf("%w: there is %s; restore into an account, or a data directory, without them", ErrNotEmpty, strings.Join(there, ", "))
 	}
 	limits.First, limits.Restore = m.First, m.ID+" "+rand.Text()
-	if err := conn.Ensure(ctx, limits); errors.Is(err, natsio.ErrTopology) { // it was empty a moment ago
+	switch err := conn.Ensure(ctx, limits); {
+	case errors.Is(err, natsio.ErrTopology): // it was empty a moment ago
 		return fmt.Errorf("%w: another restore, or a persister, was faster: %w", ErrNotEmpty, err)
-	} else if err != nil {
-		return err
+	case err != nil:
+		if there, e := admin.Empty(ctx); e == nil && len(there) == 0 && !record.Temporary(err) { // nothing is on its way either
+			return err
+		}
+		return part{err}
 	}
 	switch own, err := conn.Restore().Own(ctx, limits.Restore); {
 	case err != nil:
-		return err
+		return part{err}
 	case !own:
 		return fmt.Errorf("%w: another restore, or a persister, was faster", ErrNotEmpty)
 	}
@@ -54,10 +67,21 @@ func Restore(ctx context.Context, conn *natsio.Conn, repo *Repository, m Manifes
 	r := &restore{into: conn.Restore(), admin: admin, repo: repo, m: m, tell: tell}
 	for _, step := range []func(context.Context) error{r.objects, r.records, r.dead, r.events, r.into.End} {
 		if err := step(ctx); err != nil {
-			return err
+			return part{err}
 		}
 	}
 	return nil
+}
+
+// answerTimes is how many times as long as for one answer a restore waits for the first word of a server.
+const answerTimes = 12
+
+// found names the streams that are there. A server that has just started, or is busy, may leave a question unanswered for a while.
+func found(ctx context.Context, conn *natsio.Conn, admin *natsadmin.Admin) (there []string, err error) {
+	ctx, cancel := context.WithTimeout(ctx, answerTimes*conn.Timeout())
+	defer cancel()
+	err = retry.Do(ctx, retry.Tell(conn.Log(), "the streams"), func() error { there, err = admin.Empty(ctx); return err })
+	return there, err
 }
 
 type restore struct {

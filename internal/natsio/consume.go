@@ -49,7 +49,7 @@ func (c *Conn) ensureConsumers(ctx context.Context) error {
 	g.SetLimit(8)
 	for p := range events.Partitions {
 		g.Go(func() error {
-			return retry.Do(ctx, nil, func() error {
+			return retry.Do(ctx, retry.Tell(c.log, "the consumers"), func() error {
 				_, err := c.js.CreateOrUpdateConsumer(ctx, events.EventsStream, partitionConsumer(p))
 				if err != nil {
 					return fmt.Errorf("consumer of partition %d: %w", p, WrapErr(err))

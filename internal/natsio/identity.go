@@ -12,6 +12,7 @@ import (
 	"github.com/nats-io/nats.go/jetstream"
 
 	"spool/internal/record"
+	"spool/internal/retry"
 	"spool/pkg/events"
 )
 
@@ -122,28 +123,37 @@ func (c *Conn) checkStore(ctx context.Context, was string) error {
 	return nil
 }
 
-// End says that a restore is whole, so that the store is used.
+// End says that a restore is whole, so that the store is used. It asks for as long as the server gives no answer.
 func (re Restore) End(ctx context.Context) error {
-	s, err := re.c.js.Stream(ctx, events.RecordsStream)
-	if err != nil {
-		return fmt.Errorf("end the restore: %w", WrapErr(err))
-	}
-	cfg := s.CachedInfo().Config
-	cfg.Metadata = maps.Clone(cfg.Metadata)
-	delete(cfg.Metadata, metaRestore)
-	if _, err := re.c.js.UpdateStream(ctx, cfg); err != nil {
-		return fmt.Errorf("end the restore: %w", WrapErr(err))
-	}
-	return nil
+	return retry.Do(ctx, retry.Tell(re.c.log, "the end of the restore"), func() error {
+		s, err := re.c.js.Stream(ctx, events.RecordsStream)
+		if err != nil {
+			return fmt.Errorf("end the restore: %w", WrapErr(err))
+		}
+		cfg := s.CachedInfo().Config
+		if cfg.Metadata[metaRestore] == "" { // it was said, and the answer was lost
+			return nil
+		}
+		cfg.Metadata = maps.Clone(cfg.Metadata)
+		delete(cfg.Metadata, metaRestore)
+		if _, err := re.c.js.UpdateStream(ctx, cfg); err != nil {
+			return fmt.Errorf("end the restore: %w", WrapErr(err))
+		}
+		return nil
+	})
 }
 
 // Own reports whether the store is made by a restore of that name, and not by another one at the same time.
-func (re Restore) Own(ctx context.Context, name string) (bool, error) {
-	s, err := re.c.js.Stream(ctx, events.RecordsStream)
-	if err != nil {
-		return false, fmt.Errorf("look whose restore it is: %w", WrapErr(err))
-	}
-	return s.CachedInfo().Config.Metadata[metaRestore] == name, nil
+func (re Restore) Own(ctx context.Context, name string) (own bool, err error) {
+	err = retry.Do(ctx, retry.Tell(re.c.log, "the streams"), func() error {
+		s, err := re.c.js.Stream(ctx, events.RecordsStream)
+		if err != nil {
+			return fmt.Errorf("look whose restore it is: %w", WrapErr(err))
+		}
+		own = s.CachedInfo().Config.Metadata[metaRestore] == name
+		return nil
+	})
+	return own, err
 }
 
 // StoreOf is the store that a stream says it is of; empty when nobody has marked it.

@@ -106,13 +106,14 @@ var ErrGone = errors.New("stream is gone")
 
 // Ensure creates what is missing and compares the rest. It is idempotent, and safe from many processes at once. A stream
 // that differs in a way that matters is an error that names every difference; sizes and replicas are the operator's. A stream
-// that was lost is not replaced by an empty one, which would pass for the truth: ErrGone.
+// that was lost is not replaced by an empty one, which would pass for the truth: ErrGone. It asks for as long as the server gives
+// no answer, and logs what it waits for.
 func (c *Conn) Ensure(ctx context.Context, l Limits) error {
-	given := l
-	if err := retry.Do(ctx, nil, func() (err error) { l, err = c.fit(ctx, l); return err }); err != nil {
+	given, tell := l, retry.Tell(c.log, "the streams")
+	if err := retry.Do(ctx, tell, func() (err error) { l, err = c.fit(ctx, l); return err }); err != nil {
 		return err
 	}
-	if err := retry.Do(ctx, nil, func() error { return errors.Join(Usable(ctx, c), c.wasHere(ctx, l.Store)) }); err != nil {
+	if err := retry.Do(ctx, tell, func() error { return errors.Join(Usable(ctx, c), c.wasHere(ctx, l.Store)) }); err != nil {
 		return err
 	}
 	var errs []error
@@ -122,11 +123,11 @@ func (c *Conn) Ensure(ctx context.Context, l Limits) error {
 	slices.Reverse(streams)
 	slices.SortStableFunc(streams, func(a, b jetstream.StreamConfig) int { return rank(a.Name) - rank(b.Name) })
 	var id map[string]string
-	if err := retry.Do(ctx, nil, func() (err error) { id, err = c.identity(ctx, streams); return err }); err != nil {
+	if err := retry.Do(ctx, tell, func() (err error) { id, err = c.identity(ctx, streams); return err }); err != nil {
 		return err
 	}
 	for _, want := range streams {
-		errs = append(errs, retry.Do(ctx, nil, func() error {
+		errs = append(errs, retry.Do(ctx, tell, func() error {
 			want.Metadata = id
 			if want.Name == events.RecordsStream {
 				want.Metadata = maps.Clone(id)

@@ -5,6 +5,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"log/slog"
 	"time"
 
 	"github.com/cenkalti/backoff/v4"
@@ -38,6 +39,23 @@ func Do(ctx context.Context, notify func(err error, wait time.Duration), op func
 		return fmt.Errorf("%w: %w", err, last)
 	}
 	return err
+}
+
+// When Tell says that something takes long, and how often.
+const (
+	toldAfter = 3 * time.Second
+	toldEvery = 10 * time.Second
+)
+
+// Tell is a notify that logs what is waited for, and why, once that takes long.
+func Tell(log *slog.Logger, what string) func(err error, wait time.Duration) {
+	next := time.Now().Add(toldAfter)
+	return func(err error, _ time.Duration) {
+		if now := time.Now(); !now.Before(next) {
+			next = now.Add(toldEvery)
+			log.Warn("waiting for an answer", "what", what, "error", err)
+		}
+	}
 }
 
 // Raced makes a lost race a reason to try once more.
