@@ -47,9 +47,10 @@ func partitionConsumer(p int) jetstream.ConsumerConfig {
 func (c *Conn) ensureConsumers(ctx context.Context) error {
 	g, ctx := errgroup.WithContext(ctx)
 	g.SetLimit(8)
+	tell := retry.Tell(c.log, "the consumers")
 	for p := range events.Partitions {
 		g.Go(func() error {
-			return retry.Do(ctx, retry.Tell(c.log, "the consumers"), func() error {
+			return retry.Do(ctx, tell, func() error {
 				_, err := c.js.CreateOrUpdateConsumer(ctx, events.EventsStream, partitionConsumer(p))
 				if err != nil {
 					return fmt.Errorf("consumer of partition %d: %w", p, WrapErr(err))

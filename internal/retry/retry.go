@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"sync"
 	"time"
 
 	"github.com/cenkalti/backoff/v4"
@@ -47,10 +48,13 @@ const (
 	toldEvery = 10 * time.Second
 )
 
-// Tell is a notify that logs what is waited for, and why, once that takes long.
+// Tell is a notify that logs what is waited for, and why, once that takes long. Several at once may wait for it.
 func Tell(log *slog.Logger, what string) func(err error, wait time.Duration) {
+	var mu sync.Mutex
 	next := time.Now().Add(toldAfter)
 	return func(err error, _ time.Duration) {
+		mu.Lock()
+		defer mu.Unlock()
 		if now := time.Now(); !now.Before(next) {
 			next = now.Add(toldEvery)
 			log.Warn("waiting for an answer", "what", what, "error", err)
