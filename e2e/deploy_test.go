@@ -42,6 +42,9 @@ func TestDeployed(t *testing.T) {
 		}
 		for _, run := range runs {
 			found[run[0]]++
+			if run[0] == "spool" && len(run) > 1 {
+				found[run[1]]++
+			}
 			checkRun(t, file, run)
 		}
 	}
@@ -53,21 +56,17 @@ func TestDeployed(t *testing.T) {
 }
 
 var (
-	imageLine = regexp.MustCompile(`^\s*image: spool(?:-(persister|ingest|gc))?(?::\S+)?$`)
+	imageLine = regexp.MustCompile(`^\s*image: spool(?::\S+)?$`)
 	argsLine  = regexp.MustCompile(`^\s*(?:args|command|test): \[(.*)\]$`)
 	yamlLine  = regexp.MustCompile(`^(  )*(#.*|- \S.*|[A-Za-z0-9_.\-]+:( .*)?|<<: \S.*|\S.*)?$`)
 )
 
 func yamlCommands(text string) (runs [][]string) {
-	program := ""
+	ours := false
 	for line := range strings.Lines(text) {
 		line = strings.TrimSuffix(line, "\n")
-		if m := imageLine.FindStringSubmatch(line); m != nil {
-			if program = m[1]; program == "" {
-				program = "spool"
-			}
-		} else if strings.Contains(line, "image: ") {
-			program = ""
+		if strings.Contains(line, "image: ") {
+			ours = imageLine.MatchString(line)
 		}
 		m := argsLine.FindStringSubmatch(line)
 		if m == nil {
@@ -77,11 +76,8 @@ func yamlCommands(text string) (runs [][]string) {
 		for _, w := range strings.Split(m[1], ",") {
 			words = append(words, strings.Trim(strings.TrimSpace(w), `"`))
 		}
-		switch {
-		case len(words) > 1 && words[0] == "CMD" && strings.HasPrefix(words[1], "/bin/spool"):
-			runs = append(runs, append([]string{"spool"}, words[2:]...))
-		case words[0] != "CMD" && program != "":
-			runs = append(runs, append([]string{program}, words...))
+		if words[0] != "CMD" && ours {
+			runs = append(runs, append([]string{"spool"}, words...))
 		}
 	}
 	return runs
@@ -189,7 +185,7 @@ func checkRun(t *testing.T, file string, run []string) {
 	t.Helper()
 	ask := []string{run[0]}
 	for _, w := range run[1:] {
-		if run[0] == "spool" && slices.Contains([]string{"up", "serve", "backup", "check", "watch"}, w) {
+		if run[0] == "spool" && slices.Contains([]string{"up", "serve", "backup", "check", "watch", "persister", "ingest", "gc"}, w) {
 			ask = append(ask, w)
 		}
 	}
@@ -200,6 +196,9 @@ func checkRun(t *testing.T, file string, run []string) {
 	key := strings.Join(ask, " ")
 	if helps[key] == "" {
 		questions := [][]string{append(ask[1:], "--help")}
+		if key == "spool gc" { // the daemon, which it is with -every and -once
+			questions[0] = []string{"gc", "--once", "--help"}
+		}
 		if run[0] == "spool" { // flags of every command
 			questions = append(questions, []string{"help", "connection"})
 		}
