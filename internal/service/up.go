@@ -18,6 +18,7 @@ import (
 	"spool/internal/natsadmin"
 	"spool/internal/natsio"
 	"spool/internal/persist"
+	"spool/internal/retry"
 	"spool/internal/sleep"
 )
 
@@ -147,8 +148,9 @@ func (cfg UpConfig) ensure(ctx context.Context, conn *natsio.Conn, own bool) err
 	if err := conn.Ensure(ctx, cfg.Limits); err != nil {
 		return err
 	}
-	store, err := natsio.StoreIDOf(ctx, conn)
-	if err != nil {
+	store := ""
+	ask := func() (err error) { store, err = natsio.StoreIDOf(ctx, conn); return err }
+	if err := retry.Do(ctx, retry.Tell(conn.Log(), "the streams"), ask); err != nil {
 		return err
 	}
 	return noteStore(cfg.Data, cfg.Guard.Inbox, store)
