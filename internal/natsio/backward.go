@@ -191,12 +191,12 @@ func (b *Backward) read(ctx context.Context, from, below uint64) (rs []record.Re
 	return rs, oldest, nil
 }
 
-// MatchingRecords reads the records that match many narrow filters, as List does, in a few requests at a time for all. Those of a session
-// that is being deleted are left out, where it is called BetweenDeletions.
+// MatchingRecords reads the records that match many narrow filters, as List does, in a few requests at a time for all, and gives them
+// behind others that were seen. Those of a session that is being deleted are left out, where it is called BetweenDeletions.
 //
 // The first that matches and then the newest one are asked for, which costs the same whatever the bucket holds. Where they are not one
 // record there may be others: their names are asked for, and that the server looks for in all of the bucket.
-func MatchingRecords(ctx context.Context, recs Records, filters []string) ([]record.Record, error) {
+func MatchingRecords(ctx context.Context, recs Records, filters []string, seen ...record.Record) ([]record.Record, error) {
 	subjects := mapped.List(filters, events.RecordSubject)
 	first, err := recs.c.oldest(ctx, events.RecordsStream, subjects)
 	if err != nil {
@@ -227,7 +227,8 @@ func MatchingRecords(ctx context.Context, recs Records, filters []string) ([]rec
 	if err != nil {
 		return nil, err
 	}
-	return recs.visible(ctx, slices.DeleteFunc(append(found, others...), func(r record.Record) bool { return !r.Exists() }))
+	found = slices.DeleteFunc(append(found, others...), func(r record.Record) bool { return !r.Exists() })
+	return recs.visible(ctx, slices.Concat(seen, found))
 }
 
 // namesOf lists the keys that match many filters.

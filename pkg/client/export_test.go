@@ -8,3 +8,10 @@ func SetBlockHeads(t *testing.T, n int) {
 	blockHeads = n
 	t.Cleanup(func() { blockHeads = before })
 }
+
+// SetMostSince makes pages keep no more of what was stored since the first one, until the test ends.
+func SetMostSince(t *testing.T, n int) {
+	before := mostSince
+	mostSince = n
+	t.Cleanup(func() { mostSince = before })
+}

@@ -74,7 +74,7 @@ func writeSessions(t *testing.T, conn *natsio.Conn, n int) {
 		for i := from; i < min(from+batch, n); i++ {
 			name := sessionName(i)
 			info := sessions.Info{ID: name, Harness: "claude", Cwd: "/srv/mill", Model: "opus", Host: "laptop", Created: 1,
-				Prompt: "Prompt of " + name, Answered: true}
+				Prompt: "Prompt of " + name, Answered: true, Threads: 1}
 			puts = append(puts,
 				record.Put{Key: events.SessionKey(name), Value: info.Encode()},
 				record.Put{Key: events.HeadKey(events.Thread{Session: name, Name: events.MainThread}), Value: sampleHead(i).Encode()})

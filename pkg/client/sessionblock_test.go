@@ -21,7 +21,7 @@ func storedAt(t *testing.T, conn *natsio.Conn) map[string]uint64 {
 	t.Helper()
 	at := map[string]uint64{}
 	must.Get(conn.Records().Scan(t.Context(), 0, func(s record.Stamped) error {
-		if id := events.SessionOf(s.Record.Key); id != "" && s.Record.Exists() {
+		if id := events.SessionOf(s.Record.Key); id != "" && s.Record.Exists() && s.Record.Key != events.SessionKey(id) {
 			at[id] = s.Record.Seq
 		}
 		return nil
@@ -35,7 +35,9 @@ func oldHistory(t *testing.T, conn *natsio.Conn, rnd *rand.Rand, n int) {
 	began := time.Now().UnixMilli() - 10_000_000
 	var puts []record.Put
 	for i := range n {
-		for k := range 1 + rnd.IntN(3)*rnd.IntN(2) {
+		info := sessions.Info{ID: sessionName(i), Threads: int64(1 + rnd.IntN(3)*rnd.IntN(2))}
+		puts = append(puts, record.Put{Key: events.SessionKey(info.ID), Value: info.Encode(), Expect: record.Any})
+		for k := range info.Threads {
 			name := events.MainThread
 			if k > 0 {
 				name = fmt.Sprintf("sub-%d", k)

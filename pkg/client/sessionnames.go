@@ -48,7 +48,7 @@ func (c *Client) sessionsNamed(ctx context.Context, ids []string) ([]Session, er
 	if err != nil {
 		return nil, err
 	}
-	found, _, err := c.sessionsOf(ctx, infos)
+	found, _, err := c.sessionsOf(ctx, infos, nil)
 	return found, err
 }
 

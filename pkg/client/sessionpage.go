@@ -47,7 +47,8 @@ var ErrPlace = family.Invalid.New("no place in a list of sessions")
 // passes over is read, too, up to its Most, which ends the block.
 //
 // A session that moves while its list is read page by page goes to the front: whoever goes on does not see it again. None is left out
-// that stays where it is, and none comes twice. How fresh it is: as Sessions.
+// that stays where it is, and none comes twice. Where more than 20,000 heads are stored anew meanwhile whose entries are older than those
+// that were shown, some of their sessions come no more until the list begins anew. How fresh it is: as Sessions.
 func (c *Client) SessionPage(ctx context.Context, q SessionQuery) (page SessionPage, err error) {
 	at, err := parsePlace(q.After)
 	if err != nil {
@@ -57,8 +58,9 @@ func (c *Client) SessionPage(ctx context.Context, q SessionQuery) (page SessionP
 		return page, fmt.Errorf("list %d sessions: want 1 or more", q.Limit)
 	}
 	back, err := natsio.ReadBackward(ctx, c.records, 4*q.Limit, at.shown, at.floor, func(key string) bool {
-		_, ok := headOf(key)
-		return ok
+		_, head := headOf(key)
+		_, session := events.ParseSessionKey(key)
+		return head || session
 	})
 	if err != nil {
 		return page, err
@@ -66,7 +68,7 @@ func (c *Client) SessionPage(ctx context.Context, q SessionQuery) (page SessionP
 	if last := back.Last(); at.shown.Last == 0 || at.shown.Last > last { // the first page, or one of a bucket that was restored since
 		at.floor, at.shown = 0, natsio.Gap{After: last, Last: last}
 	}
-	p := pager{c: c, q: q, at: &at, back: back, found: map[string]*candidate{}}
+	p := pager{c: c, q: q, at: &at, back: back, found: map[string]*candidate{}, infos: map[string]sessions.Info{}}
 	if err = p.fill(ctx); err == nil {
 		err = p.catchUp(ctx, &at)
 	}
@@ -84,18 +86,35 @@ type pager struct {
 	at   *place // where the rest of the block begins
 	back *natsio.Backward
 
-	found map[string]*candidate // sessions of the block, by what was read of their heads
-	heads int                   // of the block
+	found map[string]*candidate    // sessions of the block, by what was read of their heads
+	infos map[string]sessions.Info // what was read of sessions' records with them: some
+	heads int                      // of the block
+	since int                      // heads that were kept of what was stored since the first page
 	kept  []listed
 	cut   bool // the query's Most ended the page
+
+	catching bool // up with what moved while the page was read
 }
 
 // candidate is a session that may belong to the page.
 type candidate struct {
 	id          string
-	now, former int64    // the newest entry that its heads tell of, and of its former generations
-	seqs        []uint64 // of those heads, the newest first
-	taken       bool     // it is kept, or does not belong here
+	now, former int64           // the newest entry that its heads tell of, and of its former generations
+	heads       []record.Record // those that were read, the newest first
+	taken       bool            // it is kept, or does not belong here
+}
+
+// newest is where the newest of its heads is.
+func (c *candidate) newest() uint64 { return c.heads[0].Seq }
+
+// threads is how many threads it has heads of.
+func (c *candidate) threads() int64 {
+	names := make(map[string]bool, len(c.heads))
+	for _, r := range c.heads {
+		t, _ := headOf(r.Key)
+		names[t.Name] = true
+	}
+	return int64(len(names))
 }
 
 // row is what the order of a listing goes by.
@@ -163,30 +182,47 @@ func (p *pager) fill(ctx context.Context) error {
 	return nil
 }
 
-// add notes which sessions some heads are of.
-func (p *pager) add(heads []record.Record) {
-	for _, r := range heads {
+// mostSince is how many heads a page keeps of what was stored since the first one and is not newer than what was shown.
+var mostSince = 20_000
+
+// add notes which sessions some heads are of, and what sessions' records say.
+func (p *pager) add(rs []record.Record) {
+	for _, r := range rs {
 		t, ok := headOf(r.Key)
 		if !ok {
-			continue
+			t.Session, _ = events.ParseSessionKey(r.Key)
 		}
-		if r.Seq <= p.at.shown.Last {
+		if r.Seq <= p.at.shown.Last && ok {
 			p.heads++
 		}
 		if !shortid.Begins(t.Session, p.q.Prefix) || p.q.Only != nil && !p.q.Only(t.Session) {
 			continue
+		}
+		if !ok {
+			if _, newer := p.infos[t.Session]; !newer && len(p.infos) < 2*blockHeads {
+				p.infos[t.Session] = infoOf(t.Session, r)
+			}
+			continue
+		}
+		of := candidate{id: t.Session}
+		if head, err := threads.DecodeHead(r.Value); err == nil && events.FormerOf(t) == "" {
+			of.now = head.Updated
+		} else if err == nil {
+			of.former = head.Updated
+		}
+		if r.Seq > p.at.shown.Last && !p.catching {
+			if !p.at.before(of.row()) || p.since >= mostSince { // at the front, where its session is, too
+				continue
+			}
+			p.since++
 		}
 		c := p.found[t.Session]
 		if c == nil {
 			c = &candidate{id: t.Session}
 			p.found[c.id] = c
 		}
-		c.seqs = append(c.seqs, r.Seq)
-		if head, err := threads.DecodeHead(r.Value); err == nil && events.FormerOf(t) == "" {
-			c.now = max(c.now, head.Updated)
-		} else if err == nil {
-			c.former = max(c.former, head.Updated)
-		}
+		c.heads = append(c.heads, r)
+		c.now, c.former = max(c.now, of.now), max(c.former, of.former)
 	}
 }
 
@@ -204,7 +240,7 @@ func (p *pager) settle(ctx context.Context, before int64) error {
 	for _, c := range p.found {
 		switch row := c.row(); {
 		case c.taken || row.Modified <= before:
-		case p.at.before(row), p.at.id == below && c.seqs[0] <= p.at.shown.Last:
+		case p.at.before(row), p.at.id == below && c.newest() <= p.at.shown.Last:
 			list = append(list, c)
 		default:
 			c.taken = true // it was shown, or went to the front
@@ -223,16 +259,19 @@ func (p *pager) settle(ctx context.Context, before int64) error {
 
 // look reads sessions, and keeps those that belong to the page.
 func (p *pager) look(ctx context.Context, some []*candidate) error {
-	infos, err := p.c.infosOf(ctx, mapped.List(some, func(c *candidate) string { return c.id }))
+	infos, err := p.infosOf(ctx, some)
 	if err != nil {
 		return err
 	}
-	for id, info := range infos {
-		if !p.q.Has(info) {
-			delete(infos, id)
+	var seen []record.Record
+	for _, c := range some {
+		if info, ok := infos[c.id]; ok && !p.q.Has(info) {
+			delete(infos, c.id)
+		} else if ok && !p.catching && info.Threads > 0 && info.Threads == c.threads() {
+			seen = append(seen, c.heads...)
 		}
 	}
-	all, seqs, err := p.c.sessionsOf(ctx, infos)
+	all, seqs, err := p.c.sessionsOf(ctx, infos, seen)
 	if err != nil {
 		return err
 	}
@@ -243,13 +282,33 @@ func (p *pager) look(ctx context.Context, some []*candidate) error {
 	for _, c := range some {
 		c.taken = true
 		if s, ok := of[c.id]; ok && p.belongs(s, seqs[c.id]) {
-			if c.seqs[0] > p.at.shown.Last { // of its other heads nothing was read
+			if c.newest() > p.at.shown.Last { // of its other heads nothing was read
 				c.now = events.MillisOf(s.Updated())
 			}
 			p.keep(listed{s, c, p.at})
 		}
 	}
 	return nil
+}
+
+// infosOf gives what the records of sessions say; it asks for those alone that were not read.
+func (p *pager) infosOf(ctx context.Context, some []*candidate) (map[string]sessions.Info, error) {
+	var unread []string
+	for _, c := range some {
+		if _, ok := p.infos[c.id]; !ok {
+			unread = append(unread, c.id)
+		}
+	}
+	infos, err := p.c.infosOf(ctx, unread)
+	if err != nil {
+		return nil, err
+	}
+	for _, c := range some {
+		if info, ok := p.infos[c.id]; ok {
+			infos[c.id] = info
+		}
+	}
+	return infos, nil
 }
 
 // belongs reports whether a session is one of the page, by where its heads are.
@@ -283,6 +342,7 @@ func (p *pager) next() {
 	}
 	p.at, p.heads = &at, 0
 	clear(p.found)
+	clear(p.infos)
 }
 
 // catchUp puts on the page, which begins there, what moved while it was read.
@@ -292,11 +352,29 @@ func (p *pager) catchUp(ctx context.Context, begin *place) error {
 		return err
 	}
 	at, found := p.at, p.found
-	p.at, p.found = begin, map[string]*candidate{}
+	p.at, p.found, p.infos, p.catching = begin, map[string]*candidate{}, map[string]sessions.Info{}, true
 	p.add(moved)
 	p.kept = slices.DeleteFunc(p.kept, func(l listed) bool { return p.found[l.ID] != nil })
-	err = p.settle(ctx, math.MinInt64)
+	if err = p.again(ctx); err == nil {
+		err = p.settle(ctx, math.MinInt64)
+	}
 	p.at, p.found = at, found
+	return err
+}
+
+// again reads those of the page once more whose records moved without a head: what was read of their threads may be of before and of after.
+func (p *pager) again(ctx context.Context) error {
+	var ids []string
+	for _, l := range p.kept {
+		if _, ok := p.infos[l.ID]; ok {
+			ids = append(ids, l.ID)
+		}
+	}
+	now, err := p.c.sessionsNamed(ctx, ids)
+	for _, s := range now {
+		i := slices.IndexFunc(p.kept, func(l listed) bool { return l.ID == s.ID })
+		p.kept[i].Session = s
+	}
 	return err
 }
 
@@ -352,22 +430,31 @@ func (p *pager) shown() natsio.Gap {
 		if c.taken {
 			continue
 		}
-		for _, seq := range c.seqs {
-			if seq > p.at.shown.Last {
+		for _, r := range c.heads {
+			if r.Seq > p.at.shown.Last {
 				gap.Last = p.at.shown.Last
 			} else {
-				gap.After = max(gap.After, seq)
+				gap.After = max(gap.After, r.Seq)
 			}
 		}
 	}
 	return gap
 }
 
-// sessionsOf reads the threads of sessions of which it has the records. seqs are those of the heads of each.
-func (c *Client) sessionsOf(ctx context.Context, infos map[string]sessions.Info) (all []Session, seqs map[string][]uint64, err error) {
+// sessionsOf reads the threads of sessions of which it has the records, but for those of which seen has all heads. seqs are those of the
+// heads of each.
+func (c *Client) sessionsOf(
+	ctx context.Context, infos map[string]sessions.Info, seen []record.Record,
+) (all []Session, seqs map[string][]uint64, err error) {
+	whole := make(map[string]bool, len(seen))
+	for _, r := range seen {
+		whole[events.SessionOf(r.Key)] = true
+	}
 	var heads, history []string
 	for id := range infos {
-		heads, history = append(heads, events.HeadKeys(id)), append(history, events.HistoryKeys(id))
+		if !whole[id] {
+			heads, history = append(heads, events.HeadKeys(id)), append(history, events.HistoryKeys(id))
+		}
 	}
 	var found []record.Record
 	err = c.records.BetweenDeletions(ctx, func() error {
@@ -375,7 +462,7 @@ func (c *Client) sessionsOf(ctx context.Context, infos map[string]sessions.Info)
 		if err != nil {
 			return err
 		}
-		ended, err := natsio.MatchingRecords(ctx, c.records, history)
+		ended, err := natsio.MatchingRecords(ctx, c.records, history, seen...)
 		found = slices.Concat(ended, active)
 		return err
 	})
@@ -389,18 +476,21 @@ func (c *Client) sessionsOf(ctx context.Context, infos map[string]sessions.Info)
 
 // infosOf reads the records of sessions. One without a record, or whose record cannot be read, has its id alone.
 func (c *Client) infosOf(ctx context.Context, ids []string) (map[string]sessions.Info, error) {
-	keys := mapped.List(ids, events.SessionKey)
-	rs, err := c.records.Records(ctx, keys...)
+	rs, err := c.records.Records(ctx, mapped.List(ids, events.SessionKey)...)
 	infos := make(map[string]sessions.Info, len(rs))
 	for i, r := range rs {
-		info, err := sessions.DecodeInfo(r.Value)
-		if !r.Exists() || err != nil {
-			info = sessions.Info{}
-		}
-		info.ID = ids[i]
-		infos[info.ID] = info
+		infos[ids[i]] = infoOf(ids[i], r)
 	}
 	return infos, err
+}
+
+func infoOf(id string, r record.Record) sessions.Info {
+	info, err := sessions.DecodeInfo(r.Value)
+	if !r.Exists() || err != nil {
+		info = sessions.Info{}
+	}
+	info.ID = id
+	return info
 }
 
 // place is where a page ended, by the order of the listing in a block, how far down the block goes, 0 if that is not known yet, and which

@@ -90,8 +90,9 @@ func TestPagesAreTheListing(t *testing.T) {
 			for i := range n {
 				id := sessionName(i)
 				cwd := fmt.Sprintf("/srv/%d", i%3)
-				puts = append(puts, record.Put{Key: events.SessionKey(id), Value: sessions.Info{ID: id, Cwd: cwd, Answered: i%5 > 0}.Encode()})
-				for k := range 1 + rnd.IntN(3) {
+				info := sessions.Info{ID: id, Cwd: cwd, Answered: i%5 > 0, Threads: int64(1 + rnd.IntN(3))}
+				puts = append(puts, record.Put{Key: events.SessionKey(id), Value: info.Encode()})
+				for k := range info.Threads {
 					name := fmt.Sprintf("sub-%d", k)
 					if k == 0 {
 						name = events.MainThread
@@ -245,7 +246,7 @@ func TestPageCost(t *testing.T) {
 		for from := 0; from < n; from += 20 {
 			var puts []record.Put
 			for i := from; i < from+20; i++ {
-				info := sessions.Info{ID: sessionName(i), Harness: "claude", Cwd: "/srv/mill", Answered: true}
+				info := sessions.Info{ID: sessionName(i), Harness: "claude", Cwd: "/srv/mill", Answered: true, Threads: 1}
 				puts = append(puts, record.Put{Key: events.SessionKey(info.ID), Value: info.Encode()},
 					headAt(events.HeadKey(events.Thread{Session: info.ID, Name: events.MainThread}), i, time.Now().UnixMilli()))
 			}

@@ -327,6 +327,12 @@ func ParseLeftKey(key string) (Thread, bool) { return parseThread("left", key) }
 // SessionKey holds a session's header.
 func SessionKey(session string) string { return "session." + session }
 
+// ParseSessionKey is the inverse of SessionKey.
+func ParseSessionKey(key string) (session string, ok bool) {
+	session, ok = strings.CutPrefix(key, "session.")
+	return session, ok && !strings.Contains(session, ".")
+}
+
 // SessionKeys matches every session's header.
 const SessionKeys = "session.*"
 

@@ -117,6 +117,14 @@ func TestItemSubjects(t *testing.T) {
 
 func TestHeadKeys(t *testing.T) {
 	th := events.Thread{Session: "s", Name: "t"}
+	if got, ok := events.ParseSessionKey(events.SessionKey("s")); !ok || got != "s" {
+		t.Errorf("ParseSessionKey(SessionKey(s)) = %q, %v", got, ok)
+	}
+	for _, key := range []string{"session", "session.a.b", "thread.s.main", "sessions.s"} {
+		if got, ok := events.ParseSessionKey(key); ok {
+			t.Errorf("ParseSessionKey(%q) = %q, want none", key, got)
+		}
+	}
 	if got, ok := events.ParseHeadKey(events.HeadKey(th)); !ok || got != th {
 		t.Errorf("ParseHeadKey(HeadKey(%v)) = %v, %v", th, got, ok)
 	}
