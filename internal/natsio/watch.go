@@ -25,11 +25,11 @@ const (
 // cluster a change comes when the watch's server has it, which may be after a reader of Records has seen it.
 // ready, if not nil, is called once the watch stands.
 func (recs Records) Watch(ctx context.Context, filter string, from From, ready func()) iter.Seq2[record.Record, error] {
-	return recs.WatchAny(ctx, []string{filter}, from, ready)
+	return WatchAny(ctx, recs, []string{filter}, from, ready)
 }
 
 // WatchAny is Watch of the records whose key matches any of some filters, in the order in which they were written.
-func (recs Records) WatchAny(ctx context.Context, filters []string, from From, ready func()) iter.Seq2[record.Record, error] {
+func WatchAny(ctx context.Context, recs Records, filters []string, from From, ready func()) iter.Seq2[record.Record, error] {
 	return func(yield func(record.Record, error) bool) {
 		cfg := jetstream.OrderedConsumerConfig{DeliverPolicy: jetstream.DeliverNewPolicy}
 		for _, filter := range filters {

@@ -164,7 +164,7 @@ func (w *watch) streamsFrom(ctx context.Context) error {
 	w.again = stop
 	from := natsio.From(w.at + 1)
 	w.mu.Unlock()
-	for r, err := range w.Records.WatchAny(ctx, []string{events.HeadKeys(""), events.StreamKeys}, from, nil) {
+	for r, err := range natsio.WatchAny(ctx, w.Records, []string{events.HeadKeys(""), events.StreamKeys}, from, nil) {
 		if err != nil {
 			return err
 		}

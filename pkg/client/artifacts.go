@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"io"
 	"strings"
+	"sync"
 
 	"spool/internal/artifactstore"
 	"spool/internal/natsio"
@@ -234,12 +235,26 @@ func (l logReader) Close() error {
 }
 
 // giantEntry is from how many bytes on an entry of a log is read as a stream.
-const giantEntry = 8 << 20
+const giantEntry = 1 << 20
 
-func (c *Client) writeItems(ctx context.Context, t events.Thread, step threads.Step, w *bufio.Writer) error {
+// mostWhole is how many entries that were cut a client reads whole at a time, until what it makes of one begins to go out. Were all that
+// are asked for read at once, nobody would have a byte until nearly all are read, and all of them would be in memory.
+const mostWhole = 4
+
+func (c *Client) writeItems(ctx context.Context, t events.Thread, step threads.Step, to io.Writer) error {
 	entry := &step.State.Entry
 	if entry.Projection == "" || !dialect.IsJSON(entry.Dialect) {
 		return nil // no entry: a fork point, a transcript's tail; or one that has no items
+	}
+	w := begins{to, func() {}}
+	if !entry.Full.IsZero() {
+		select {
+		case c.whole <- struct{}{}:
+		case <-ctx.Done():
+			return ctx.Err()
+		}
+		w.first = sync.OnceFunc(func() { <-c.whole })
+		defer w.first()
 	}
 	raw := entry.Raw
 	switch {
@@ -283,4 +298,15 @@ func (c *Client) writeGiant(ctx context.Context, t events.Thread, step threads.S
 		return fmt.Errorf("entry %d of %s before it was cut: %w", step.State.Entry.Index, t, err)
 	}
 	return nil
+}
+
+// begins calls first before anything is written, since whoever takes it may be slow.
+type begins struct {
+	io.Writer
+	first func()
+}
+
+func (b begins) Write(p []byte) (int, error) {
+	b.first()
+	return b.Writer.Write(p)
 }

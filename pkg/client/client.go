@@ -44,6 +44,7 @@ type Client struct {
 	offline *offline // nil: none
 
 	agents *agentCalls
+	whole  chan struct{} // see mostWhole
 }
 
 // packCache is how many bytes of packs a client keeps.
@@ -83,7 +84,7 @@ func New(conn *natsio.Conn) *Client {
 		conn: conn, store: store, sessions: sessionstore.Of(conn),
 		reader:  threads.Reader{Packs: casstore.NewPackCache(store, packCache), Nodes: store.Search()},
 		records: conn.Records(), inbox: conn.Inbox(), events: conn.Events(), items: conn.Items(), dead: conn.DeadLetters(), live: conn.Outputs(),
-		agents: &agentCalls{of: map[string]*sessionCalls{}},
+		agents: &agentCalls{of: map[string]*sessionCalls{}}, whole: make(chan struct{}, mostWhole),
 	}
 	c.outputs = c.Publisher(PublisherConfig{})
 	return c

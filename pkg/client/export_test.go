@@ -15,3 +15,6 @@ func SetMostSince(t *testing.T, n int) {
 	mostSince = n
 	t.Cleanup(func() { mostSince = before })
 }
+
+// Whole holds one for each entry that is read whole, and has room for as many as may be read at a time.
+func Whole(c *Client) chan struct{} { return c.whole }
