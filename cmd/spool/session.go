@@ -302,14 +302,24 @@ func (c *sessionLatestCmd) Run(a *app) error {
 			return a.resume(cl, here[0].Row(), c.JSON)
 		}
 	}
-	page, err := cl.SessionPage(a.ctx, client.SessionQuery{Query: sessions.Query{Cwd: cwd, Limit: 1}})
+	page, err := cl.SessionPage(a.ctx, client.SessionQuery{Query: sessions.Query{Cwd: cwd, Limit: 1}, Most: mostLooked})
 	if err != nil {
 		return err
 	}
 	if len(page.Sessions) == 0 {
-		return fmt.Errorf("%w in %s; spool session ls --all lists those of other directories", sessions.ErrNoSession, cwd)
+		return noneIn(cwd, page.Back)
 	}
 	return a.resume(cl, page.Sessions[0].Row(), c.JSON)
+}
+
+// noneIn is that a directory has no session, of those that were stored since a time if it is not zero.
+func noneIn(cwd string, back time.Time) error {
+	err := fmt.Errorf("%w in %s", sessions.ErrNoSession, cwd)
+	if !back.IsZero() {
+		err = fmt.Errorf("%w among those that were stored since %s: spool session ls --limit 1 looks at all", err,
+			back.Local().Format(time.DateTime))
+	}
+	return fmt.Errorf("%w; spool session ls --all lists those of other directories", err)
 }
 
 // resume prints a session and remembers it for this terminal.
