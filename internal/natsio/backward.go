@@ -1,6 +1,7 @@
 package natsio
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -12,13 +13,15 @@ import (
 
 	"spool/internal/mapped"
 	"spool/internal/record"
+	"spool/internal/retry"
 	"spool/pkg/events"
 )
 
 // Backward reads records from the newest on, a window at a time, and gives those that are wanted. The bucket keeps one message of a key,
 // so its sequences are the order of what changed last: what is read costs what is read, whatever else the bucket holds. For a consumer
-// with a filter the server counts all subjects that match: there is none. A window is twice as large as the one before it, up to
-// what is in memory at a time: where most records were overwritten since, it spans more sequences.
+// with a filter the server counts all subjects that match, and for one without it goes through all subjects, too: so windows are few. One is
+// eight times as large as the one before it, up to what is in memory at a time: where most records were overwritten since, it spans more
+// sequences.
 type Backward struct {
 	recs   Records
 	s      jetstream.Stream
@@ -31,6 +34,7 @@ type Backward struct {
 	floor  uint64    // no window goes across it
 	oldest time.Time // when the oldest one that was read was stored
 	looked int       // how many records were read, wanted or not
+	dense  float64   // how many records a sequence had in the last window; 0: not known
 	ended  bool
 }
 
@@ -97,17 +101,21 @@ func (b *Backward) Before() time.Time {
 	return b.oldest.Add(otherClocks)
 }
 
-// Window gives the next records, those that were stored last first. Where all is read there are none, and more is false.
-func (b *Backward) Window(ctx context.Context) (rs []record.Record, more bool, err error) {
+// Window gives the next records, those that were stored last first. Where all is read there are none, and more is false. most is how many
+// the reader has use for, about; 0: any number.
+func (b *Backward) Window(ctx context.Context, most int) (rs []record.Record, more bool, err error) {
 	if b.gap.Last > 0 && b.below == b.gap.Last+1 {
 		b.below, b.gap = b.gap.After+1, Gap{}
 	}
 	if b.ended = b.below <= b.first; b.ended {
 		return nil, false, nil
 	}
-	from := b.first
-	if b.below-b.first > b.size {
-		from = b.below - b.size
+	from, size := b.first, b.size
+	if most > 0 && b.dense > 0 {
+		size = min(size, max(leastWindow, uint64(1.2*float64(most)/b.dense)))
+	}
+	if b.below-b.first > size {
+		from = b.below - size
 	}
 	if b.gap.Last > 0 {
 		from = max(from, b.gap.Last+1)
@@ -130,8 +138,13 @@ func (b *Backward) Window(ctx context.Context) (rs []record.Record, more bool, e
 			b.oldest = oldest
 		}
 	}
+	if from < b.below {
+		b.dense = float64(b.looked-before) / float64(b.below-from)
+	}
 	b.below = from
-	if b.size < mostWindow || b.looked-before < mostWindow/4 {
+	if b.size < mostWindow {
+		b.size = min(8*b.size, mostWindow)
+	} else if b.looked-before < mostWindow/4 {
 		b.size *= 2
 	}
 	return rs, true, nil
@@ -160,12 +173,9 @@ var (
 // the first of all was stored.
 func (b *Backward) read(ctx context.Context, from, below uint64) (rs []record.Record, oldest time.Time, err error) {
 	before := b.looked
-	cons, err := b.s.OrderedConsumer(ctx, jetstream.OrderedConsumerConfig{
-		FilterSubjects: []string{events.RecordSubject(">")}, DeliverPolicy: jetstream.DeliverByStartSequencePolicy, OptStartSeq: from,
-		InactiveThreshold: 10 * time.Second,
-	})
-	if err == nil {
-		err = b.recs.c.Streams().each(ctx, cons, func(m jetstream.Msg, meta *jetstream.MsgMetadata) error {
+	err = goOn(ctx, from, func(from uint64) (next uint64, err error) {
+		next = from
+		err = b.each(ctx, from, func(m jetstream.Msg, meta *jetstream.MsgMetadata) error {
 			seq := meta.Sequence.Stream
 			if below > 0 && below <= b.last && seq >= below {
 				return errWindow
@@ -176,19 +186,55 @@ func (b *Backward) read(ctx context.Context, from, below uint64) (rs []record.Re
 			if oldest.IsZero() {
 				oldest = meta.Timestamp
 			}
-			if len(m.Data()) == 0 || !b.wanted(RecordKey(m.Subject())) {
-				return nil
+			if len(m.Data()) > 0 && b.wanted(RecordKey(m.Subject())) {
+				r, err := b.recs.opened(ctx, m, seq)
+				if err != nil {
+					return err
+				}
+				rs = append(rs, r)
 			}
-			r, err := b.recs.opened(ctx, m, seq)
-			rs = append(rs, r)
-			return err
+			next = seq + 1
+			return nil
 		})
-	}
+		return next, err
+	})
 	if err != nil && !errors.Is(err, errWindow) {
-		return nil, oldest, fmt.Errorf("read records from %d on: %w", from, WrapErr(err))
+		return nil, oldest, fmt.Errorf("read records from %d on: %w", from, err)
 	}
 	slices.Reverse(rs)
 	return rs, oldest, nil
+}
+
+// each gives the records from a sequence on to f.
+func (b *Backward) each(ctx context.Context, from uint64, f func(jetstream.Msg, *jetstream.MsgMetadata) error) error {
+	cons, err := b.s.OrderedConsumer(ctx, jetstream.OrderedConsumerConfig{
+		FilterSubjects: []string{events.RecordSubject(">")}, DeliverPolicy: jetstream.DeliverByStartSequencePolicy, OptStartSeq: from,
+		InactiveThreshold: 10 * time.Second,
+	})
+	if err != nil {
+		return WrapErr(err)
+	}
+	return b.recs.c.Streams().each(ctx, cons, f)
+}
+
+// patience is how long a reading that gets no further is tried again, as beside a gc that keeps the server's disk busy.
+const patience = time.Minute
+
+// goOn reads from a sequence on, and where that fails for a passing reason again from where it came to.
+func goOn(ctx context.Context, from uint64, read func(from uint64) (next uint64, err error)) error {
+	var failed error
+	moved := time.Now()
+	err := retry.Do(ctx, nil, func() error {
+		next, err := read(from)
+		if next > from {
+			from, moved = next, time.Now()
+		} else if err != nil && record.Again(err) && time.Since(moved) > patience {
+			failed = err
+			return nil
+		}
+		return err
+	})
+	return cmp.Or(err, failed)
 }
 
 // MatchingRecords reads the records that match many narrow filters, as List does, in a few requests at a time for all, and gives them

@@ -129,7 +129,7 @@ func (r *Reader) Count(ctx context.Context, q client.SessionQuery) (Counts, erro
 		return out, err
 	}
 	keep, now, states := q.Keep, time.Now(), map[string]string{}
-	q.Limit, q.Keep = 1, func(s client.Session) bool {
+	q.Limit, q.Keep = max(q.Most, 1), func(s client.Session) bool { // it keeps none: its limit is how much it reads at once
 		if keep == nil || keep(s) {
 			states[s.ID], _ = StateOf(s, work.waiting[s.ID], work.running[s.ID], now)
 		}

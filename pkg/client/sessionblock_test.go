@@ -162,6 +162,7 @@ func TestPageOfOneTime(t *testing.T) {
 	}
 	store(t, conn, puts...)
 	cl := client.New(conn)
+	made := must.Get(conn.JetStream().Conn().SubscribeSync("$JS.API.CONSUMER.CREATE." + events.RecordsStream + ".>"))(t)
 	named := must.Get(conn.JetStream().Conn().SubscribeSync("$JS.API.STREAM.INFO." + events.RecordsStream))(t)
 	q := client.SessionQuery{Query: sessions.Query{Unanswered: true, Limit: 50}}
 	for range 3 {
@@ -175,6 +176,9 @@ func TestPageOfOneTime(t *testing.T) {
 		}
 	}
 	must.Do(t, conn.JetStream().Conn().Flush())
+	if windows, _, _ := made.Pending(); windows > 3*3 { // for each the server goes through all subjects
+		t.Errorf("three pages of %d sessions take %d consumers", q.Limit, windows)
+	}
 	if asked, _, _ := named.Pending(); asked > 30 {
 		t.Errorf("three pages of %d sessions ask the server %d times about the bucket", q.Limit, asked)
 	}

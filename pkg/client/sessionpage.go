@@ -151,7 +151,7 @@ func (p *pager) wants(c *candidate) bool {
 // once: an entry is no newer than its event, and that no newer than the head.
 func (p *pager) fill(ctx context.Context) error {
 	for more := true; more && !p.full(); {
-		heads, goesOn, err := p.back.Window(ctx)
+		heads, goesOn, err := p.back.Window(ctx, max(p.q.Most-p.back.Looked(), 0))
 		if err != nil {
 			return err
 		}
