@@ -19,7 +19,7 @@ import (
 
 // Backward reads records from the newest on, a window at a time, and gives those that are wanted. The bucket keeps one message of a key,
 // so its sequences are the order of what changed last: what is read costs what is read, whatever else the bucket holds. For a consumer
-// with a filter the server counts all subjects that match, and for one without it goes through all subjects, too: so windows are few. One is
+// with a filter the server counts all subjects that match, and for one without it goes through all subjects, too: windows are few. One is
 // eight times as large as the one before it, up to what is in memory at a time: where most records were overwritten since, it spans more
 // sequences.
 type Backward struct {

@@ -10,7 +10,6 @@ import (
 	"time"
 
 	"spool/internal/family"
-	"spool/internal/mapped"
 	"spool/internal/natsio"
 	"spool/internal/record"
 	"spool/internal/shortid"
@@ -439,58 +438,6 @@ func (p *pager) shown() natsio.Gap {
 		}
 	}
 	return gap
-}
-
-// sessionsOf reads the threads of sessions of which it has the records, but for those of which seen has all heads. seqs are those of the
-// heads of each.
-func (c *Client) sessionsOf(
-	ctx context.Context, infos map[string]sessions.Info, seen []record.Record,
-) (all []Session, seqs map[string][]uint64, err error) {
-	whole := make(map[string]bool, len(seen))
-	for _, r := range seen {
-		whole[events.SessionOf(r.Key)] = true
-	}
-	var heads, history []string
-	for id := range infos {
-		if !whole[id] {
-			heads, history = append(heads, events.HeadKeys(id)), append(history, events.HistoryKeys(id))
-		}
-	}
-	var found []record.Record
-	err = c.records.BetweenDeletions(ctx, func() error {
-		active, err := natsio.MatchingRecords(ctx, c.records, heads) // first: what ends meanwhile is in both
-		if err != nil {
-			return err
-		}
-		ended, err := natsio.MatchingRecords(ctx, c.records, history, seen...)
-		found = slices.Concat(ended, active)
-		return err
-	})
-	seqs = make(map[string][]uint64, len(infos))
-	for _, r := range found {
-		id := events.SessionOf(r.Key)
-		seqs[id] = append(seqs[id], r.Seq)
-	}
-	return sessionsWith(threadsOf(found), infos), seqs, err
-}
-
-// infosOf reads the records of sessions. One without a record, or whose record cannot be read, has its id alone.
-func (c *Client) infosOf(ctx context.Context, ids []string) (map[string]sessions.Info, error) {
-	rs, err := c.records.Records(ctx, mapped.List(ids, events.SessionKey)...)
-	infos := make(map[string]sessions.Info, len(rs))
-	for i, r := range rs {
-		infos[ids[i]] = infoOf(ids[i], r)
-	}
-	return infos, err
-}
-
-func infoOf(id string, r record.Record) sessions.Info {
-	info, err := sessions.DecodeInfo(r.Value)
-	if !r.Exists() || err != nil {
-		info = sessions.Info{}
-	}
-	info.ID = id
-	return info
 }
 
 // place is where a page ended, by the order of the listing in a block, how far down the block goes, 0 if that is not known yet, and which
