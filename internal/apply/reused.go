@@ -56,8 +56,8 @@ func (d *draft) reused(ctx context.Context, h *threads.Head, last uint64) (Verdi
 	if again, err := d.before(ctx, given); err != nil || again {
 		return repeated, err
 	}
-	// What was refused so is behind the last event that the head knows. It is no other when it is sent again.
-	sent, err := d.w.Sent(ctx, d.st.Key, d.e.Producer, d.e.Epoch, seq, is, last+1, d.e.At)
+	// What was refused so is behind the last event that the head knows, in the thread's life. It is no other when it is sent again.
+	sent, err := d.w.Sent(ctx, d.st.Key, d.e.Producer, d.e.Epoch, seq, is, max(last+1, d.lives(h)), d.e.At)
 	if err != nil || sent {
 		return repeated, err
 	}

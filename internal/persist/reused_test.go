@@ -175,6 +175,20 @@ func TestReusedAfterRenamesThereAndBack(t *testing.T) {
 		r.wantReused("e00092")
 		r.wantEntries(a, 2)
 	})
+	t.Run("another one's, behind the last that the thread had", func(t *testing.T) {
+		r := newRig(t)
+		p, _ := r.looking()
+		r.entry(b, 1, 0)
+		r.entry(b, 2, 1)
+		r.entry(a, 2, 92)
+		r.control(a, "remover", removal())
+		r.control(b, "renamer", renameTo(a.Name))
+		r.entry(a, 2, 92)
+		r.entry(a, 2, 92)
+		r.giveAll(p)
+		r.wantReused("e00092")
+		r.wantEntries(a, 2)
+	})
 }
 
 // The beginning of EVENTS was trimmed: in a thread that began behind that, a reused sequence is found all the same.
