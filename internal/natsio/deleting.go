@@ -33,7 +33,7 @@ func (recs Records) visible(ctx context.Context, rs []record.Record) ([]record.R
 
 // BetweenDeletions calls read, and calls it again when a session was being deleted meanwhile: what several messages
 // told may be of before and of after. Where deletions do not pause, the last of a few calls counts.
-func (recs Records) BetweenDeletions(ctx context.Context, read func() error) error {
+func BetweenDeletions(ctx context.Context, recs Records, read func() error) error {
 	newest := func() (uint64, error) {
 		rs, err := recs.Records(ctx, events.DeletedKey("*"))
 		if err != nil {

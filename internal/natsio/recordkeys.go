@@ -36,7 +36,7 @@ func (recs Records) Keys(ctx context.Context, filter string) (keys []string, err
 
 // EachName gives the keys that Keys lists to f, and keeps none of them: some bytes a key. They come in no order. Where pages are read
 // after all, most come twice, and some of those that were removed meanwhile come, too.
-func EachName(ctx context.Context, recs Records, filter string, f func(key string)) error {
+func (recs Records) EachName(ctx context.Context, filter string, f func(key string)) error {
 	return recs.names(ctx, filter, f, func() {})
 }
 

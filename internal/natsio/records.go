@@ -142,7 +142,7 @@ func (recs Records) Write(ctx context.Context, p record.Put) (uint64, error) {
 // is written during the scan: those are read one by one. Of a session that is being deleted there is nothing. In a cluster the names
 // and the values may be as old as Records says.
 func (recs Records) List(ctx context.Context, filter string) (out []record.Record, err error) {
-	err = recs.BetweenDeletions(ctx, func() (err error) {
+	err = BetweenDeletions(ctx, recs, func() (err error) {
 		out, err = recs.list(ctx, filter)
 		return err
 	})

@@ -233,7 +233,7 @@ func (c *Client) infos(ctx context.Context, session string) (map[string]sessions
 // Threads lists the threads, the active and the completed, ordered by session
 // and name. How fresh it is: as Sessions.
 func (s SessionHandle) Threads(ctx context.Context) (out []Thread, err error) {
-	err = s.c.records.BetweenDeletions(ctx, func() (err error) {
+	err = natsio.BetweenDeletions(ctx, s.c.records, func() (err error) {
 		out, err = s.c.threads(ctx, events.HeadKeys(s.ID), events.HistoryKeys(s.ID))
 		return err
 	})

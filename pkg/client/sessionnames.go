@@ -70,7 +70,7 @@ func (c *Client) sessionsOf(
 		}
 	}
 	var found []record.Record
-	err = c.records.BetweenDeletions(ctx, func() error {
+	err = natsio.BetweenDeletions(ctx, c.records, func() error {
 		active, err := natsio.MatchingRecords(ctx, c.records, heads) // first: what ends meanwhile is in both
 		if err != nil {
 			return err

@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"spool/internal/jsonscan"
+	"spool/internal/natsio"
 	"spool/internal/rehydrate"
 	"spool/pkg/events"
 	"spool/pkg/sessions"
@@ -151,7 +152,7 @@ func (c *Client) FindThreads(ctx context.Context, f ThreadFilter) (all []Thread,
 	if err := f.check(); err != nil {
 		return nil, err
 	}
-	err = c.records.BetweenDeletions(ctx, func() (err error) {
+	err = natsio.BetweenDeletions(ctx, c.records, func() (err error) {
 		all, err = c.threads(ctx, f.keys()...)
 		return err
 	})

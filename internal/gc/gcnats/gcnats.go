@@ -4,7 +4,6 @@
 package gcnats
 
 import (
-	"context"
 	"log/slog"
 
 	"github.com/nats-io/nats.go/jetstream"
@@ -27,18 +26,7 @@ func Of(conn *natsio.Conn) *World { return &World{conn.JetStream(), conn.Streams
 func Deps(conn *natsio.Conn, lane int) gc.Deps {
 	w := Of(conn)
 	return gc.Deps{
-		Records: records{conn.Records()}, Bulk: conn.Objects(), Streams: conn.Streams(), Packs: conn.Store(lane), Queue: w, Memory: w,
+		Records: conn.Records(), Bulk: conn.Objects(), Streams: conn.Streams(), Packs: conn.Store(lane), Queue: w, Memory: w,
 		MaxPayload: conn.MaxPayload,
 	}
-}
-
-// records are those of the driver, with the call of it that is no method.
-type records struct{ driver }
-
-// driver is named in lower case because a field Records would hide the method of that name.
-type driver = natsio.Records
-
-// EachName implements gc.Records.
-func (rs records) EachName(ctx context.Context, filter string, f func(key string)) error {
-	return natsio.EachName(ctx, rs.driver, filter, f)
 }
