@@ -161,7 +161,8 @@ func Pictures(content []byte, data, mime []string, urls bool) (all [][]byte) {
 		typ := jsonscan.Get(part, "type")
 		if urls && (Is(typ, "input_image") || Is(typ, "image_url")) {
 			url := jsonscan.Get(part, "image_url")
-			if here := bytes.HasPrefix(url, []byte(`"blob:`)) || bytes.HasPrefix(url, []byte(`"data:`)); here && len(url) <= maxInline {
+			here := bytes.HasPrefix(url, []byte(`"blob:`)) || bytes.HasPrefix(url, []byte(`"data:`))
+			if here && len(url) <= maxInline && utf8.Valid(url) {
 				all = append(all, slices.Concat([]byte(`{"type":"image_url","image_url":`), url, []byte("}")))
 			}
 			return len(all) < maxPictures
