@@ -197,7 +197,13 @@ func differ(at string, a, b any) string {
 			return ""
 		}
 	}
-	return fmt.Sprintf("%s = %.500s, want %.500s", at, shown(b), shown(a))
+	want, got := string(shown(a)), string(shown(b))
+	same := 0
+	for same < min(len(want), len(got)) && want[same] == got[same] {
+		same++
+	}
+	from := max(0, same-100)
+	return fmt.Sprintf("%s: from byte %d on %.500s, want %.500s", at, from, got[from:], want[from:])
 }
 
 func shown(v any) []byte { b, _ := json.Marshal(v); return b }

@@ -67,8 +67,8 @@ enabled = false
 		resume: func(command []string) []string { return append(command, "--model", "mill/grinder", "-p") },
 	},
 	{
-		name: "gemini",
-		config: map[string]string{".gemini/settings.json": `{"security":{"auth":{"selectedType":"gemini-api-key"}},
+		name: "gemini", // which lists its own two skills in the order in which it finds them, another one now and then: none of them here
+		config: map[string]string{".gemini/settings.json": `{"security":{"auth":{"selectedType":"gemini-api-key"}},"skills":{"enabled":false},
 			"general":{"enableAutoUpdate":false},"privacy":{"usageStatisticsEnabled":false}}`},
 		env:    []string{"GEMINI_API_KEY=none", "GOOGLE_GEMINI_BASE_URL=MODEL", "GEMINI_TELEMETRY_ENABLED=false"},
 		record: []string{"gemini", "--skip-trust", "-y", "-m", "gemini-2.5-flash", "-p"},
