@@ -20,6 +20,7 @@ type staged struct {
 	event apply.Staged // as far as it can be read and cut without its thread
 	size  int64        // share of the queue's bytes
 
+	bytes int  // how much it adds to a batch, once it is in the queue
 	index int  // in its message; record.WholeMessage: the message could not be read
 	last  bool // nothing of the message comes after it: with it the message is done
 
@@ -241,13 +242,18 @@ const queueRoom = 2 << 10
 
 // shrink gives back the part that a giant needed while it was read.
 func (p *Persister) shrink(s *staged) {
-	size := int64(len(s.event.Text)) + queueRoom
-	for _, b := range s.event.Blobs {
-		size += int64(len(b.Bytes))
-	}
-	if size < s.size {
+	if size := int64(s.held()) + queueRoom; size < s.size {
 		p.space.shrink(s, size)
 	}
+}
+
+// held is how many bytes of an entry are in memory to be stored: its text, the whole of one that was cut, and images.
+func (s *staged) held() int {
+	n := len(s.event.Text) + len(s.event.Cuts.Full)
+	for _, b := range s.event.Blobs {
+		n += len(b.Bytes)
+	}
+	return n
 }
 
 // release gives back what events have.

@@ -231,14 +231,13 @@ func (l *lane) dropPast(ctx context.Context, batch []*staged) []*staged {
 func (l *lane) limit() func(*staged) bool {
 	events, bytes, blobs, most := 0, 0, 0, l.p.cfg.BatchEvents
 	return func(s *staged) bool {
-		size := s.bytes()
 		if s.trial.most > 0 {
 			most = min(most, s.trial.most)
 		}
-		if events > 0 && (events >= most || bytes+size > l.p.cfg.BatchBytes || blobs+len(s.event.Blobs) > maxBlobs) {
+		if events > 0 && (events >= most || bytes+s.bytes > l.p.cfg.BatchBytes || blobs+len(s.event.Blobs) > maxBlobs) {
 			return false
 		}
-		events, bytes, blobs = events+1, bytes+size, blobs+len(s.event.Blobs)
+		events, bytes, blobs = events+1, bytes+s.bytes, blobs+len(s.event.Blobs)
 		return true
 	}
 }

@@ -65,7 +65,7 @@ const (
 )
 
 // work estimates what an event takes in stage 1.
-func (s *staged) work() time.Duration { return eventWork + time.Duration(s.bytes())*byteWork }
+func (s *staged) work() time.Duration { return eventWork + time.Duration(s.bytes)*byteWork }
 
 // largeWork is that of an event that is about a batch of its own.
 const largeWork = 10 * time.Millisecond
@@ -79,9 +79,6 @@ func (q *queue) weight(u *user) int {
 	}
 	return 0
 }
-
-// bytes is how much an event adds to a batch.
-func (s *staged) bytes() int { return len(s.event.Text) + len(s.event.Cuts.Full) }
 
 // hold is what an event of one session waits for beside those before it in its session.
 type hold struct {
@@ -102,6 +99,7 @@ func (q *queue) push(s *staged) {
 		q.came++
 		s.came = q.came
 	}
+	s.bytes = s.held()
 	l := q.line(s.from.session)
 	l.share(s)
 	l.events = append(l.events, s)
