@@ -51,9 +51,9 @@ func On(conn *natsio.Conn, log *slog.Logger) Config {
 }
 
 // Room bounds what requests have in memory. Take waits until there is room for n bytes more, or says why there is none; Give gives
-// some back.
+// some back. A stream keeps nothing while it waits.
 type Room interface {
-	Take(ctx context.Context, n int) error
+	Take(ctx context.Context, n, keeps int) error
 	Give(n int)
 }
 
@@ -66,7 +66,7 @@ func WithRoom(ctx context.Context, room Room) context.Context {
 
 func (h *Handler) acquire(ctx context.Context, n int64) error {
 	if room, ok := ctx.Value(roomKey{}).(Room); ok {
-		return room.Take(ctx, int(n))
+		return room.Take(ctx, int(n), 0)
 	}
 	return h.room.Acquire(ctx, n)
 }

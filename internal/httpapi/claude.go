@@ -100,7 +100,7 @@ func (a *api) body(w http.ResponseWriter, r *http.Request, most int64) (b []byte
 	for piece := make([]byte, 64<<10); ; {
 		n, err := io.ReadFull(in, piece)
 		if n > 0 {
-			if err := memory.Take(r.Context(), n); err != nil {
+			if err := memory.Take(r.Context(), n, len(b)); err != nil {
 				return nil, memory.close, err
 			}
 			b = append(b, piece[:n]...)

@@ -137,7 +137,7 @@ func (a *api) serve(to route, w http.ResponseWriter, r *http.Request) {
 			a.fail(w, r, err)
 			return
 		}
-		defer room.leave(p, access.From(r.Context()))
+		defer room.leave(p, access.From(r.Context()).Name)
 		if r.ContentLength != 0 {
 			p.rest(in == piping)
 			r.Body = sent{r.Body, p, in == piping}

@@ -25,67 +25,67 @@ var errPlaces = family.Unavailable.New("too many requests at a time: try again")
 // places are those of a lane, or bytes in memory, with who holds them.
 type places struct {
 	*room
-	held   sync.Map // of *patient: the name of its token
-	asking *room    // those that ask for a place: as many as there are, as each that is given back wakes all of them
+	held sync.Map // of *patient: the name of its token
 }
 
 func newPlaces(most int64, tokens *access.Tokens) *places {
-	return &places{room: newRoom(most, tokens), asking: newRoom(most, tokens)}
+	return &places{room: newRoom(most, tokens)}
 }
 
 // enter takes a place for a request; leave gives it back. Where there is none it asks those that lend theirs, for a while.
 func (l *places) enter(ctx context.Context, p *patient, lends bool) error {
-	grant := access.From(ctx)
-	ok, _ := l.try(grant, 1)
-	if asks := lends && !ok; asks {
-		if asks, _ = l.asking.try(grant, 1); asks {
-			defer l.asking.give(grant, 1)
-			var err error
-			if ok, err = l.take(ctx, grant, 1, askTime); err != nil {
-				return err
-			}
-		}
+	c, wait := &claim{of: access.From(ctx).Name, n: 1}, time.Duration(0)
+	if lends {
+		wait = askTime
 	}
-	if !ok {
-		return errPlaces
+	ok, err := l.take(ctx, c, wait)
+	if err == nil && !ok {
+		err = errPlaces
 	}
-	l.held.Store(p, grant.Name)
-	return nil
+	if err == nil {
+		l.held.Store(p, c.of)
+	}
+	return err
 }
 
-// take takes n, and asks for it for a while. It is not ok where there is not so much then.
-func (l *places) take(ctx context.Context, grant access.Grant, n int64, wait time.Duration) (ok bool, err error) {
-	ok, freed := l.try(grant, n)
-	if ok {
-		return true, nil
+// take claims, and asks for it for a while. It is not ok where there is not so much then.
+func (l *places) take(ctx context.Context, c *claim, wait time.Duration) (ok bool, err error) {
+	if !l.claim(c) {
+		return c.ok, nil
 	}
 	late, again := time.After(wait), time.NewTicker(askAgain)
 	defer again.Stop()
-	for l.ask(grant, n); !ok; ok, freed = l.try(grant, n) {
+	for {
+		if wait > 0 {
+			l.ask(c)
+		}
 		select {
-		case <-freed:
+		case <-c.over:
+			return c.ok, nil
 		case <-again.C:
-			l.ask(grant, n)
 		case <-late:
-			return false, nil
+			l.withdraw(c)
+			return c.ok, nil
 		case <-ctx.Done():
+			if l.withdraw(c); c.ok {
+				l.give(c.of, c.n)
+			}
 			return false, context.Cause(ctx)
 		}
 	}
-	return true, nil
 }
 
 // ask ends a request that waits for a slow client: the one that is late most, of the token that holds the most. A token that would
 // hold more than its share asks its own.
-func (l *places) ask(grant access.Grant, n int64) {
-	own := l.holds(grant.Name)+n > l.share()
+func (l *places) ask(c *claim) {
+	own := l.holds(c.of)+c.n > l.share()
 	var slowest *patient
 	var most int64
 	var latest time.Duration
 	for key, name := range l.held.Range {
 		p, of := key.(*patient), name.(string)
 		late := p.late()
-		if late < lendTime || own && of != grant.Name {
+		if late < lendTime || own && of != c.of {
 			continue
 		}
 		if n := l.holds(of); n > most || n == most && late > latest {
@@ -97,7 +97,7 @@ func (l *places) ask(grant access.Grant, n int64) {
 	}
 }
 
-func (l *places) leave(p *patient, grant access.Grant) {
+func (l *places) leave(p *patient, of string) {
 	l.held.Delete(p)
-	l.give(grant, 1)
+	l.give(of, 1)
 }

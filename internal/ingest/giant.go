@@ -89,7 +89,7 @@ type taker struct {
 
 func (t *taker) Read(p []byte) (int, error) {
 	n, err := t.in.Read(p)
-	if no := t.room.Take(t.ctx, n); no != nil {
+	if no := t.room.Take(t.ctx, n, t.held); no != nil {
 		return 0, no
 	}
 	t.held += n

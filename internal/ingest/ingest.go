@@ -28,16 +28,17 @@ type Inbox interface {
 }
 
 // Room is what bodies may take of a process's memory: Take waits for n bytes more, or says why there are none; Give gives some back.
+// What an entry keeps until it is complete is not given back before it has its next bytes.
 type Room interface {
-	Take(ctx context.Context, n int) error
+	Take(ctx context.Context, n, keeps int) error
 	Give(n int)
 }
 
 // endless is room without a bound.
 type endless struct{}
 
-func (endless) Take(context.Context, int) error { return nil }
-func (endless) Give(int)                        {}
+func (endless) Take(context.Context, int, int) error { return nil }
+func (endless) Give(int)                             {}
 
 // Config says what the lines are.
 type Config struct {

@@ -91,7 +91,7 @@ func readLine(ctx context.Context, in *bufio.Reader, cfg Config) (l line, err er
 			cfg.Room.Give(l.held)
 			l.held = 0
 			head.free()
-		} else if no := cfg.Room.Take(ctx, len(piece)); no != nil {
+		} else if no := cfg.Room.Take(ctx, len(piece), l.held); no != nil {
 			return l, no
 		} else {
 			l.held += len(piece)
