@@ -2,7 +2,6 @@ package main
 
 import (
 	"cmp"
-	"context"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -14,9 +13,7 @@ import (
 	"time"
 
 	tea "charm.land/bubbletea/v2"
-	"golang.org/x/sync/errgroup"
 
-	"spool/internal/natsadmin"
 	"spool/internal/natsio"
 	"spool/internal/service"
 	"spool/internal/sleep"
@@ -52,10 +49,7 @@ func (c *topCmd) Run(a *app) error {
 	if err != nil {
 		return err
 	}
-	l := &lookout{conn: conn, client: client.New(conn), most: max(mostWatched, c.Limit)}
-	if !live && c.Limit == 0 {
-		l.most = 0
-	}
+	l := c.lookout(conn)
 	if !live {
 		return c.print(a, l)
 	}
@@ -73,6 +67,13 @@ func (c *topCmd) Run(a *app) error {
 		return nil
 	}
 	return err
+}
+
+func (c *topCmd) lookout(conn *natsio.Conn) *lookout {
+	if c.Once || c.JSON {
+		return &lookout{conn: conn, client: client.New(conn), most: c.Limit, step: c.Limit}
+	}
+	return &lookout{conn: conn, client: client.New(conn), most: mostWatched, step: screenful}
 }
 
 // print writes what it sees for programs and pipes.
@@ -101,17 +102,6 @@ func (c *topCmd) print(a *app, l *lookout) error {
 	}
 }
 
-// lookout looks at a fleet again and again, and remembers what rates need.
-type lookout struct {
-	conn   *natsio.Conn
-	client *client.Client
-	most   int // sessions that are read: the newest, and as many others that need somebody; 0: all
-	last   *fleet
-}
-
-// mostWatched is how many sessions a look reads: a store may have a million, and one looks every other second.
-const mostWatched = 1000
-
 // fleet is what a look sees.
 type fleet struct {
 	at       time.Time
@@ -138,81 +128,6 @@ type fleetSession struct {
 	runs    int             // that live
 	form    view.Session
 	rate    float64 // items a second
-}
-
-// look asks everything at once. It reads records, never threads.
-func (l *lookout) look(ctx context.Context) (fleet, error) {
-	f := fleet{at: time.Now(), ends: map[string]int64{}}
-	var list []client.Session
-	outer := ctx
-	all, ctx := errgroup.WithContext(ctx)
-	all.Go(func() (err error) {
-		if l.most == 0 {
-			list, err = l.client.Sessions(ctx, "")
-			return err
-		}
-		page, err := l.client.SessionPage(ctx, client.SessionQuery{Query: sessions.Query{Unanswered: true, Limit: l.most}})
-		list, f.more = page.Sessions, page.Next != ""
-		return err
-	})
-	all.Go(func() (err error) { f.prompts, err = l.client.EverySession().Prompts(ctx); return err })
-	all.Go(func() (err error) { f.runs, err = l.client.EverySession().Runs(ctx); return err })
-	all.Go(func() (err error) { f.backlog, err = l.conn.Events().Backlog(ctx); return err })
-	all.Go(func() (err error) {
-		f.seqs, err = l.conn.Streams().LastSeqs(ctx, events.EventsStream, events.ItemsStream)
-		return err
-	})
-	all.Go(func() error {
-		usage, err := natsadmin.New(l.conn).Usage(ctx)
-		for _, u := range usage {
-			switch {
-			case u.Stream == events.EventsStream && u.Limit > 0:
-				f.full = float64(u.Bytes) / float64(u.Limit)
-			case u.Stream == events.DeadStream:
-				f.dead = u.Messages
-			}
-		}
-		return err
-	})
-	if err := all.Wait(); err != nil {
-		return f, err
-	}
-	older, err := l.older(outer, &f, list)
-	if err != nil {
-		return f, err
-	}
-	f.arrange(append(list, older...), l.last)
-	l.last = &f
-	return f, nil
-}
-
-// older reads the sessions that are not among the newest and need somebody, or run.
-func (l *lookout) older(ctx context.Context, f *fleet, newest []client.Session) (out []client.Session, err error) {
-	has, ids := map[string]bool{}, []string{}
-	for _, s := range newest {
-		has[s.ID] = true
-	}
-	want := func(id string) {
-		if !has[id] && len(ids) < l.most {
-			has[id], ids = true, append(ids, id)
-		}
-	}
-	for _, p := range f.prompts {
-		want(p.Thread.Session)
-	}
-	for _, r := range f.runs {
-		if r.Active() {
-			want(r.Thread.Session)
-		}
-	}
-	found := make([][]client.Session, len(ids))
-	all, ctx := errgroup.WithContext(ctx)
-	all.SetLimit(16)
-	for i, id := range ids {
-		all.Go(func() (err error) { found[i], err = l.client.Sessions(ctx, id); return err })
-	}
-	err = all.Wait()
-	return slices.Concat(found...), err
 }
 
 // arrange makes the rows, and rates since an earlier look, which may be nil.

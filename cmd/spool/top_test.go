@@ -400,7 +400,7 @@ func TestTopNarrow(t *testing.T) {
 // A look at a system without persisters and without sessions is a whole one.
 func TestTopLooks(t *testing.T) {
 	conn := natstest.Conn(t)
-	l := &lookout{conn: conn, client: client.New(conn), most: 10}
+	l := &lookout{conn: conn, client: client.New(conn), most: 10, step: 10}
 	for i := range 2 {
 		f, err := l.look(t.Context())
 		if err != nil || f.rated != (i == 1) || len(f.sessions) != 0 {
@@ -433,7 +433,7 @@ func TestTopLooksAtTheNewest(t *testing.T) {
 			})
 		}
 	}
-	f := must.Get((&lookout{conn: conn, client: cl, most: 2}).look(t.Context()))(t)
+	f := must.Get((&lookout{conn: conn, client: cl, most: 2, step: 2}).look(t.Context()))(t)
 	var got []string
 	for _, s := range f.sessions {
 		got = append(got, s.ID)

@@ -13,6 +13,7 @@ import (
 	"github.com/nats-io/nats.go"
 
 	"spool/internal/jsonscan"
+	"spool/internal/mapped"
 	"spool/internal/record"
 )
 
@@ -28,28 +29,24 @@ type newestMsg struct {
 // newest asks the stream's leader for the newest message on each subject. A subject may have wildcards. All requests are
 // sent at once.
 func (c *Conn) newest(ctx context.Context, stream string, subjects []string) ([]newestMsg, error) {
-	return c.one(ctx, stream, `{"last_by_subj":`, subjects)
+	return c.stored(ctx, stream, mapped.List(subjects, func(subject string) []byte {
+		return append(jsonscan.AppendString([]byte(`{"last_by_subj":`), subject), '}')
+	}))
 }
 
-// oldest is newest for the oldest message on each subject.
-func (c *Conn) oldest(ctx context.Context, stream string, subjects []string) ([]newestMsg, error) {
-	return c.one(ctx, stream, `{"seq":1,"next_by_subj":`, subjects)
-}
-
-func (c *Conn) one(ctx context.Context, stream, which string, subjects []string) ([]newestMsg, error) {
-	msgs := make([]*nats.Msg, len(subjects))
-	for i, subject := range subjects {
-		body := append(jsonscan.AppendString([]byte(which), subject), '}')
-		msgs[i] = &nats.Msg{Subject: apiSubject(c.js, "STREAM.MSG.GET."+stream), Data: body}
-	}
+// stored is newest for any requests.
+func (c *Conn) stored(ctx context.Context, stream string, requests [][]byte) ([]newestMsg, error) {
+	msgs := mapped.List(requests, func(body []byte) *nats.Msg {
+		return &nats.Msg{Subject: apiSubject(c.js, "STREAM.MSG.GET."+stream), Data: body}
+	})
 	answers, err := c.pipe.all(ctx, msgs, c.timeout)
 	if err != nil {
 		return nil, err
 	}
-	out := make([]newestMsg, len(subjects))
+	out := make([]newestMsg, len(answers))
 	for i, m := range answers {
 		if out[i], err = parseNewest(m); err != nil {
-			return nil, fmt.Errorf("%s: %w", subjects[i], err)
+			return nil, fmt.Errorf("%s: %w", requests[i], err)
 		}
 	}
 	return out, nil

@@ -267,9 +267,9 @@ func threadsOf(found []record.Record) []Thread {
 		all = append(all, t)
 	}
 	slices.SortStableFunc(all, func(a, b *Thread) int {
-		return cmp.Or(cmp.Compare(a.Session, b.Session), cmp.Compare(a.Name, b.Name))
+		// The history wins (SPEC C4): it stands first.
+		return cmp.Or(cmp.Compare(a.Session, b.Session), cmp.Compare(a.Name, b.Name), cmp.Compare(b.Ended, a.Ended))
 	})
-	// The history wins (SPEC C4): it stands first.
 	all = slices.CompactFunc(all, func(a, b *Thread) bool { return a.Thread == b.Thread })
 	out := mapped.List(all, func(t *Thread) Thread { return *t })
 	return out

@@ -1,7 +1,9 @@
 package client
 
 import (
+	"cmp"
 	"context"
+	"maps"
 	"slices"
 
 	"spool/internal/mapped"
@@ -34,7 +36,12 @@ func (i Internal) SessionsBeginning(ctx context.Context, prefix string) (found [
 		}
 		return found, nil
 	}
-	for some := range slices.Chunk(names, 500) {
+	return i.SessionsNamed(ctx, names)
+}
+
+// SessionsNamed reads sessions by their ids, in no order. One without threads is left out.
+func (i Internal) SessionsNamed(ctx context.Context, ids []string) (found []Session, err error) {
+	for some := range slices.Chunk(ids, mostAtOnce) {
 		part, err := i.c.sessionsNamed(ctx, some)
 		if err != nil {
 			return nil, err
@@ -42,6 +49,47 @@ func (i Internal) SessionsBeginning(ctx context.Context, prefix string) (found [
 		found = append(found, part...)
 	}
 	return found, nil
+}
+
+// SessionsChanged says which sessions changed, or may have, since an earlier call returned a mark, removed ones too, and returns a mark for
+// the next call: what is read behind the call is as new as the mark. ok is false where more changed than it reads, or the mark is the zero
+// one, or of another store.
+func (i Internal) SessionsChanged(ctx context.Context, since Mark) (ids []string, now Mark, ok bool, err error) {
+	if now.store, err = i.c.Store(ctx); err != nil {
+		return nil, now, false, err
+	}
+	changed := map[string]bool{}
+	back, err := natsio.ReadBackward(ctx, i.c.records, mostChanges, natsio.Gap{}, since.seq, func(key string) bool {
+		t, head := headOf(key)
+		session, record := events.ParseSessionKey(key)
+		deleting, going := events.ParseDeletingKey(key)
+		if id := cmp.Or(t.Session, session, deleting); head || record || going {
+			changed[id] = true
+		}
+		return false
+	})
+	if err != nil {
+		return nil, now, false, err
+	}
+	now.seq = back.Last()
+	if since.seq == 0 || since.store != now.store || since.seq > now.seq || now.seq-since.seq > mostChanges {
+		return nil, now, false, nil
+	}
+	for more := true; more && back.Unread() > since.seq; {
+		if _, more, err = back.Window(ctx, 0); err != nil {
+			return nil, now, false, err
+		}
+	}
+	return slices.Sorted(maps.Keys(changed)), now, true, nil
+}
+
+// mostChanges is how many sequences of records SessionsChanged reads.
+const mostChanges = 16_384
+
+// Mark is a moment in the records of a store.
+type Mark struct {
+	store string
+	seq   uint64
 }
 
 // sessionsNamed reads sessions by their ids. One without threads is left out.
@@ -54,30 +102,20 @@ func (c *Client) sessionsNamed(ctx context.Context, ids []string) ([]Session, er
 	return found, err
 }
 
-// sessionsOf reads the threads of sessions of which it has the records, but for those of which seen has all heads. seqs are those of the
-// heads of each.
+// sessionsOf reads the threads of sessions of which it has the records; it asks for nothing that was seen, and looks for none of a session
+// with as many as its record counts. seqs are those of the heads of each.
 func (c *Client) sessionsOf(
 	ctx context.Context, infos map[string]sessions.Info, seen []record.Record,
 ) (all []Session, seqs map[string][]uint64, err error) {
-	whole := make(map[string]bool, len(seen))
-	for _, r := range seen {
-		whole[events.SessionOf(r.Key)] = true
-	}
-	var heads, history []string
-	for id := range infos {
-		if !whole[id] {
-			heads, history = append(heads, events.HeadKeys(id)), append(history, events.HistoryKeys(id))
-		}
-	}
 	var found []record.Record
-	err = natsio.BetweenDeletions(ctx, c.records, func() error {
-		active, err := natsio.MatchingRecords(ctx, c.records, heads) // first: what ends meanwhile is in both
-		if err != nil {
-			return err
+	err = natsio.BetweenDeletions(ctx, c.records, func() (err error) {
+		found = seen // the active ones first: what ends meanwhile is in both
+		for _, keys := range []func(session string) string{events.HeadKeys, events.HistoryKeys} {
+			if found, err = natsio.MatchingRecords(ctx, c.records, mapped.List(incomplete(infos, found), keys), found...); err != nil {
+				return err
+			}
 		}
-		ended, err := natsio.MatchingRecords(ctx, c.records, history, seen...)
-		found = slices.Concat(ended, active)
-		return err
+		return nil
 	})
 	seqs = make(map[string][]uint64, len(infos))
 	for _, r := range found {
@@ -85,6 +123,24 @@ func (c *Client) sessionsOf(
 		seqs[id] = append(seqs[id], r.Seq)
 	}
 	return sessionsWith(threadsOf(found), infos), seqs, err
+}
+
+// incomplete are the sessions that may have other threads than those whose heads were found.
+func incomplete(infos map[string]sessions.Info, found []record.Record) (ids []string) {
+	threads := make(map[events.Thread]bool, len(found))
+	have := make(map[string]int64, len(infos))
+	for _, r := range found {
+		if t, ok := headOf(r.Key); ok && !threads[t] {
+			threads[t] = true
+			have[t.Session]++
+		}
+	}
+	for id, info := range infos {
+		if info.Threads == 0 || info.Threads != have[id] {
+			ids = append(ids, id)
+		}
+	}
+	return ids
 }
 
 // infosOf reads the records of sessions. One without a record, or whose record cannot be read, has its id alone.

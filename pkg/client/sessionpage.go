@@ -106,16 +106,6 @@ type candidate struct {
 // newest is where the newest of its heads is.
 func (c *candidate) newest() uint64 { return c.heads[0].Seq }
 
-// threads is how many threads it has heads of.
-func (c *candidate) threads() int64 {
-	names := make(map[string]bool, len(c.heads))
-	for _, r := range c.heads {
-		t, _ := headOf(r.Key)
-		names[t.Name] = true
-	}
-	return int64(len(names))
-}
-
 // row is what the order of a listing goes by.
 func (c *candidate) row() sessions.Row {
 	return sessions.Row{Info: sessions.Info{ID: c.id}, Modified: cmp.Or(c.now, c.former)}
@@ -246,10 +236,13 @@ func (p *pager) settle(ctx context.Context, before int64) error {
 		}
 	}
 	slices.SortFunc(list, func(a, b *candidate) int { return a.row().Compare(b.row()) })
-	for size := p.q.Limit + 1 - len(p.kept); len(list) > 0 && p.wants(list[0]); size *= 2 {
-		n := min(max(size, 1), mostAtOnce, len(list))
+	for further := 1; len(list) > 0 && p.wants(list[0]); { // where many are passed over, more at a time
+		before, n := len(p.kept), min(max(p.q.Limit+1-len(p.kept), further), mostAtOnce, len(list))
 		if err := p.look(ctx, list[:n]); err != nil {
 			return err
+		}
+		if further = 1; len(p.kept) < before+n {
+			further = 2 * n
 		}
 		list = list[n:]
 	}
@@ -266,7 +259,7 @@ func (p *pager) look(ctx context.Context, some []*candidate) error {
 	for _, c := range some {
 		if info, ok := infos[c.id]; ok && !p.q.Has(info) {
 			delete(infos, c.id)
-		} else if ok && !p.catching && info.Threads > 0 && info.Threads == c.threads() {
+		} else if ok && !p.catching {
 			seen = append(seen, c.heads...)
 		}
 	}
