@@ -82,7 +82,7 @@ func manySessions(t *testing.T, conn *natsio.Conn, n, live int) {
 			{Key: events.SessionKey(id), Value: sessions.Info{ID: id, Cwd: "/srv/mill", Answered: true, Threads: 2}.Encode()},
 		}
 		if i < live {
-			run := record.Run{ID: "r", Thread: events.MainThread, Status: artifacts.RunRunning}
+			run := record.Run{ID: "r", Thread: events.MainThread, Status: artifacts.RunRunning, Lease: time.Hour.Milliseconds()}
 			puts = append(puts, record.Put{Key: events.RunKey(id, "r"), Value: run.Encode()})
 		}
 		return puts
