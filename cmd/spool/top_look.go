@@ -28,7 +28,7 @@ type lookout struct {
 	front  map[string]client.Session
 	others map[string]client.Session // that need somebody, or run; one that is not there is the zero one
 	behind string                    // leads to the newest that are not kept; "": there are none
-	cut    bool                      // some that were among the newest are not kept
+	cut    bool                      // some that come before those are not kept either
 }
 
 // A look for a screen reads a screen full of sessions at a time, until it has many: a store may have a million.
@@ -50,7 +50,7 @@ func (l *lookout) newest(ctx context.Context) error {
 		return err
 	}
 	step := l.step
-	if known = known && len(changed) <= l.most && (!l.cut || len(l.front) == l.most); known {
+	if known = known && len(changed) <= l.most && (!l.cut || len(l.front) >= l.most*9/10); known {
 		now, err := l.client.Internal().SessionsNamed(ctx, changed)
 		if err != nil {
 			return err
@@ -64,7 +64,7 @@ func (l *lookout) newest(ctx context.Context) error {
 		step = max(step, len(l.front))
 		l.mark, l.front, l.others, l.behind, l.cut = client.Mark{}, nil, nil, "", false
 	}
-	if left := l.most - len(l.front); left > 0 && (!known || l.behind != "") {
+	if left := l.most - len(l.front); left > 0 && (!known || l.behind != "" && !l.cut) {
 		page, err := l.client.SessionPage(ctx, client.SessionQuery{
 			Query: sessions.Query{Unanswered: true, Limit: min(step, left)}, After: l.behind,
 		})
