@@ -11,8 +11,8 @@ import (
 	"spool/pkg/sessions"
 )
 
-// A session whose record counts fewer or more threads than it has, ended ones too, is named, and a repair has it count them: a page that has
-// read as many heads as the record counts looks for no others.
+// A session whose record counts fewer or more threads than it has, ended ones too, is named, and a repair has it count them: a page that
+// has read as many heads as the record counts looks for no others.
 func TestCountOfThreads(t *testing.T) {
 	w := newWorld(t)
 	main, sub := events.Thread{Session: "s", Name: events.MainThread}, events.Thread{Session: "s", Name: "sub"}

@@ -98,20 +98,25 @@ func (c *Client) sessionsNamed(ctx context.Context, ids []string) ([]Session, er
 	if err != nil {
 		return nil, err
 	}
-	found, _, err := c.sessionsOf(ctx, infos, nil)
+	found, _, err := c.sessionsOf(ctx, infos, nil, false)
 	return found, err
 }
 
-// sessionsOf reads the threads of sessions of which it has the records; it asks for nothing that was seen, and looks for none of a session
-// with as many as its record counts. seqs are those of the heads of each.
+// sessionsOf reads the threads of sessions of which it has the records; it asks for nothing that was seen. With counted it looks for no
+// others of a session of which it has as many as the record counts: that is for who hears of what changes meanwhile. seqs are those of the
+// heads of each.
 func (c *Client) sessionsOf(
-	ctx context.Context, infos map[string]sessions.Info, seen []record.Record,
+	ctx context.Context, infos map[string]sessions.Info, seen []record.Record, counted bool,
 ) (all []Session, seqs map[string][]uint64, err error) {
 	var found []record.Record
 	err = natsio.BetweenDeletions(ctx, c.records, func() (err error) {
 		found = seen // the active ones first: what ends meanwhile is in both
 		for _, keys := range []func(session string) string{events.HeadKeys, events.HistoryKeys} {
-			if found, err = natsio.MatchingRecords(ctx, c.records, mapped.List(incomplete(infos, found), keys), found...); err != nil {
+			ids := slices.Collect(maps.Keys(infos))
+			if counted {
+				ids = incomplete(infos, found)
+			}
+			if found, err = natsio.MatchingRecords(ctx, c.records, mapped.List(ids, keys), found...); err != nil {
 				return err
 			}
 		}

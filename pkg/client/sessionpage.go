@@ -263,7 +263,7 @@ func (p *pager) look(ctx context.Context, some []*candidate) error {
 			seen = append(seen, c.heads...)
 		}
 	}
-	all, seqs, err := p.c.sessionsOf(ctx, infos, seen)
+	all, seqs, err := p.c.sessionsOf(ctx, infos, seen, !p.catching)
 	if err != nil {
 		return err
 	}
