@@ -1,7 +1,6 @@
 package main
 
 import (
-	"context"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -168,42 +167,16 @@ func shorten(path string) string {
 	return path
 }
 
-// stalled is how long nothing may happen before it is said.
-const stalled = 10 * time.Second
-
 // wait returns when the threads have what was published.
 func (c *importCmd) wait(a *app, cl *client.Client, res transcript.Result) error {
-	if c.NoWait {
-		return nil
-	}
-	said := false
 	for _, f := range res.Files {
-		var wanted []transcript.Position
 		for i, p := range []transcript.Position{f.Last, f.Tail, f.Leaf} {
-			if p.Seq > 0 && (i > 0 || f.Published > 0) {
-				wanted = append(wanted, p)
-			}
-		}
-		var applied uint64
-		for len(wanted) > 0 && a.ctx.Err() == nil {
-			ctx, cancel := context.WithTimeout(a.ctx, stalled)
-			err := cl.Thread(f.ID()).Await(ctx, wanted[0].Producer, wanted[0].Epoch, wanted[0].Seq)
-			late := ctx.Err() != nil
-			cancel()
-			switch {
-			case err == nil:
-				wanted = wanted[1:]
+			if c.NoWait || p.Seq == 0 || i == 0 && f.Published == 0 {
 				continue
-			case !late:
+			}
+			if err := cl.Thread(f.ID()).Await(a.ctx, p.Producer, p.Epoch, p.Seq); err != nil {
 				return fmt.Errorf("wait for %s: %w", f.ID(), err)
 			}
-			head, _ := cl.Thread(f.ID()).Head(a.ctx)
-			if head.Applied == applied && !said {
-				said = true
-				fmt.Fprintf(a.err, "everything is stored, but %s has not moved for %v: is a persister running? Start one with: spool up, "+
-					"or persister. Waiting; Ctrl-C loses nothing.\n", f.ID(), stalled)
-			}
-			applied = head.Applied
 		}
 	}
 	return nil

@@ -129,6 +129,7 @@ func TestWrongWords(t *testing.T) {
 		"top --every soon":                        `--every "soon": use a duration like 90s, 10m or 36h`,
 		"session ls --json=maybe":                 `--json "maybe": use true or false`,
 		"session ls --state x":                    `--state "x": use waiting, running, failed, idle or done`,
+		"dead rm x":                               `[<at> ...] "x": use a whole number`,
 		"completion ksh":                          `<shell> "ksh": use bash, zsh or fish`,
 	} {
 		var out, errw bytes.Buffer

@@ -28,7 +28,7 @@ var rewordings = []struct{ kong, ours string }{
 	{`(--\S+ and --\S+) can't be used together`, "$1 exclude each other: use one of them"},
 	{`(\S+): (?:expected \S+ value but got "EOL"|missing value, expecting) .*`, "$1 needs a value"},
 	{`(\S+): expected \S+ value but got (".*") .*; perhaps try (.*=".*")\?`, "$1 $2: use $3"},
-	{`(\S+): expected a valid \d+ bit u?int but got (".*")`, "$1 $2: use a whole number"},
+	{`(.+): expected a valid \d+ bit u?int but got (".*")`, "$1 $2: use a whole number"},
 	{`(\S+): (?:invalid map value|expected a float but got) (".*?")(?: \(.*?\))?`, "$1 $2: use a number"},
 	{`(\S+): expected "<key>=<value>" but got (".*")`, "$1 $2: use NAME=VALUE"},
 	{`(\S+): expected duration but got (".*?")(?:: time: .*)?`, "$1 $2: use a duration like 90s, 10m or 36h"},

@@ -72,9 +72,11 @@ type Conn struct {
 	asked     sync.Map                  // by name: MessagesOf
 	names     atomic.Int64              // of records, that Records.Keys was told of last
 	sealed    atomic.Pointer[knownSeal] // of the record bucket; nil: not asked yet
-	told      atomic.Int64              // when a foreign record was logged, Unix seconds
+	told      seldom                    // of a foreign record
 	terms     atomic.Uint64             // that were begun: Delivery.Term
 	looked    atomic.Pointer[look]      // when the store was found usable last
+	unserved  atomic.Int64              // since when no persister asks for what somebody waits for, Unix nanoseconds; 0: one does
+	toldNone  seldom                    // of that
 	secret    []byte                    // of this user, see userSecret; nil: everybody is let in
 	scope     events.Scope
 
@@ -329,3 +331,14 @@ func (c *Conn) Timeout() time.Duration { return c.timeout }
 
 // Log is where what goes wrong beside a call is told.
 func (c *Conn) Log() *slog.Logger { return c.log }
+
+// toldFor is how long lies between two lines in the log about one thing.
+const toldFor = time.Minute
+
+// seldom says when something may be logged again.
+type seldom struct{ last atomic.Int64 }
+
+func (s *seldom) now() bool {
+	last := s.last.Load()
+	return time.Since(time.Unix(last, 0)) > toldFor && s.last.CompareAndSwap(last, time.Now().Unix())
+}

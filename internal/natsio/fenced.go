@@ -7,6 +7,7 @@ import (
 	"strconv"
 	"strings"
 	"sync"
+	"time"
 
 	"github.com/nats-io/nats.go"
 
@@ -126,5 +127,25 @@ func (es Events) Done(ctx context.Context, m Newest) (bool, error) {
 	if err != nil {
 		return false, fmt.Errorf("partition %d: %w", m.Partition, WrapErr(err))
 	}
-	return cons.CachedInfo().AckFloor.Stream >= m.Seq, nil
+	info := cons.CachedInfo()
+	done := info.AckFloor.Stream >= m.Seq
+	es.c.tellUnserved(ctx, m.Partition, !done && info.NumWaiting == 0)
+	return done, nil
+}
+
+// unservedFor is how long nobody asks for a partition that somebody waits for before it is told: a persister that starts asks sooner.
+const unservedFor = 5 * time.Second
+
+// tellUnserved says in the log that no persister serves a partition, once that was so for a while at every look.
+func (c *Conn) tellUnserved(ctx context.Context, partition int, unserved bool) {
+	now := time.Now()
+	switch since := c.unserved.Load(); {
+	case !unserved:
+		c.unserved.Store(0)
+	case since == 0:
+		c.unserved.CompareAndSwap(0, now.UnixNano())
+	case now.Sub(time.Unix(0, since)) >= unservedFor && c.toldNone.now():
+		c.log.WarnContext(ctx, "no persister asks for what was published, which waits: start one with spool up, or persister",
+			"partition", partition)
+	}
 }

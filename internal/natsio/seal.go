@@ -27,7 +27,6 @@ const (
 const (
 	sealFor    = time.Minute // of a record without a check, in a store that is not sealed; and of what is written
 	foreignFor = time.Second // of one that is foreign by the seal that is known
-	toldFor    = time.Minute // between two lines in the log
 )
 
 // knownSeal is a seal and when it was read.
@@ -85,8 +84,7 @@ func (recs Records) open(ctx context.Context, r record.Record, check string) (re
 			return r, nil
 		}
 		if most > 0 {
-			if told := recs.c.told.Load(); time.Since(time.Unix(told, 0)) > toldFor &&
-				recs.c.told.CompareAndSwap(told, time.Now().Unix()) {
+			if recs.c.told.now() {
 				recs.c.log.WarnContext(ctx, "foreign record: spool fsck lists them all", "record", r.Key, "seq", r.Seq)
 			}
 			return r.Foreign(), nil

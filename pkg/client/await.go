@@ -204,6 +204,7 @@ func (c *Client) awaiting(ctx context.Context, t events.Thread, look func() erro
 func (c *Client) await(ctx context.Context, w waited) error {
 	var unknown error // why the last look that was not cut short saw nothing
 	begun, look := time.Now(), time.Second
+	passed := natsio.UpTo(c.events, w.thread, 0)
 	waits := natsio.Wait(c.events, w.thread)
 	defer waits.End()
 	for {
@@ -223,6 +224,8 @@ func (c *Client) await(ctx context.Context, w waited) error {
 				if err := c.removal(ctx, w); err != nil {
 					return err
 				}
+			} else {
+				passed(ctx) // says nothing of the event, but in the log where no persister runs
 			}
 			look *= 2
 		}
