@@ -25,14 +25,14 @@ func asHelp(args []string) []string {
 	return args
 }
 
-// elsewhere is the error of a command line whose first word is no command, but is one below others: it names those.
+// elsewhere is the error of a command line whose first word is no command, nor one in the plural, but is one below others: it names those.
 func elsewhere(model *kong.Application, args []string, err error) error {
-	if slices.ContainsFunc(model.Children, func(n *kong.Node) bool { return n.Name == args[0] }) {
+	if slices.ContainsFunc(model.Children, func(n *kong.Node) bool { return n.Name == args[0] || n.Name+"s" == args[0] }) {
 		return err
 	}
 	var there []string
 	for _, leaf := range model.Leaves(true) {
-		if leaf.Name == args[0] {
+		if leaf.Name == args[0] || slices.Contains(leaf.Aliases, args[0]) {
 			there = append(there, "spool "+commandOf(leaf))
 		}
 	}

@@ -77,6 +77,30 @@ func TestWrongLines(t *testing.T) {
 	}
 }
 
+// TestOtherServer: who names a server in a way that it cannot be reached is told which way it could.
+func TestOtherServer(t *testing.T) {
+	s, _ := plain(t)
+	for name, of := range map[string]struct{ url, context, says string }{
+		"no TLS":                 {"tls" + strings.TrimPrefix(s.ClientURL(), "nats"), "", "speaks no TLS: name it with nats://"},
+		"a server and a context": {s.ClientURL(), "prod", "NATS_URL or --nats, and a context by NATS_CONTEXT or --context: use one of them"},
+	} {
+		t.Setenv("NATS_URL", of.url)
+		t.Setenv("NATS_CONTEXT", of.context)
+		if said, code := spool(t, "session", "ls"); code != service.ExitFailure || !strings.Contains(said, of.says) {
+			t.Errorf("%s: spool session ls = %d %q, want 1 and %q", name, code, said, of.says)
+		}
+	}
+}
+
+// TestAskExpired: who asks what nobody answers in time is told so.
+func TestAskExpired(t *testing.T) {
+	url, _ := whole(t)
+	said, code := spool(t, "prompts", "ask", "s", "Which one?", "--deadline", "1ms", "--nats", url)
+	if code != service.ExitFailure || !strings.Contains(said, `"outcome":"expired"`) || !strings.Contains(said, "nobody answered until the deadline") {
+		t.Errorf("prompts ask --deadline 1ms = %d %q, want 1, and that nobody answered", code, said)
+	}
+}
+
 // TestTakenAddress: who is to listen where another one does says so in one line, with the address and the flag, and ends.
 func TestTakenAddress(t *testing.T) {
 	t.Setenv("XDG_STATE_HOME", t.TempDir())
@@ -104,6 +128,8 @@ func TestWrongWords(t *testing.T) {
 	found := map[string]bool{}
 	for line, want := range map[string]string{
 		"nosuch":                              "there is no command nosuch",
+		"del 1":                               "del is no command by itself; there is spool dead rm, spool auth user rm",
+		"threads":                             "there is no command threads: did you mean thread?",
 		"hsow s":                              "there is no command hsow: did you mean show?",
 		"session nosuch":                      "there is no command session nosuch",
 		"session lss":                         "there is no command session lss: did you mean ls?",

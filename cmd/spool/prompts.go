@@ -189,8 +189,11 @@ func (c *promptsAskCmd) Run(a *app) error {
 	if err := json.NewEncoder(a.out).Encode(client.ResolutionJSON(r)); err != nil {
 		return err
 	}
-	if r.Outcome != events.OutcomeAnswered && r.Outcome != events.OutcomeApproved {
-		return fmt.Errorf("the prompt was %s", r.Outcome)
+	switch r.Outcome {
+	case events.OutcomeAnswered, events.OutcomeApproved:
+		return nil
+	case events.OutcomeExpired:
+		return errors.New("nobody answered until the deadline")
 	}
-	return nil
+	return fmt.Errorf("the prompt was %s", r.Outcome)
 }

@@ -137,7 +137,7 @@ func connect(cfg Config, log *slog.Logger, denied *denials) (*nats.Conn, error) 
 		return nc, located(err, server)
 	}
 	if cfg.URL != "" {
-		return nil, errors.New("both a server URL and a context are given; use one")
+		return nil, errors.New("a server is given by NATS_URL or --nats, and a context by NATS_CONTEXT or --context: use one of them")
 	}
 	nc, _, err := natscontext.Connect(cfg.Context, opts...)
 	return nc, located(err, "the server of context "+cfg.Context)
@@ -153,6 +153,8 @@ func located(err error, urls string) error {
 	switch {
 	case errors.As(err, &wrong):
 		err = wrong.Err // without the URL, which has a password
+	case errors.Is(err, nats.ErrSecureConnWanted):
+		return fmt.Errorf("%w: the server speaks no TLS: name it with nats://, and without certificates", err)
 	case !refused && !silent && !errors.Is(err, ErrNoServer) && !errors.As(err, new(*net.OpError)):
 		return err
 	}
