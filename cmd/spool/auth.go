@@ -176,7 +176,7 @@ func (c *authTenantCmd) Run(a *app) error {
 	if err := d.add(t, tenants.User{Name: adminUser, Role: tenants.Admin}); err != nil {
 		return err
 	}
-	fmt.Fprintf(a.err, "Tenant %s, user %s: %s\nIt exists once the server has read %s again.\n", t.Name, adminUser,
+	fmt.Fprintf(a.err, "Tenant %s, user %s: %s\nIt exists "+reread, t.Name, adminUser,
 		d.seed(t.Name, adminUser), d.conf())
 	return nil
 }
@@ -203,14 +203,17 @@ func (c *authTenantSetCmd) Run(a *app) error {
 	if err := d.save(); err != nil {
 		return err
 	}
-	fmt.Fprintf(a.err, "Tenant %s has another limit once the server has read %s again.\n", t.Name, d.conf())
+	fmt.Fprintf(a.err, "Tenant %s has another limit "+reread, t.Name, d.conf())
 	return nil
 }
 
+// reread says when a change of a directory holds, and what is to be done for that.
+const reread = "once the server has read %s again: spool up by a restart, a nats-server by --signal reload.\n"
+
 type authUserCmd struct {
 	Dir     string   `arg:"" type:"existingdir" help:"Directory of tenants."`
-	User    string   `arg:"" placeholder:"TENANT/USER" help:"TENANT/USER."`
-	Role    string   `required:"" help:"admin, persister, ingest, gc, reader or agent."`
+	User    string   `arg:"" name:"tenant/user" help:"The tenant and the name of its user, as in acme/ada."`
+	Role    string   `required:"" placeholder:"ROLE" help:"admin, persister, ingest, gc, reader or agent."`
 	Session []string `placeholder:"SESSION" help:"A session that an agent publishes to: its whole name. May be given several times."`
 }
 
@@ -222,7 +225,7 @@ func (c *authUserCmd) Run(a *app) error {
 	if err := d.add(t, tenants.User{Name: user, Role: tenants.Role(c.Role), Sessions: c.Session}); err != nil {
 		return err
 	}
-	fmt.Fprintf(a.err, "User %s/%s, %s: %s\nIt is let in once the server has read %s again.\n", t.Name, user, c.Role,
+	fmt.Fprintf(a.err, "User %s/%s, %s: %s\nIt is let in "+reread, t.Name, user, c.Role,
 		d.seed(t.Name, user), d.conf())
 	return nil
 }
@@ -242,7 +245,7 @@ func openUser(dir, name string) (*authDir, *tenants.Tenant, string, error) {
 
 type authRemoveCmd struct {
 	Dir  string `arg:"" type:"existingdir" help:"Directory of tenants."`
-	User string `arg:"" placeholder:"TENANT/USER" help:"TENANT/USER."`
+	User string `arg:"" name:"tenant/user" help:"The tenant and the name of its user, as in acme/ada."`
 }
 
 func (c *authRemoveCmd) Run(a *app) error {
@@ -260,7 +263,7 @@ func (c *authRemoveCmd) Run(a *app) error {
 	if err := os.Remove(d.seed(t.Name, user)); err != nil && !errors.Is(err, fs.ErrNotExist) {
 		return err
 	}
-	fmt.Fprintf(a.err, "User %s/%s is removed; it is shut out once the server has read %s again.\n", t.Name, user, d.conf())
+	fmt.Fprintf(a.err, "User %s/%s is removed; it is shut out "+reread, t.Name, user, d.conf())
 	return nil
 }
 
@@ -289,7 +292,7 @@ func (c *authLsCmd) Run(a *app) error {
 
 type authEnvCmd struct {
 	Dir  string `arg:"" type:"existingdir" help:"Directory of tenants."`
-	User string `arg:"" placeholder:"TENANT/USER" help:"TENANT/USER."`
+	User string `arg:"" name:"tenant/user" help:"The tenant and the name of its user, as in acme/ada."`
 }
 
 func (c *authEnvCmd) Run(a *app) error {
