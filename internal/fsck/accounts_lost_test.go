@@ -13,7 +13,6 @@ import (
 	"spool/internal/must"
 	"spool/internal/natsadmin"
 	"spool/internal/persist"
-	"spool/internal/redact"
 	"spool/internal/service"
 	"spool/pkg/client"
 	"spool/pkg/events"
@@ -48,8 +47,7 @@ func (w *world) accountLost(l lostLedger) *fsck.Accounts {
 	w.Helper()
 	w.settle()
 	l.Ledger = natsadmin.Of(w.conn)
-	a := must.Get(fsck.Account(w.Context(), l, w.cl.Internal().Source()))(w)
-	return a
+	return must.Get(fsck.Account(w.Context(), l, w.cl.Internal().Source()))(w)
 }
 
 func entryOf(t events.Thread, producer string, seq, prev uint64, body string) events.Event {
@@ -63,8 +61,7 @@ func TestAccountOfAMessageWithOneRefusedEntry(t *testing.T) {
 	e := entryOf(id, "p", 1, 0, "one")
 	e.More = []events.Entry{{Seq: 2, Body: []byte("{")}, {Seq: 3, Body: step("three")}}
 	w.raw(e)
-	a := w.account(fsck.Config{})
-	same(t, a, fsck.Accounts{Events: 3, Applied: 2, Refused: 1})
+	w.wantAccounts(fsck.Accounts{Events: 3, Applied: 2, Refused: 1})
 }
 
 // A lost entry of such a message must be found.
@@ -122,8 +119,7 @@ func TestAccountOfAReusedName(t *testing.T) {
 	w.settle()
 	must.Do(w, w.cl.Thread(a).Remove(w.Context()))
 	w.raw(entryOf(a, "p", 1, 0, "one"))
-	got := w.account(fsck.Config{})
-	same(t, got, fsck.Accounts{Events: 3, Applied: 1, Removed: 2})
+	w.wantAccounts(fsck.Accounts{Events: 3, Applied: 1, Removed: 2})
 }
 
 // A name that went from thread to thread: renamed away and back, forked, ended, reopened by a fork; nothing is lost.
@@ -146,10 +142,7 @@ func TestAccountOfRenamesThereAndBack(t *testing.T) {
 	must.Do(w, w.cl.Thread(c).Remove(ctx))
 	w.raw(entryOf(c, "p", 9, 0, "nine"))
 	w.settle()
-	got := w.account(fsck.Config{})
-	if len(got.Findings) > 0 {
-		t.Errorf("findings %v in a healthy system: %+v", got.Findings, got)
-	}
+	w.wantNoFindings()
 }
 
 // Events of a lower epoch that come late are dead letters.
@@ -161,11 +154,7 @@ func TestAccountOfALateEpoch(t *testing.T) {
 	next.Epoch = 1
 	w.raw(next)
 	w.raw(entryOf(a, "p", 2, 0, "late"))
-	got := w.account(fsck.Config{})
-	same(t, got, fsck.Accounts{Events: 3, Applied: 2, Refused: 1})
-	if len(got.Findings) > 0 {
-		t.Errorf("findings %v in a healthy system: %+v", got.Findings, got)
-	}
+	w.wantAccounts(fsck.Accounts{Events: 3, Applied: 2, Refused: 1})
 }
 
 // gaps has a producer leave out more sequences, one at a time, than its thread remembers: 1 and 2 are forgotten.
@@ -200,7 +189,7 @@ func TestAccountOfWhatComesInAForgottenGap(t *testing.T) {
 					trimsTheFirst(w)
 				}
 				w.raw(late(w))
-				got := w.account(fsck.Config{Secrets: redact.New(redact.Default(), true)})
+				got := w.account()
 				if letters := w.letters(); (letters == 0) != trimmed || (got.Unknown > 0) != trimmed || got.Applied != got.Events-1 {
 					t.Errorf("%d dead letters, Account() = %+v", letters, got)
 				}
@@ -218,10 +207,7 @@ func TestAccountOfARenameToARemovedName(t *testing.T) {
 	w.settle()
 	must.Do(w, w.cl.Thread(b).Remove(w.Context()))
 	must.Do(w, w.cl.Thread(a).Rename(w.Context(), "b"))
-	got := w.account(fsck.Config{})
-	if len(got.Findings) > 0 {
-		t.Errorf("findings %v in a healthy system", got.Findings)
-	}
+	w.wantNoFindings()
 }
 
 // A conditional deletion that is refused, addressed to a thread that is not there, is no lost event.
@@ -232,10 +218,7 @@ func TestAccountOfARefusedDeletion(t *testing.T) {
 	w.settle()
 	op := events.Control{Op: events.OpDelete, Delete: &events.Delete{UnchangedSince: 1}}
 	must.Do(w, w.cl.Publisher(client.PublisherConfig{Producer: "d"}).Control(w.Context(), main, 1, op))
-	got := w.account(fsck.Config{})
-	if len(got.Findings) > 0 {
-		t.Errorf("findings %v in a healthy system: %+v", got.Findings, got)
-	}
+	w.wantNoFindings()
 }
 
 // A thread that was renamed and then removed is gone, also when another thread has its last name now.
@@ -253,10 +236,7 @@ func TestAccountOfARenamedAndRemovedThread(t *testing.T) {
 	if _, err := w.cl.Thread(a).Head(ctx); err != nil {
 		t.Logf("who asks for s/a is told: %v", err)
 	}
-	got := w.account(fsck.Config{})
-	if len(got.Findings) > 0 {
-		t.Errorf("findings %v in a healthy system: %+v", got.Findings, got)
-	}
+	w.wantNoFindings()
 }
 
 // TestAccountOfRepeatsBehindARemoval: an event that comes again behind the removal of what had its first copy is a repeat of that, and
@@ -286,14 +266,8 @@ func TestAccountOfRepeatsBehindARemoval(t *testing.T) {
 			w.raw(two)
 			w.settle()
 			c.away(w)
-			for _, e := range c.behind {
-				w.raw(e)
-			}
-			a := w.account(fsck.Config{})
-			same(t, a, c.want)
-			if len(a.Findings) > 0 {
-				t.Errorf("findings %v, want none", a.Findings)
-			}
+			w.raw(c.behind...)
+			w.wantAccounts(c.want)
 		})
 	}
 }
@@ -328,19 +302,11 @@ func TestAccountOfReusedSequencesBehindARemoval(t *testing.T) {
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			w := newWorld(t)
-			for _, e := range c.before {
-				w.raw(e)
-			}
+			w.raw(c.before...)
 			w.settle()
 			c.away(w)
-			for _, e := range c.behind {
-				w.raw(e)
-			}
-			a := w.account(fsck.Config{})
-			same(t, a, c.want)
-			if len(a.Findings) > 0 {
-				t.Errorf("findings %v, want none", a.Findings)
-			}
+			w.raw(c.behind...)
+			w.wantAccounts(c.want)
 		})
 	}
 }
@@ -357,8 +323,7 @@ func TestAccountOfQuotas(t *testing.T) {
 	w.raw(entryOf(a, "q", 1, 0, "of another producer"))
 	w.raw(entryOf(a, "q", 2, 1, "behind it"))
 	w.raw(entryOf(a, "p", 2, 1, "two"))
-	a1 := w.account(fsck.Config{})
-	same(t, a1, fsck.Accounts{Events: 6, Applied: 2, Refused: 4})
+	w.wantAccounts(fsck.Accounts{Events: 6, Applied: 2, Refused: 4})
 	w.wantClean()
 }
 
@@ -386,13 +351,13 @@ func TestAccountOfOutputs(t *testing.T) {
 	must.Do(t, w.cl.Thread(ended).End(w.Context(), events.End{}))
 	_, removed := begin("removed")
 	must.Do(t, w.cl.Thread(removed).Remove(w.Context(), client.Force(true)))
-	if a := w.account(fsck.Config{}); len(a.Findings) > 0 || a.Removed == 0 {
+	if a := w.account(); len(a.Findings) > 0 || a.Removed == 0 {
 		t.Fatalf("Account() = %+v, want all that came of outputs kept, or removed with its thread", a)
 	}
 	_, dropped := begin("dropped")
 	must.Do(t, w.cl.Thread(dropped).End(w.Context(), events.End{}))
 	w.drop(events.OutputKey("s", "dropped")) // as a version did that closed it without a result
-	a := w.account(fsck.Config{})
+	a := w.account()
 	if len(a.Findings) != 1 || a.Unaccounted != 1 || !strings.Contains(a.Findings[0].Detail, "output dropped is not open") {
 		t.Errorf("Account() = %+v, want the piece of one output found to be lost", a)
 	}

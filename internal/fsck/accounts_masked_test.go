@@ -62,16 +62,12 @@ func TestAccountOfChangedMasking(t *testing.T) {
 			w.raw(e)
 		}
 	}
-	a := w.account(fsck.Config{})
-	same(t, a, fsck.Accounts{Events: 6 + 3 + 2*(1+2+3), Applied: 6 + 1, Noted: 2, Repeated: 12})
-	if len(a.Findings) > 0 {
-		t.Errorf("findings %v, want none", a.Findings)
-	}
+	w.wantAccounts(fsck.Accounts{Events: 6 + 3 + 2*(1+2+3), Applied: 6 + 1, Noted: 2, Repeated: 12})
 	w.wantClean()
 
 	// The same text under a name of its own is another entry: where it is nowhere, no other one stands for it.
 	lost := entry("step", "step", 9, secret)
-	a = w.accountLost(lostLedger{lost: &lost})
+	a := w.accountLost(lostLedger{lost: &lost})
 	must.Same(t, len(a.Findings), 1, "%d findings beside a lost entry, want %d")
 }
 
@@ -93,9 +89,5 @@ func TestAccountOfMaskedLetters(t *testing.T) {
 	w.restart(nil)
 	w.raw(reused)
 	w.raw(broken)
-	a := w.account(fsck.Config{})
-	same(t, a, fsck.Accounts{Events: 6, Applied: 2, Refused: 2, Repeated: 2})
-	if len(a.Findings) > 0 {
-		t.Errorf("findings %v, want none", a.Findings)
-	}
+	w.wantAccounts(fsck.Accounts{Events: 6, Applied: 2, Refused: 2, Repeated: 2})
 }

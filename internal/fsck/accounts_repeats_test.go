@@ -100,20 +100,12 @@ func TestAccountOfRepeats(t *testing.T) {
 		t.Run(c.name, func(t *testing.T) {
 			t.Parallel()
 			w := newWorld(t)
-			for _, e := range c.before {
-				w.raw(e)
-			}
+			w.raw(c.before...)
 			w.settle()
 			c.then(w)
 			w.settle()
-			for _, e := range c.again {
-				w.raw(e)
-			}
-			a := w.account(fsck.Config{})
-			same(t, a, c.want)
-			if len(a.Findings) > 0 {
-				t.Errorf("findings %v, want none", a.Findings)
-			}
+			w.raw(c.again...)
+			w.wantAccounts(c.want)
 		})
 	}
 }

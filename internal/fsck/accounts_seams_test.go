@@ -248,9 +248,7 @@ func TestAccountNamesWhatIsLost(t *testing.T) {
 			t.Parallel()
 			w := newWorld(t)
 			w.play(c.steps...)
-			if before := w.accountLost(lostLedger{}); len(before.Findings) > 0 {
-				w.Fatalf("findings before anything is lost: %v", before.Findings)
-			}
+			w.wantNoFindings()
 			if a := w.accountLost(lostLedger{lost: &c.lost}); len(a.Findings) == 0 {
 				w.Errorf("Account() = %+v, want the lost event named", a)
 			}
@@ -413,9 +411,7 @@ func TestAccountNamesNothingElse(t *testing.T) {
 			t.Parallel()
 			w := newWorld(t)
 			w.play(c.steps...)
-			if a := w.accountLost(lostLedger{}); len(a.Findings) > 0 {
-				w.Errorf("findings %v in a healthy system: %+v", a.Findings, a)
-			}
+			w.wantNoFindings()
 			must.Same(t, w.letters(), c.letters, "%d dead letters, want %d")
 		})
 	}
@@ -512,9 +508,7 @@ func TestAccountReplayOfAMendedLetter(t *testing.T) {
 	w.settle()
 	h := must.Get(w.cl.Thread(thA).Head(w.Context()))(w)
 	t.Logf("%d entries", h.Entries)
-	if a := w.accountLost(lostLedger{}); len(a.Findings) > 0 {
-		w.Errorf("findings %v in a healthy system: %+v", a.Findings, a)
-	}
+	w.wantNoFindings()
 }
 
 // A letter was replayed and kept, and came back; the copy is removed, what was wrong is mended: the letter is "had", and is removed.
@@ -567,8 +561,6 @@ func TestAccountReplayOfOperations(t *testing.T) {
 			_, err := w.cl.Thread(thA).Head(w.Context())
 			must.Do(t, err)
 		}
-		if a := w.accountLost(lostLedger{}); len(a.Findings) > 0 {
-			w.Errorf("findings %v in a healthy system: %+v", a.Findings, a)
-		}
+		w.wantNoFindings()
 	}
 }

@@ -19,11 +19,26 @@ import (
 )
 
 // account waits until all is applied, and accounts for it.
-func (w *world) account(cfg fsck.Config) *fsck.Accounts {
+func (w *world) account() *fsck.Accounts {
 	w.Helper()
 	w.settle()
-	a := must.Get(fsck.Account(w.Context(), natsadmin.Of(w.conn), w.cl.Internal().Source()))(w)
-	return a
+	return must.Get(fsck.Account(w.Context(), natsadmin.Of(w.conn), w.cl.Internal().Source()))(w)
+}
+
+// wantAccounts fails unless that is counted, and nothing found.
+func (w *world) wantAccounts(want fsck.Accounts) {
+	w.Helper()
+	got := w.account()
+	same(w.T, got, want)
+	must.Same(w, len(got.Findings), 0, "%v: %d findings, want %d", got.Findings)
+}
+
+// wantNoFindings fails where an event is not accounted for, also of those that no persister is said to have applied.
+func (w *world) wantNoFindings() {
+	w.Helper()
+	if a := w.accountLost(lostLedger{}); len(a.Findings) > 0 {
+		w.Errorf("findings %v in a healthy system: %+v", a.Findings, a)
+	}
 }
 
 // settle waits until persisters have acknowledged every event.
@@ -32,16 +47,16 @@ func (w *world) settle() {
 	must.Do(w, faulttest.Settle(w.Context(), w.conn))
 }
 
-// raw publishes an event as another program may, and waits for nothing.
-func (w *world) raw(e events.Event) {
+// raw publishes events as another program may, and waits for nothing.
+func (w *world) raw(evs ...events.Event) {
 	w.Helper()
-	if e.Dialect == "" {
-		e.Dialect = "step"
+	for _, e := range evs {
+		if e.Dialect == "" {
+			e.Dialect = "step"
+		}
+		e.Kind = max(e.Kind, events.KindEntry)
+		must.Get(w.conn.JetStream().Publish(w.Context(), events.EventSubject(e.Thread, e.Kind), e.Encode()))(w)
 	}
-	if e.Kind == 0 {
-		e.Kind = events.KindEntry
-	}
-	must.Get(w.conn.JetStream().Publish(w.Context(), events.EventSubject(e.Thread, e.Kind), e.Encode()))(w)
 }
 
 func step(text string) []byte {
@@ -70,7 +85,7 @@ func addsUp(t *testing.T, a *fsck.Accounts) {
 func TestAccountOfEverything(t *testing.T) {
 	w := newWorld(t)
 	w.fill()
-	a := w.account(fsck.Config{})
+	a := w.account()
 	if len(a.Findings) > 0 || a.Applied == 0 || a.Noted == 0 || a.Events != a.Applied+a.Noted+a.Repeated+a.Refused+a.Superseded+a.Removed {
 		t.Errorf("Account() = %+v, want all events of a healthy system accounted for", a)
 	}
@@ -92,11 +107,7 @@ func TestAccountClasses(t *testing.T) {
 	w.raw(events.Event{Thread: gone, Producer: "p", Seq: 1, Body: step("gone")})
 	w.settle()
 	must.Do(w, w.cl.Thread(gone).Remove(w.Context()))
-	a := w.account(fsck.Config{})
-	same(t, a, fsck.Accounts{Events: 10, Applied: 4, Repeated: 1, Refused: 1, Superseded: 2, Removed: 2})
-	if len(a.Findings) > 0 {
-		t.Errorf("findings %v, want none", a.Findings)
-	}
+	w.wantAccounts(fsck.Accounts{Events: 10, Applied: 4, Repeated: 1, Refused: 1, Superseded: 2, Removed: 2})
 }
 
 // An entry with another one's sequence is a dead letter; both are a repeat when they are sent again.
@@ -109,11 +120,7 @@ func TestAccountOfReusedSequences(t *testing.T) {
 	w.raw(events.Event{Thread: id, Producer: "p", Seq: 2, Body: step("four")})
 	w.raw(events.Event{Thread: id, Producer: "p", Seq: 1, Body: step("one")})
 	w.settle()
-	a := w.account(fsck.Config{})
-	same(t, a, fsck.Accounts{Events: 8, Applied: 2, Repeated: 4, Refused: 2})
-	if len(a.Findings) > 0 {
-		t.Errorf("findings %v, want none", a.Findings)
-	}
+	w.wantAccounts(fsck.Accounts{Events: 8, Applied: 2, Repeated: 4, Refused: 2})
 }
 
 // A line that is sent again with another end is the same entry; the thread has it as it came first.
@@ -135,11 +142,7 @@ func TestAccountOfOtherLineEnds(t *testing.T) {
 				send(1, one+end)
 				send(1, two+end) // which is a dead letter
 			}
-			a := w.account(fsck.Config{})
-			same(t, a, fsck.Accounts{Events: 10, Applied: 2, Repeated: 7, Refused: 1})
-			if len(a.Findings) > 0 {
-				t.Errorf("findings %v, want none", a.Findings)
-			}
+			w.wantAccounts(fsck.Accounts{Events: 10, Applied: 2, Repeated: 7, Refused: 1})
 			var out strings.Builder
 			must.Get(w.cl.Thread(id).Export(t.Context(), &out))(w)
 			must.Same(t, out.String(), one+"\r\n"+two+"\n", "export %q, want %q")
@@ -164,11 +167,7 @@ func TestAccountOfRepeatedOperations(t *testing.T) {
 	remove("op")
 	remove("early")
 	w.settle()
-	a := w.account(fsck.Config{})
-	same(t, a, fsck.Accounts{Events: 7, Applied: 1, Refused: 2, Removed: 2, Noted: 2})
-	if len(a.Findings) > 0 {
-		t.Errorf("findings %v, want none", a.Findings)
-	}
+	w.wantAccounts(fsck.Accounts{Events: 7, Applied: 1, Refused: 2, Removed: 2, Noted: 2})
 }
 
 // A letter that an operator removed leaves a note, so that its event is told from one that was lost.
@@ -183,11 +182,7 @@ func TestAccountOfRemovedLetters(t *testing.T) {
 		t.Fatalf("%d dead letters, want 2", len(letters))
 	}
 	must.Do(w, w.cl.Admin().RemoveDeadLetters(w.Context(), letters[0].At, letters[1].At))
-	a := w.account(fsck.Config{})
-	same(t, a, fsck.Accounts{Events: 2, Refused: 2})
-	if len(a.Findings) > 0 {
-		t.Errorf("findings %v, want none", a.Findings)
-	}
+	w.wantAccounts(fsck.Accounts{Events: 2, Refused: 2})
 }
 
 // A refused event that is published again behind a later one, in a store that has its letter and not its first message,
@@ -202,11 +197,7 @@ func TestAccountOfARefusedEventPublishedAgain(t *testing.T) {
 	s := must.Get(w.conn.JetStream().Stream(w.Context(), events.EventsStream))(w)
 	must.Do(w, s.DeleteMsg(w.Context(), 1))
 	w.raw(bad)
-	a := w.account(fsck.Config{})
-	same(t, a, fsck.Accounts{Events: 2, Applied: 1, Repeated: 1})
-	if len(a.Findings) > 0 {
-		t.Errorf("findings %v, want none", a.Findings)
-	}
+	w.wantAccounts(fsck.Accounts{Events: 2, Applied: 1, Repeated: 1})
 }
 
 // A producer that gives the sequence of an entry to an operation: that is a dead letter.
@@ -216,11 +207,7 @@ func TestAccountTellsReusedSequences(t *testing.T) {
 	w.raw(events.Event{Thread: id, Producer: "p", Seq: 1, Body: step("one")})
 	w.raw(events.Event{Thread: id, Producer: "p", Seq: 1, Kind: events.KindControl,
 		Body: events.Control{Op: events.OpEnd, End: &events.End{}}.Encode()})
-	a := w.account(fsck.Config{})
-	same(t, a, fsck.Accounts{Events: 2, Applied: 1, Refused: 1})
-	if len(a.Findings) > 0 {
-		t.Errorf("findings %v, want none", a.Findings)
-	}
+	w.wantAccounts(fsck.Accounts{Events: 2, Applied: 1, Refused: 1})
 }
 
 // Two operations of one kind under one sequence, of which the second one says something else: that is a dead letter.
@@ -233,7 +220,7 @@ func TestAccountTellsReusedOperations(t *testing.T) {
 			Body: events.Control{Op: events.OpName, Name: &events.Name{Title: title}}.Encode()})
 	}
 	w.settle()
-	same(t, w.account(fsck.Config{}), fsck.Accounts{Events: 3, Applied: 1, Noted: 1, Refused: 1})
+	same(t, w.account(), fsck.Accounts{Events: 3, Applied: 1, Noted: 1, Refused: 1})
 }
 
 // A head that is set back, with its entries acked, is a loss: each entry is named, whatever dead letters other sessions have.
@@ -262,7 +249,7 @@ func TestAccountFindsWhatIsLost(t *testing.T) {
 	must.Do(w, err)
 	_, err = w.conn.Records().Commit(w.Context(), fence, []record.Put{{Key: events.HeadKey(id), Value: rs[0].Value, Expect: now[0].Seq}})
 	must.Do(w, err)
-	a := w.account(fsck.Config{})
+	a := w.account()
 	same(t, a, fsck.Accounts{Events: 6, Applied: 3, Refused: 1})
 	w.finds(a, "SPOOL_EVENTS 2", "neither in its thread nor in the dead letters")
 	w.finds(a, "SPOOL_EVENTS 3", "neither in its thread nor in the dead letters")

@@ -43,7 +43,7 @@ func TestAccountOfAnswersUnderAFormerName(t *testing.T) {
 					unknown = w.letters()
 					must.Do(t, must.Get(w.conn.JetStream().Stream(t.Context(), events.DeadStream))(t).Purge(t.Context()))
 				}
-				a := w.account(fsck.Config{})
+				a := w.account()
 				if addsUp(t, a); len(a.Findings) != unknown {
 					t.Errorf("purged %v: %+v, want %d findings", purged, a, unknown)
 				}
@@ -74,8 +74,6 @@ func TestRepairOfAnAnsweredThread(t *testing.T) {
 	if rs := must.Get(w.conn.Records().Records(t.Context(), events.PromptKey(thA, "q")))(t); rs[0].Exists() {
 		t.Error("the prompt is open again")
 	}
-	if a := w.account(fsck.Config{}); len(a.Findings) > 0 {
-		t.Errorf("accounts: %+v", a)
-	}
+	w.wantNoFindings()
 	w.wantClean()
 }

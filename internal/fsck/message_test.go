@@ -4,7 +4,6 @@ import (
 	"fmt"
 	"testing"
 
-	"spool/internal/fsck"
 	"spool/internal/must"
 	"spool/pkg/events"
 	"spool/pkg/threads"
@@ -23,7 +22,7 @@ func TestReusedBehindALateOneOfItsMessage(t *testing.T) {
 			w := newWorld(t)
 			w.play(steps...)
 			must.Same(t, w.letters(), 2, "%d dead letters, want %d")
-			for _, f := range w.account(fsck.Config{}).Findings {
+			for _, f := range w.account().Findings {
 				t.Errorf("accounts: %v", f)
 			}
 		})
@@ -45,7 +44,7 @@ func TestLateInAForgottenGap(t *testing.T) {
 	}
 	w.play(append(steps, settles, entryOf(thA, "p", 2, 0, "late"), entryOf(thA, "p", 2, 0, "late"), entryOf(thA, "p", 3, 0, "entry 3"))...)
 	must.Same(t, w.letters(), 1, "%d dead letters, want %d")
-	for _, f := range w.account(fsck.Config{}).Findings {
+	for _, f := range w.account().Findings {
 		t.Errorf("accounts: %v", f)
 	}
 }

@@ -33,7 +33,5 @@ func TestThreadOfSuperseded(t *testing.T) {
 	if want := string(step("one")) + "\n" + string(step("two")) + "\n" + string(step("three")) + "\n"; out.String() != want {
 		t.Errorf("the thread holds\n%swant\n%s", out.String(), want)
 	}
-	if a := w.account(fsck.Config{}); len(a.Findings) > 0 {
-		t.Errorf("findings %v, want none", a.Findings)
-	}
+	w.wantNoFindings()
 }

@@ -7,7 +7,6 @@ import (
 
 	"github.com/nats-io/nats.go/jetstream"
 
-	"spool/internal/fsck"
 	"spool/internal/must"
 	"spool/pkg/events"
 )
@@ -45,7 +44,7 @@ func TestAccountOfTrimmedLives(t *testing.T) {
 			for upTo := uint64(1); upTo <= s.CachedInfo().State.LastSeq; upTo++ {
 				must.Do(t, s.Purge(t.Context(), jetstream.WithPurgeSequence(upTo)))
 				when := fmt.Sprint("from ", upTo, " on")
-				a := w.account(fsck.Config{})
+				a := w.account()
 				if addsUp(t, a); len(a.Findings) > 0 || a.Unaccounted > 0 {
 					t.Errorf("%s: %+v, want no findings", when, a)
 				}
