@@ -93,51 +93,39 @@ func (c *showCmd) show(a *app, cl *client.Client, t events.Thread, head threads.
 		if err != nil {
 			return err
 		}
-		form, before, written := c.form(a, one), earlier{from: from}, int64(0)
-		write := func(s string) error {
-			n, err := io.WriteString(w, s)
-			written += int64(n)
-			return err
+		form, begin, bytes := c.form(a, one), "", int64(0)
+		if c.HTML {
+			bytes = int64(c.Most)
 		}
 		if !one || c.HTML {
-			if err := write(form.Begin(c.head(a, cl, t, head))); err != nil {
-				return err
-			}
+			begin = form.Begin(c.head(a, cl, t, head))
 		}
-		for raw, err := range c.items(a, cl, t, head, from, most) {
-			if err != nil {
-				return err
-			}
-			item := show.Read(raw)
-			if call, ok, err := before.callOf(a, cl, t, head, item); err != nil {
-				return err
-			} else if ok {
-				form.Earlier(call)
-			}
-			for _, name := range slices.Sorted(maps.Keys(agents)) {
-				if item.Kind == events.TypeToolCall && item.Call == agents[name] && name != t.Name {
-					if !strings.Contains(name, "/") {
-						name = t.Session + "/" + name
+		before, names := earlier{from: from}, slices.Sorted(maps.Keys(agents))
+		items := func(yield func(show.Item, error) bool) {
+			for raw, err := range c.items(a, cl, t, head, from, most) {
+				item := show.Read(raw)
+				if err == nil {
+					err = before.tell(form, a, cl, t, head, item)
+				}
+				for _, name := range names {
+					if item.Kind == events.TypeToolCall && item.Call == agents[name] && name != t.Name {
+						if !strings.Contains(name, "/") {
+							name = t.Session + "/" + name
+						}
+						item.Facts = append(item.Facts, "subagent: "+name)
 					}
-					item.Facts = append(item.Facts, "subagent: "+name)
 				}
-			}
-			c.images(a, cl, &item)
-			shown := form.Item(item)
-			if page, ok := form.(*show.HTML); ok && written+int64(len(shown)) > int64(c.Most) {
-				why := fmt.Sprintf("This page ends before item %d of %d: with it, it would have more than %s. "+
-					"--max-page gives it more, --last N shows the newest items.", item.N, head.N, text.Bytes(int64(c.Most)))
-				fmt.Fprintln(a.err, "spool: "+why)
-				if err := write(page.Bounded(why)); err != nil {
-					return err
+				c.images(a, cl, &item)
+				if !yield(item, err) {
+					return
 				}
-				break
-			}
-			if err := write(shown); err != nil {
-				return err
 			}
 		}
-		return write(form.End())
+		cut, err := show.Write(w, form, begin, items, head.N, bytes, " --max-page gives it more, --last N shows the newest items.")
+		if cut != "" {
+			fmt.Fprintln(a.err, "spool: "+cut)
+		}
+		return err
 	})
 }
 
@@ -152,19 +140,17 @@ type earlier struct {
 	calls map[string]show.Item // nil: nobody asked for one yet
 }
 
-// callOf gives the call of an item that is a result, if it is not shown and stands not far before. Items are given in order.
-func (e *earlier) callOf(
-	a *app, cl *client.Client, t events.Thread, head threads.Head, i show.Item,
-) (call show.Item, ok bool, err error) {
+// tell gives a form the call of an item that is a result, if it is not shown and stands not far before. Items come in order.
+func (e *earlier) tell(form show.Form, a *app, cl *client.Client, t events.Thread, head threads.Head, i show.Item) error {
 	_, known := e.seen.Next(i)
 	if known || i.Kind != events.TypeToolResult || i.Call == "" || e.from <= 1 || head.N-e.from > 10*mostEarlier {
-		return call, false, nil
+		return nil
 	}
 	if e.calls == nil {
 		e.calls = map[string]show.Item{}
 		for p, err := range cl.Thread(t).ItemsBack(a.ctx, head, e.from) {
 			if err != nil {
-				return call, false, err
+				return err
 			}
 			if p.N+mostEarlier < e.from {
 				break
@@ -174,8 +160,10 @@ func (e *earlier) callOf(
 			}
 		}
 	}
-	call, ok = e.calls[i.Call]
-	return call, ok, nil
+	if call, ok := e.calls[i.Call]; ok {
+		form.Earlier(call)
+	}
+	return nil
 }
 
 func (c *showCmd) form(a *app, one bool) show.Form {

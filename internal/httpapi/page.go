@@ -2,7 +2,6 @@ package httpapi
 
 import (
 	"fmt"
-	"io"
 	"net/http"
 	"time"
 
@@ -39,39 +38,19 @@ func (a *api) page(w http.ResponseWriter, r *http.Request, t events.Thread) erro
 	if r.Method == http.MethodHead {
 		return nil
 	}
-	written := int64(0)
-	write := func(s string) error {
-		written += int64(len(s))
-		if _, err := io.WriteString(w, s); err != nil {
-			return begunError{err}
-		}
-		return nil
-	}
-	if err := write(form.Begin(begin)); err != nil {
-		return err
-	}
-	for p, err := range a.cfg.Client.Thread(t).ItemsFrom(r.Context(), head, 1) {
-		if err != nil {
-			return begunError{err}
-		}
-		item := show.Read(p.Data)
-		for k := range item.Images {
-			item.Images[k].Lost = "spool show --html has it"
-		}
-		shown := form.Item(item)
-		if written+int64(len(shown)) > mostPage {
-			shown = fmt.Sprintf("\nThis page ends before item %d of %d: with it, it would have more than %s.\n", item.N, head.N, text.Bytes(mostPage))
-			if html, ok := form.(*show.HTML); ok {
-				shown = html.Bounded(shown)
+	items := func(yield func(show.Item, error) bool) {
+		for p, err := range a.cfg.Client.Thread(t).ItemsFrom(r.Context(), head, 1) {
+			item := show.Read(p.Data)
+			for k := range item.Images {
+				item.Images[k].Lost = "spool show --html has it"
 			}
-			if err := write(shown); err != nil {
-				return err
+			if !yield(item, err) {
+				return
 			}
-			break
-		}
-		if err := write(shown); err != nil {
-			return err
 		}
 	}
-	return write(form.End())
+	if _, err := show.Write(w, form, form.Begin(begin), items, head.N, mostPage, ""); err != nil {
+		return begunError{err}
+	}
+	return nil
 }

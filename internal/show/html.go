@@ -36,11 +36,6 @@ func (d *HTML) Begin(h Head) string {
 // Earlier implements Form.
 func (d *HTML) Earlier(i Item) { d.calls.earlier(i) }
 
-// Bounded says where a page ends before the last item, and why.
-func (d *HTML) Bounded(why string) string {
-	return "<article class=\"status\">\n<p><strong>" + escape(why) + "</strong></p>\n</article>\n"
-}
-
 // End implements Form.
 func (d *HTML) End() string { return "</main>\n</html>\n" }
 
