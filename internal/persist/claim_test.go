@@ -2,9 +2,7 @@ package persist_test
 
 import (
 	"bytes"
-	"context"
 	"testing"
-	"time"
 
 	"github.com/nats-io/nats.go/jetstream"
 
@@ -23,8 +21,7 @@ func TestClaimCheckAgain(t *testing.T) {
 	r.feed(p)
 	r.await(thread(0), "p", 1)
 	inbox := must.Get(r.conn.JetStream().Stream(t.Context(), events.ObjectStream(events.InboxBucket)))(t)
-	ctx, cancel := context.WithTimeout(t.Context(), 30*time.Second)
-	defer cancel()
+	ctx := brief(t)
 	for { // until it is discarded; listing the bucket would hang when its last object goes meanwhile
 		info := must.Get(inbox.Info(ctx, jetstream.WithSubjectFilter(">")))(t)
 		if info.State.Msgs == 0 {

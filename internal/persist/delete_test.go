@@ -209,18 +209,7 @@ func TestDeletionSurvivesDeath(t *testing.T) {
 			must.Do(t, del.Control(ctx, id, 1, events.Control{Op: events.OpDelete, Delete: &events.Delete{}}))
 			say(2)
 			for range 2 { // the step was not taken: the next persister comes to it again
-				p := r.start(func(d *persist.Deps, _ *persist.Config) {
-					d.At = func(s persist.Step) error {
-						if s == step {
-							return errKilled
-						}
-						return nil
-					}
-				})
-				if err := <-p.died; !errors.Is(err, errKilled) {
-					t.Fatalf("Run() = %v, want it killed at %s", err, step)
-				}
-				_ = p.stop()
+				r.start(func(d *persist.Deps, _ *persist.Config) { d.At = dieAt(step, 1) }).killed(t)
 			}
 			p := r.start(nil)
 			h := r.await(id, "late", 2)
@@ -267,25 +256,14 @@ func TestDeleteLargeSession(t *testing.T) {
 	if n := len(r.records("s")); n != many+1 {
 		t.Fatalf("%d records, want %d", n, many+1)
 	}
-	var steps atomic.Int64
-	p := r.start(func(d *persist.Deps, _ *persist.Config) {
-		d.At = func(s persist.Step) error {
-			if s == persist.StepRemove && steps.Add(1) == 3 {
-				return errKilled
-			}
-			return nil
-		}
-	})
+	p := r.start(func(d *persist.Deps, _ *persist.Config) { d.At = dieAt(persist.StepRemove, 3) })
 	ctx, cancel := context.WithCancel(ctx)
 	asked := make(chan error, 1)
 	go func() {
 		_, err := r.Session("s").Delete(ctx, client.Deletion{})
 		asked <- err
 	}()
-	if err := <-p.died; !errors.Is(err, errKilled) {
-		t.Fatalf("Run() = %v, want it killed at the third batch", err)
-	}
-	_ = p.stop()
+	p.killed(t)
 	if n := r.stored(events.RecordsStream, events.RecordSubject(events.HeadKeys("s"))); n != many {
 		t.Fatalf("%d subjects of heads, want %d: markers and records", n, many)
 	}

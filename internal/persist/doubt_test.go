@@ -128,8 +128,7 @@ func TestDeletionWhileACollectorBegins(t *testing.T) {
 	_ = first.stop()
 	b := &beginning{bucket: r.conn.Records(), begin: r.conn.Records().Fences}
 	r.start(func(d *persist.Deps, _ *persist.Config) { d.Records = b })
-	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
-	defer cancel()
+	ctx := brief(t)
 	must.Get(r.Session("s").Delete(ctx, client.Deletion{}))(t)
 	r.gone("s")
 	if n := b.n.Load(); n < 4 {

@@ -40,7 +40,6 @@ func (r *rig) give(p *persist.Persister, from, to uint64) {
 	r.giveTerm(0, p, from, to)
 }
 
-// lastSeq is the sequence of a stream's newest message.
 // giveAll gives a persister all that EVENTS has, and waits until it is through.
 func (r *rig) giveAll(p *persist.Persister) {
 	r.t.Helper()
@@ -49,6 +48,7 @@ func (r *rig) giveAll(p *persist.Persister) {
 	r.through(p, int64(last))
 }
 
+// lastSeq is the sequence of a stream's newest message.
 func (r *rig) lastSeq(stream string) uint64 {
 	r.t.Helper()
 	s := must.Get(r.conn.JetStream().Stream(r.t.Context(), stream))(r.t)

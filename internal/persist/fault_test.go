@@ -22,6 +22,26 @@ import (
 
 var errKilled = errors.New("killed here")
 
+// dieAt kills a persister when it comes to a step for the nth time.
+func dieAt(step persist.Step, n int) func(persist.Step) error {
+	var times atomic.Int64
+	return func(s persist.Step) error {
+		if s == step && times.Add(1) >= int64(n) {
+			return errKilled
+		}
+		return nil
+	}
+}
+
+// killed waits until a persister has died where it was to.
+func (p *running) killed(t must.T) {
+	t.Helper()
+	if err := must.Receive(t, p.died, "not killed"); !errors.Is(err, errKilled) {
+		t.Fatalf("Run() = %v, want it killed", err)
+	}
+	_ = p.stop()
+}
+
 // TestEveryEntryOnceWhateverDies kills the persister at each durable step, twice, and starts another one.
 func TestEveryEntryOnceWhateverDies(t *testing.T) {
 	for _, step := range []persist.Step{persist.StepFence, persist.StepBulk, persist.StepCommit, persist.StepItems, persist.StepAck} {
@@ -35,20 +55,11 @@ func TestEveryEntryOnceWhateverDies(t *testing.T) {
 				r.publish(pubs[i], thread(i), 0, entries/2)
 			}
 			for kill := range 2 {
-				var hits atomic.Int64
 				p := r.start(func(d *persist.Deps, c *persist.Config) {
 					c.BatchEvents = 25 + 10*kill
-					d.At = func(s persist.Step) error {
-						if s == step && hits.Add(1) > int64(2*kill+1) {
-							return errKilled
-						}
-						return nil
-					}
+					d.At = dieAt(step, 2*kill+2)
 				})
-				if err := <-p.died; !errors.Is(err, errKilled) {
-					t.Fatalf("Run() = %v, want it killed at %s", err, step)
-				}
-				_ = p.stop()
+				p.killed(t)
 			}
 			for i := range pubs {
 				r.publish(pubs[i], thread(i), entries/2, entries)

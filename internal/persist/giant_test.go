@@ -4,7 +4,6 @@ import (
 	"context"
 	"crypto/sha256"
 	"encoding/base64"
-	"errors"
 	"fmt"
 	"io"
 	"math/rand/v2"
@@ -138,10 +137,7 @@ func TestGiantWhateverDies(t *testing.T) {
 				d.At = func(s persist.Step) error { return die(s, 1) }
 				d.Bulk = blobs{d.Bulk, func() error { return die("in the middle", 40) }}
 			})
-			if err := <-p.died; !errors.Is(err, errKilled) {
-				t.Fatalf("Run() = %v, want it killed at %s", err, step)
-			}
-			_ = p.stop()
+			p.killed(t)
 			r.start(streaming)
 			if head := r.await(thread(0), "p", 4); head.Entries != 4 || head.N != 4 {
 				t.Errorf("%d entries, %d items, want 4 of each", head.Entries, head.N)

@@ -1,14 +1,12 @@
 package persist_test
 
 import (
-	"context"
 	"encoding/json"
 	"fmt"
 	"os"
 	"slices"
 	"strings"
 	"testing"
-	"time"
 
 	"spool/internal/must"
 	"spool/pkg/client"
@@ -79,8 +77,7 @@ func TestConcurrentUpdatesOfTheIndex(t *testing.T) {
 	r := newRig(t)
 	r.start(nil)
 	r.start(nil)
-	ctx, cancel := context.WithTimeout(t.Context(), 30*time.Second)
-	defer cancel()
+	ctx := brief(t)
 	done := make(chan error)
 	for i := range scenario.Expected {
 		go func() {

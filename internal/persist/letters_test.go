@@ -2,7 +2,6 @@ package persist_test
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"testing"
 
@@ -31,21 +30,11 @@ func TestLetterOfANotedEvent(t *testing.T) {
 	for _, step := range []persist.Step{persist.StepCommit, persist.StepItems, persist.StepAck} {
 		t.Run(string(step), func(t *testing.T) {
 			r := newRig(t)
-			first := r.start(func(d *persist.Deps, _ *persist.Config) {
-				d.At = func(s persist.Step) error {
-					if s == step {
-						return errKilled
-					}
-					return nil
-				}
-			})
+			first := r.start(func(d *persist.Deps, _ *persist.Config) { d.At = dieAt(step, 1) })
 			pub := r.Publisher(client.PublisherConfig{Producer: "p"})
 			e := client.Entry{Thread: thread(0), Dialect: "nobody", Body: []byte(`{}`)}
 			must.Get(pub.Publish(t.Context(), e))(t)
-			if err := <-first.died; !errors.Is(err, errKilled) {
-				t.Fatalf("Run() = %v, want it killed at %s", err, step)
-			}
-			_ = first.stop()
+			first.killed(t)
 			second := r.start(nil)
 			must.Get(pub.Publish(t.Context(), client.Entry{Thread: thread(0), Dialect: "omp", Body: message("good", "user", 10)}))(t)
 			r.await(thread(0), "p", 2)
@@ -73,22 +62,9 @@ func TestLettersOfACommitGoTogether(t *testing.T) {
 	}
 	first := r.start(func(d *persist.Deps, c *persist.Config) {
 		c.BatchEvents = batch
-		acks := 0
-		d.At = func(s persist.Step) error {
-			if s == persist.StepAck {
-				if acks++; acks == 3 {
-					return errKilled
-				}
-			}
-			return nil
-		}
+		d.At = dieAt(persist.StepAck, 3)
 	})
-	if err := <-first.died; !errors.Is(err, errKilled) {
-		t.Fatalf("Run() = %v, want it killed before an ack", err)
-	}
-	if err := first.stop(); !errors.Is(err, errKilled) {
-		t.Fatal(err)
-	}
+	first.killed(t)
 
 	second := &letterBox{Outbox: persistnats.Deps(other, 0, 0).Outbox} // of a process that knows of no letters
 	p := r.start(func(d *persist.Deps, c *persist.Config) {

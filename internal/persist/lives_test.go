@@ -23,8 +23,7 @@ import (
 func TestLateItemsOfAnEarlierLife(t *testing.T) {
 	t.Parallel()
 	r := newRig(t)
-	ctx, cancel := context.WithTimeout(t.Context(), 30*time.Second)
-	defer cancel()
+	ctx := brief(t)
 	id := events.Thread{Session: "s", Name: "main"}
 	var hits atomic.Int64
 	at, goOn := make(chan struct{}), make(chan struct{})

@@ -74,8 +74,7 @@ func (r *rig) result(t events.Thread, n int) result {
 // results waits for the first n items of a thread.
 func (r *rig) results(t events.Thread, n int) (all []result) {
 	r.t.Helper()
-	ctx, cancel := context.WithTimeout(r.t.Context(), 60*time.Second)
-	defer cancel()
+	ctx := brief(r.t)
 	for it := range must.All(r.t,
 		r.Subscribe(ctx, client.Filter{Session: t.Session, Thread: t.Name}, client.Position{All: true})) {
 		var res result
@@ -91,8 +90,7 @@ func (r *rig) results(t events.Thread, n int) (all []result) {
 // reason waits for the n-th dead letter and gives its reason.
 func (r *rig) reason(n int) string {
 	r.t.Helper()
-	ctx, cancel := context.WithTimeout(r.t.Context(), time.Minute)
-	defer cancel()
+	ctx := brief(r.t)
 	s := must.Get(r.conn.JetStream().Stream(ctx, events.DeadStream))(r.t)
 	for {
 		m, err := s.GetMsg(ctx, uint64(n))
@@ -119,8 +117,7 @@ func (r *rig) begin(t events.Thread, cfg client.OutputConfig) *client.Output {
 
 func (r *rig) finish(o *client.Output, end client.OutputEnd) {
 	r.t.Helper()
-	ctx, cancel := context.WithTimeout(r.t.Context(), 40*time.Second)
-	defer cancel()
+	ctx := brief(r.t)
 	must.Do(r.t, o.Close(end))
 	must.Do(r.t, o.Wait(ctx))
 }
@@ -296,22 +293,12 @@ func TestOutputWhateverDies(t *testing.T) {
 			}
 			for kill := range 4 {
 				r.writePart(open, raw, kill, 5)
-				var hits atomic.Int64
 				p := r.start(func(d *persist.Deps, c *persist.Config) {
 					c.BatchEvents = 5 + 3*kill
 					c.OutputBytes = 1 + kill%2*100_000 // states are read from their records
-					d.At = func(s persist.Step) error {
-						if s == step && hits.Add(1) > int64(kill+1) {
-							return errKilled
-						}
-						return nil
-					}
+					d.At = dieAt(step, kill+2)
 				})
-				err := must.Receive(t, p.died, "not killed at %s", step)
-				if !errors.Is(err, errKilled) {
-					t.Fatalf("Run() = %v, want it killed at %s", err, step)
-				}
-				_ = p.stop()
+				p.killed(t)
 			}
 			p := r.start(nil)
 			r.writePart(open, raw, 4, 5)

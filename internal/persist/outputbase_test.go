@@ -8,7 +8,6 @@ import (
 	"strings"
 	"sync/atomic"
 	"testing"
-	"time"
 
 	"spool/internal/must"
 	"spool/internal/persist"
@@ -72,8 +71,7 @@ func TestOutputWritesWhatIsNew(t *testing.T) {
 // printed waits until that many bytes of the output o of a session are in its record.
 func (r *rig) printed(session string, bytes int64) {
 	r.t.Helper()
-	ctx, cancel := context.WithTimeout(r.t.Context(), time.Minute)
-	defer cancel()
+	ctx := brief(r.t)
 	for {
 		rs := must.Get(r.conn.Records().Records(ctx, events.OutputKey(session, "o")))(r.t)
 		if rec, err := record.DecodeOutput(rs[0].Value); rs[0].Exists() && err == nil && rec.Total >= bytes {

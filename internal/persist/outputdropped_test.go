@@ -1,11 +1,9 @@
 package persist_test
 
 import (
-	"context"
 	"errors"
 	"strings"
 	"testing"
-	"time"
 
 	"spool/internal/must"
 	"spool/pkg/client"
@@ -24,8 +22,7 @@ func TestOpenOutputOfWhatIsRemoved(t *testing.T) {
 			r := newRig(t)
 			id := thread(0)
 			r.start(nil)
-			ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
-			defer cancel()
+			ctx := brief(t)
 			r.entry(id, 1, 0)
 			out := r.begin(id, client.OutputConfig{ID: "o"})
 			_, _ = out.Write([]byte("some lines\n"))

@@ -95,8 +95,7 @@ func TestOutputsAbortedTogether(t *testing.T) {
 // arrived waits until an output has that many bytes.
 func (r *rig) arrived(id string, least int64) {
 	r.t.Helper()
-	ctx, cancel := context.WithTimeout(r.t.Context(), 40*time.Second)
-	defer cancel()
+	ctx := brief(r.t)
 	for {
 		open := must.Get(r.Session("s0").Outputs(ctx))(r.t)
 		if slices.ContainsFunc(open, func(o client.OpenOutput) bool { return o.ID == id && o.Bytes >= least }) {
@@ -143,18 +142,11 @@ func TestOutputOfAnEndedThread(t *testing.T) {
 			}
 			_ = p.stop()
 
-			var hits atomic.Int64
 			p = r.start(func(d *persist.Deps, c *persist.Config) { // dies over the first result
 				c.OutputLease = 300 * time.Millisecond
-				d.At = func(s persist.Step) error {
-					if s == persist.StepCommit && hits.Add(1) > 0 {
-						return errKilled
-					}
-					return nil
-				}
+				d.At = dieAt(persist.StepCommit, 1)
 			})
-			<-p.died
-			_ = p.stop()
+			p.killed(t)
 			r.start(func(_ *persist.Deps, c *persist.Config) { c.OutputLease = 300 * time.Millisecond })
 			for _, res := range r.results(thread(0), 3)[1:] {
 				switch m := res.Metadata; {
@@ -253,8 +245,7 @@ func TestFollowOutput(t *testing.T) {
 	r.start(func(d *persist.Deps, c *persist.Config) { d.Live, c.BatchEvents = &lossy{Live: r.conn.Outputs()}, 4 })
 	raw, clean := lines(12_000)
 	follow := func(text *bytes.Buffer) (end *events.LiveEnd) {
-		ctx, cancel := context.WithTimeout(t.Context(), 30*time.Second)
-		defer cancel()
+		ctx := brief(t)
 		for f, err := range r.Thread(thread(0)).Follow(ctx, "o") {
 			if err != nil || f.Missed != 0 || f.Offset != int64(text.Len()) {
 				t.Errorf("frame at %d after %d bytes, %d missed, %v", f.Offset, text.Len(), f.Missed, err)

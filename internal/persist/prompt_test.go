@@ -20,7 +20,7 @@ import (
 
 // brief is how long a test waits for what must happen.
 func brief(t *testing.T) context.Context {
-	ctx, cancel := context.WithTimeout(t.Context(), 30*time.Second)
+	ctx, cancel := context.WithTimeout(t.Context(), must.Patience)
 	t.Cleanup(cancel)
 	return ctx
 }
@@ -211,18 +211,7 @@ func TestPromptKilled(t *testing.T) {
 			pub := r.Publisher(client.PublisherConfig{User: "mira"})
 			must.Do(t, pub.Control(ctx, thread(4), 1, events.Control{Op: events.OpAnswer,
 				Answer: &events.Answer{Prompt: "k", Answer: json.RawMessage(`"yes"`)}}))
-			dies := r.start(func(d *persist.Deps, _ *persist.Config) {
-				d.At = func(s persist.Step) error {
-					if s == step {
-						return errKilled
-					}
-					return nil
-				}
-			})
-			if err := <-dies.died; !errors.Is(err, errKilled) {
-				t.Fatalf("Run() = %v", err)
-			}
-			_ = dies.stop()
+			r.start(func(d *persist.Deps, _ *persist.Config) { d.At = dieAt(step, 1) }).killed(t)
 			r.start(nil)
 			if got := <-done; got.err != nil || string(got.Answer) != `"yes"` || got.By != "mira" {
 				t.Errorf("Ask = %+v", got)

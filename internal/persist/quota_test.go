@@ -1,12 +1,10 @@
 package persist_test
 
 import (
-	"context"
 	"errors"
 	"fmt"
 	"strings"
 	"testing"
-	"time"
 
 	"spool/internal/apply"
 	"spool/internal/must"
@@ -26,8 +24,7 @@ func TestQuotas(t *testing.T) {
 	run := r.start(limit)
 	send := func(session, name, producer string, seq uint64) error {
 		t.Helper()
-		ctx, cancel := context.WithTimeout(t.Context(), 30*time.Second)
-		defer cancel()
+		ctx := brief(t)
 		th := events.Thread{Session: session, Name: name}
 		entry := client.Entry{Thread: th, Dialect: "omp", Body: message(fmt.Sprint(producer, seq), "user", 10), Seq: seq}
 		must.Get(r.Publisher(client.PublisherConfig{Producer: producer}).Publish(ctx, entry))(t)

@@ -26,12 +26,7 @@ type mortal struct {
 func (r *rig) doomed(at persist.Step, change func(*persist.Deps, *persist.Config)) *mortal {
 	deps := persistnats.Deps(r.conn, 0, 0)
 	deps.Packs, deps.Search = r.conn.Store(0), nil
-	deps.At = func(s persist.Step) error {
-		if s == at {
-			return errKilled
-		}
-		return nil
-	}
+	deps.At = dieAt(at, 1)
 	cfg := persist.Config{BatchEvents: 20}
 	if change != nil {
 		change(&deps, &cfg)

@@ -1,12 +1,9 @@
 package persist_test
 
 import (
-	"context"
-	"errors"
 	"fmt"
 	"io"
 	"strings"
-	"sync/atomic"
 	"testing"
 	"time"
 
@@ -50,8 +47,7 @@ func (r *rig) lastResult(t events.Thread) result {
 // raw waits for the n-th item of a thread and gives its JSON.
 func (r *rig) raw(t events.Thread, n int64) string {
 	r.t.Helper()
-	ctx, cancel := context.WithTimeout(r.t.Context(), time.Minute)
-	defer cancel()
+	ctx := brief(r.t)
 	for it := range must.All(r.t,
 		r.Subscribe(ctx, client.Filter{Session: t.Session, Thread: t.Name}, client.Position{All: true})) {
 		if it.N == n {
@@ -186,20 +182,11 @@ func TestLargeResultsOverFaults(t *testing.T) {
 				must.Get(pub.Publish(t.Context(), client.Entry{Thread: thread(0), Dialect: "claude",
 					Body: []byte(resultLine("claude", i, 70_000+i))}))(t)
 			}
-			var hits atomic.Int64
 			p := r.start(func(d *persist.Deps, c *persist.Config) {
 				c.BatchEvents = 2
-				d.At = func(s persist.Step) error {
-					if s == step && hits.Add(1) > 1 {
-						return errKilled
-					}
-					return nil
-				}
+				d.At = dieAt(step, 2)
 			})
-			if err := <-p.died; !errors.Is(err, errKilled) {
-				t.Fatalf("Run() = %v, want it killed at %s", err, step)
-			}
-			_ = p.stop()
+			p.killed(t)
 			u := &unsure{bucket: r.conn.Records(), lose: func(n int64) bool { return n%2 == 1 }, done: func(n int64) bool { return n%4 == 1 }}
 			r.start(func(d *persist.Deps, c *persist.Config) { d.Records, c.BatchEvents = u, 2 })
 			r.await(thread(0), "p", entries)

@@ -8,7 +8,6 @@ import (
 	"strings"
 	"sync"
 	"testing"
-	"time"
 
 	"spool/internal/must"
 	"spool/internal/natsio"
@@ -103,8 +102,7 @@ func (r *rig) publish(p *client.Publisher, t events.Thread, from, to int) {
 // await returns the head of a thread once it has taken that event, and applied or refused it.
 func (r *rig) await(t events.Thread, producer string, seq uint64) threads.Head {
 	r.t.Helper()
-	ctx, cancel := context.WithTimeout(r.t.Context(), 30*time.Second)
-	defer cancel()
+	ctx := brief(r.t)
 	if err := r.Thread(t).Await(ctx, producer, 0, seq); !errors.Is(err, client.ErrRefused) {
 		must.Do(r.t, err)
 	}
@@ -143,8 +141,7 @@ func (r *rig) check(t events.Thread, entries int) {
 // waits until number want is there.
 func (r *rig) items(t events.Thread, want int64) (last int64) {
 	r.t.Helper()
-	ctx, cancel := context.WithTimeout(r.t.Context(), time.Minute)
-	defer cancel()
+	ctx := brief(r.t)
 	for it := range must.All(r.t,
 		r.Subscribe(ctx, client.Filter{Session: t.Session, Thread: t.Name}, client.Position{All: true})) {
 		if it.N != last+1 {

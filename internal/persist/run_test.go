@@ -2,7 +2,6 @@ package persist_test
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"strings"
 	"testing"
@@ -252,18 +251,7 @@ func TestRunKilled(t *testing.T) {
 			must.Do(t, first.stop())
 			done := events.Run{ID: "k", State: "completed"}
 			must.Do(t, pub.Control(ctx, thread(6), 2, events.Control{Op: events.OpRun, Run: &done}))
-			dies := r.start(func(d *persist.Deps, _ *persist.Config) {
-				d.At = func(s persist.Step) error {
-					if s == step {
-						return errKilled
-					}
-					return nil
-				}
-			})
-			if err := <-dies.died; !errors.Is(err, errKilled) {
-				t.Fatalf("Run() = %v", err)
-			}
-			_ = dies.stop()
+			r.start(func(d *persist.Deps, _ *persist.Config) { d.At = dieAt(step, 1) }).killed(t)
 			last := r.start(nil)
 			r.signs(pub, thread(6), 3, events.Run{ID: "k", State: "running"}, events.Run{ID: "l", State: "queued"})
 			if got := r.runs("s6"); got["k"].State != artifacts.RunCompleted || got["k"].Agent != "a" || got["l"].State != artifacts.RunQueued {

@@ -3,14 +3,12 @@ package persist_test
 import (
 	"bytes"
 	"context"
-	"errors"
 	"fmt"
 	"io/fs"
 	"log/slog"
 	"math/rand/v2"
 	"os"
 	"strings"
-	"sync/atomic"
 	"testing"
 	"time"
 
@@ -140,20 +138,11 @@ func TestSameEntriesSameNodes(t *testing.T) {
 	killedAt := func(step persist.Step, times int) func(*rig) {
 		return func(r *rig) {
 			for range times {
-				var hits atomic.Int64
 				p := r.start(func(d *persist.Deps, c *persist.Config) {
 					c.BatchEvents = 11
-					d.At = func(s persist.Step) error {
-						if s == step && hits.Add(1) == 2 {
-							return errKilled
-						}
-						return nil
-					}
+					d.At = dieAt(step, 2)
 				})
-				if err := <-p.died; !errors.Is(err, errKilled) {
-					r.t.Fatalf("Run() = %v, want it killed at %s", err, step)
-				}
-				_ = p.stop()
+				p.killed(r.t)
 			}
 		}
 	}

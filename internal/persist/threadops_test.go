@@ -7,7 +7,6 @@ import (
 	"os"
 	"slices"
 	"strings"
-	"sync/atomic"
 	"testing"
 	"time"
 
@@ -223,15 +222,7 @@ func TestLeavingSurvivesDeath(t *testing.T) {
 			publish(b, 6)
 			publish(b, 7)
 			for kill := range 8 {
-				var hits atomic.Int64
-				run := r.start(func(d *persist.Deps, _ *persist.Config) {
-					d.At = func(s persist.Step) error {
-						if s == step && hits.Add(1) == int64(1+kill%2) {
-							return errKilled
-						}
-						return nil
-					}
-				})
+				run := r.start(func(d *persist.Deps, _ *persist.Config) { d.At = dieAt(step, 1+kill%2) })
 				select {
 				case err := <-run.died:
 					if !errors.Is(err, errKilled) {

@@ -9,7 +9,6 @@ import (
 	"slices"
 	"strings"
 	"testing"
-	"time"
 
 	"spool/internal/must"
 	"spool/internal/persist"
@@ -23,8 +22,7 @@ import (
 // soon is a context for what must not hang.
 func soon(t *testing.T) context.Context {
 	t.Helper()
-	ctx, cancel := context.WithTimeout(t.Context(), 30*time.Second)
-	t.Cleanup(cancel)
+	ctx := brief(t)
 	return ctx
 }
 
