@@ -1,7 +1,6 @@
 package client_test
 
 import (
-	"context"
 	"errors"
 	"fmt"
 	"io"
@@ -29,8 +28,7 @@ func TestWaitForWhatIsRemoved(t *testing.T) {
 			t.Parallel()
 			conn := natstest.Conn(t)
 			c := client.New(conn)
-			ctx, cancel := context.WithTimeout(t.Context(), 30*time.Second)
-			defer cancel()
+			ctx := limited(t)
 			th := events.Thread{Session: "s", Name: "main"}
 			o := must.Get(c.Thread(th).Output(ctx, client.OutputConfig{ID: "o1", Tool: "make"}))(t)
 			must.Get(o.Write([]byte("gcc\n")))(t)
@@ -245,8 +243,7 @@ func TestExportOfWhatWaitsOffline(t *testing.T) {
 // is refused there, and who waits for it is told where the thread is now.
 func TestAwaitAcrossRenames(t *testing.T) {
 	r, th := newRig(t), thread("s")
-	ctx, cancel := context.WithTimeout(t.Context(), 30*time.Second)
-	defer cancel()
+	ctx := limited(t)
 	p := r.Publisher(client.PublisherConfig{Producer: "p"})
 	ack := must.Get(p.Publish(ctx, post(th, "1"), post(th, "2")))(t)
 	must.Do(t, ack.Applied(ctx))

@@ -1,11 +1,9 @@
 package client_test
 
 import (
-	"context"
 	"errors"
 	"fmt"
 	"testing"
-	"time"
 
 	"spool/internal/must"
 	"spool/internal/natstest"
@@ -20,8 +18,7 @@ func TestDeletedByAnother(t *testing.T) {
 			t.Parallel()
 			conn := natstest.Conn(t)
 			c := client.New(conn)
-			ctx, cancel := context.WithTimeout(t.Context(), 30*time.Second)
-			defer cancel()
+			ctx := limited(t)
 			th := thread("s")
 			pub := publishApplied(ctx, t, conn, th)
 			var err error

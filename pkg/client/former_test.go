@@ -1,11 +1,9 @@
 package client_test
 
 import (
-	"context"
 	"errors"
 	"sync"
 	"testing"
-	"time"
 
 	"spool/internal/must"
 	"spool/internal/natsio"
@@ -20,8 +18,7 @@ import (
 func TestRetireLosesNothing(t *testing.T) {
 	conn := natstest.Conn(t)
 	c := client.New(conn)
-	ctx, cancel := context.WithTimeout(t.Context(), 60*time.Second)
-	defer cancel()
+	ctx := limited(t)
 	th := thread("s")
 	publishApplied(ctx, t, conn, th)
 
@@ -72,8 +69,7 @@ func TestRetireLosesNothing(t *testing.T) {
 func TestRetiredTwice(t *testing.T) {
 	conn := natstest.Conn(t)
 	c := client.New(conn)
-	ctx, cancel := context.WithTimeout(t.Context(), 60*time.Second)
-	defer cancel()
+	ctx := limited(t)
 	th := thread("s")
 	publishApplied(ctx, t, conn, th)
 	head := must.Get(c.Thread(th).Head(ctx))(t)

@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"testing"
-	"time"
 
 	"spool/internal/must"
 	"spool/internal/natstest"
@@ -33,8 +32,7 @@ func TestLeftByAnother(t *testing.T) {
 			t.Parallel()
 			conn := natstest.Conn(t)
 			c := client.New(conn)
-			ctx, cancel := context.WithTimeout(t.Context(), 60*time.Second)
-			defer cancel()
+			ctx := limited(t)
 			th := thread("s")
 			publishApplied(ctx, t, conn, th)
 			told := make([]chan error, len(ops))

@@ -5,7 +5,6 @@ import (
 	"fmt"
 	"iter"
 	"testing"
-	"time"
 
 	"spool/internal/must"
 	"spool/pkg/client"
@@ -38,8 +37,7 @@ func TestOneNameInAllSessions(t *testing.T) {
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
-			ctx, cancel := context.WithTimeout(t.Context(), 30*time.Second)
-			defer cancel()
+			ctx := limited(t)
 			a, b := name+"-a", name+"-b"
 			stands := make(chan struct{})
 			go func() {

@@ -58,8 +58,7 @@ func TestAnswerOfAnotherLife(t *testing.T) {
 		t.Run(anew, func(t *testing.T) {
 			t.Parallel()
 			r, th := newRig(t), thread("s")
-			ctx, cancel := context.WithTimeout(t.Context(), 30*time.Second)
-			defer cancel()
+			ctx := limited(t)
 			old := r.ask(ctx, t, th, events.Prompt{ID: "p", Kind: events.PromptApproval, Text: text})
 			must.Get(r.Session("s").Delete(ctx, client.Deletion{}))(t)
 			q := events.Prompt{ID: "p", Kind: events.PromptApproval, Text: anew}
@@ -78,8 +77,7 @@ func TestAnswerOfAnotherLife(t *testing.T) {
 // TestAskerOfARemovedSession: whoever waits in a session that is deleted learns it at the deadline, at the latest.
 func TestAskerOfARemovedSession(t *testing.T) {
 	r, th := newRig(t), thread("s")
-	ctx, cancel := context.WithTimeout(t.Context(), 30*time.Second)
-	defer cancel()
+	ctx := limited(t)
 	p := events.Prompt{ID: "p", Kind: events.PromptApproval, Text: "Deploy?", Deadline: time.Now().Add(2 * time.Second).UnixMilli()}
 	old := r.ask(ctx, t, th, p)
 	must.Get(r.Session("s").Delete(ctx, client.Deletion{}))(t)
@@ -92,8 +90,7 @@ func TestAskerOfARemovedSession(t *testing.T) {
 // its name (SPEC P12).
 func TestAskedInTheNextThread(t *testing.T) {
 	r, th := newRig(t), thread("s")
-	ctx, cancel := context.WithTimeout(t.Context(), 30*time.Second)
-	defer cancel()
+	ctx := limited(t)
 	r.begin(ctx, t, events.Thread{Session: "s", Name: "other"})
 	approve := events.Answer{Prompt: "p", Answer: json.RawMessage("true"), By: "mira"}
 	deploy := events.Prompt{ID: "p", Kind: events.PromptApproval, Text: "Deploy?"}
@@ -123,8 +120,7 @@ func TestAskedInTheNextThread(t *testing.T) {
 // client looked first.
 func TestAnswerPastTheClient(t *testing.T) {
 	r, th := newRig(t), thread("s")
-	ctx, cancel := context.WithTimeout(t.Context(), 30*time.Second)
-	defer cancel()
+	ctx := limited(t)
 	r.begin(ctx, t, events.Thread{Session: "s", Name: "other"})
 	first := r.ask(ctx, t, th, events.Prompt{ID: "p", Kind: events.PromptApproval, Text: "Deploy?"})
 	op := events.Answer{Prompt: "p", Answer: json.RawMessage("true"), By: "mira"}
@@ -147,8 +143,7 @@ func TestAnswerPastTheClient(t *testing.T) {
 // TestRenamedBehindAnAnswer: who asked in a thread that has another name by now is told the answer.
 func TestRenamedBehindAnAnswer(t *testing.T) {
 	r, th := newRig(t), thread("s")
-	ctx, cancel := context.WithTimeout(t.Context(), 30*time.Second)
-	defer cancel()
+	ctx := limited(t)
 	p := events.Prompt{ID: "p", Kind: events.PromptApproval, Text: "Deploy?"}
 	first := r.ask(ctx, t, th, p)
 	must.Get(r.Thread(th).Answer(ctx, events.Answer{Prompt: "p", Answer: json.RawMessage("true"), By: "mira"}))(t)
@@ -162,8 +157,7 @@ func TestRenamedBehindAnAnswer(t *testing.T) {
 // TestPromptOfAnEndedThread: nobody can answer it, and it says so.
 func TestPromptOfAnEndedThread(t *testing.T) {
 	r, th := newRig(t), thread("s")
-	ctx, cancel := context.WithTimeout(t.Context(), 30*time.Second)
-	defer cancel()
+	ctx := limited(t)
 	p := events.Prompt{ID: "p", Kind: events.PromptApproval, Text: "Deploy?", Deadline: time.Now().Add(2 * time.Second).UnixMilli()}
 	done := r.ask(ctx, t, th, p)
 	if got := must.Get(r.Thread(th).Prompt(ctx, "p"))(t); !got.Answerable {
@@ -182,8 +176,7 @@ func TestPromptOfAnEndedThread(t *testing.T) {
 // TestRemoveOfAnEndedThreadThatAsked: what nobody can answer any more keeps no thread, and is no prompt of the next one of its name.
 func TestRemoveOfAnEndedThreadThatAsked(t *testing.T) {
 	r, th := newRig(t), thread("s")
-	ctx, cancel := context.WithTimeout(t.Context(), 30*time.Second)
-	defer cancel()
+	ctx := limited(t)
 	done := r.ask(ctx, t, th, events.Prompt{ID: "p", Kind: events.PromptApproval, Text: "Deploy?",
 		Deadline: time.Now().Add(time.Second).UnixMilli()})
 	must.Do(t, r.Thread(th).End(ctx, events.End{}))
@@ -202,8 +195,7 @@ func TestRemoveOfAnEndedThreadThatAsked(t *testing.T) {
 // of its name, whether its client looked before, or it was under way meanwhile.
 func TestAnswerToAnEarlierLife(t *testing.T) {
 	r, th := newRig(t), thread("s")
-	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
-	defer cancel()
+	ctx := limited(t)
 	deploy := events.Prompt{ID: "p", Kind: events.PromptApproval, Text: "Deploy?"}
 	r.ask(ctx, t, th, deploy)
 	seen := must.Get(r.Thread(th).Prompt(ctx, "p"))(t)

@@ -158,8 +158,7 @@ func (r *rig) publish(t *testing.T, es ...client.Entry) {
 
 func await(t *testing.T, c *client.Client, th events.Thread, producer string, seq uint64) {
 	t.Helper()
-	ctx, cancel := context.WithTimeout(t.Context(), 30*time.Second)
-	defer cancel()
+	ctx := limited(t)
 	must.Do(t, c.Thread(th).Await(ctx, producer, 0, seq))
 }
 

@@ -18,7 +18,7 @@ import (
 )
 
 func limited(t *testing.T) context.Context {
-	ctx, cancel := context.WithTimeout(t.Context(), 30*time.Second)
+	ctx, cancel := context.WithTimeout(t.Context(), must.Patience)
 	t.Cleanup(cancel)
 	return ctx
 }
