@@ -95,19 +95,21 @@ type deadSome struct {
 	Session string   `help:"All of this session."`
 }
 
-func (s *deadSome) which(a *app, cl *client.Client) ([]uint64, error) {
+func (s *deadSome) which(a *app) (*client.Client, []uint64, error) {
+	cl, err := a.client()
 	switch {
+	case err != nil:
+		return nil, nil, err
 	case len(s.At) > 0 && (s.All || s.Session != ""), len(s.At) == 0 && !s.All && s.Session == "":
-		return nil, service.UsageError{Err: errors.New("name dead letters by their numbers, or give --all, or --session")}
+		return nil, nil, service.UsageError{Err: errors.New("name dead letters by their numbers, or give --all, or --session")}
 	case len(s.At) > 0:
-		return s.At, nil
+		return cl, s.At, nil
 	}
 	list, err := cl.Session(s.Session).DeadLetters(a.ctx)
 	if err == nil && len(list) == 0 && s.Session != "" {
 		_, err = a.wholeSession(cl, s.Session)
 	}
-	at := mapped.List(list, func(d client.DeadLetter) uint64 { return d.At })
-	return at, err
+	return cl, mapped.List(list, func(d client.DeadLetter) uint64 { return d.At }), err
 }
 
 type deadReplayCmd struct {
@@ -116,11 +118,7 @@ type deadReplayCmd struct {
 }
 
 func (c *deadReplayCmd) Run(a *app) error {
-	cl, err := a.client()
-	if err != nil {
-		return err
-	}
-	list, err := c.which(a, cl)
+	cl, list, err := c.which(a)
 	if err != nil {
 		return err
 	}
@@ -213,11 +211,7 @@ type deadRmCmd struct {
 }
 
 func (c *deadRmCmd) Run(a *app) error {
-	cl, err := a.client()
-	if err != nil {
-		return err
-	}
-	list, err := c.which(a, cl)
+	cl, list, err := c.which(a)
 	if err != nil {
 		return err
 	}

@@ -150,12 +150,16 @@ func (v *historyView) filter() (f history.Filter, err error) {
 	if v.Limit < 1 || v.Limit > history.MaxLimit {
 		return f, fmt.Errorf("--limit %d: use 1 to %d", v.Limit, history.MaxLimit)
 	}
-	f.Session = v.Session
-	if v.Session != "" {
-		err = events.CheckToken("session", v.Session)
+	return historyOf(v.Session, v.Cwd)
+}
+
+// historyOf chooses what is of a session and of a directory, where they are named.
+func historyOf(session, cwd string) (f history.Filter, err error) {
+	if f.Session = session; session != "" {
+		err = events.CheckToken("session", session)
 	}
-	if v.Cwd != "" && err == nil {
-		f.Cwd, err = filepath.Abs(v.Cwd)
+	if cwd != "" && err == nil {
+		f.Cwd, err = filepath.Abs(cwd)
 	}
 	return f, err
 }

@@ -3,7 +3,6 @@ package main
 import (
 	"cmp"
 	"fmt"
-	"path/filepath"
 	"strings"
 	"time"
 
@@ -63,13 +62,7 @@ func (c *searchCmd) Run(a *app) error {
 func matchSession(m history.Match) string { return m.Thread.Session }
 
 func (v *itemsOf) filter() (f history.ItemFilter, err error) {
-	if f.Session = v.Session; v.Session != "" {
-		err = events.CheckToken("session", v.Session)
-	}
-	if v.Cwd != "" && err == nil {
-		f.Cwd, err = filepath.Abs(v.Cwd)
-	}
-	if err == nil {
+	if f.Filter, err = historyOf(v.Session, v.Cwd); err == nil {
 		err = f.Between(v.Since, v.Until, time.Now())
 	}
 	return f, err
