@@ -494,24 +494,3 @@ func (s *session) giveUp(now time.Time) {
 	}
 	s.waiting = nil
 }
-
-// withoutValues is a message without what servers of the Model Context Protocol and commands are given beside their names.
-func withoutValues(m message) []byte {
-	line := m.line
-	for _, member := range []string{"mcpServers", "env"} {
-		all := jsonscan.Get(m.params, member)
-		if jsonscan.KindOf(all) != jsonscan.KindArray {
-			continue
-		}
-		names := []byte("[")
-		_ = jsonscan.Array(all, func(one []byte) bool {
-			if len(names) > 1 {
-				names = append(names, ',')
-			}
-			names = slices.Concat(names, []byte(`{"name":`), quoted(text(one, "name")), []byte("}"))
-			return true
-		})
-		line = with(line, append(names, ']'), "params", member)
-	}
-	return line
-}

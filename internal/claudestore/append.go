@@ -411,14 +411,6 @@ func (s *Store) load(ctx context.Context, k Key, st *state) error {
 	return nil
 }
 
-// counter counts what is written to it.
-type counter int
-
-func (c *counter) Write(p []byte) (int, error) {
-	*c += counter(len(p))
-	return len(p), nil
-}
-
 // news are the entries that a thread does not have. One without a uuid is a repeat if a neighbour of it in the append is, and the thread
 // has the same bytes at that side of the neighbour; or if a file brought the same bytes behind all that was appended here.
 // sent is the place of the last repeat.

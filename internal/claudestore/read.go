@@ -182,3 +182,11 @@ func (s *Store) Remove(ctx context.Context, k Key, by string) (bool, error) {
 	}
 	return err == nil, err
 }
+
+// counter counts what is written to it.
+type counter int
+
+func (c *counter) Write(p []byte) (int, error) {
+	*c += counter(len(p))
+	return len(p), nil
+}

@@ -17,7 +17,6 @@ import (
 	"strconv"
 	"strings"
 	"time"
-	"unicode"
 
 	"spool/internal/jsonscan"
 	"spool/internal/rehydrate"
@@ -487,40 +486,3 @@ func (w *materialize) beside(ctx context.Context, kept map[string]artifacts.Reco
 
 // outputsDir is the folder with outputs of tools that Claude Code keeps out of a session's file.
 const outputsDir = "tool-results"
-
-// content is what matters of the text of files, as it passes.
-type content struct {
-	size    int64
-	outputs []byte // begins the name of an output
-	found   map[string]bool
-	history bool
-	last    []byte // of the text before
-}
-
-// maxOutput bounds the name of an output.
-const maxOutput = 255
-
-// Write implements io.Writer.
-func (c *content) Write(p []byte) (int, error) {
-	c.size += int64(len(p))
-	text := append(c.last, p...)
-	c.history = c.history || bytes.Contains(text, []byte(`"file-history-snapshot"`))
-	for rest := text; ; {
-		_, behind, ok := bytes.Cut(rest, c.outputs)
-		if !ok {
-			break
-		}
-		end := bytes.IndexFunc(behind, func(r rune) bool {
-			return r != '.' && r != '_' && r != '-' && !unicode.IsDigit(r) && !unicode.IsLetter(r)
-		})
-		if name := string(behind[:max(end, 0)]); name != "" && len(name) <= maxOutput && filepath.IsLocal(name) {
-			if c.found == nil {
-				c.found = map[string]bool{}
-			}
-			c.found[name] = true
-		}
-		rest = behind
-	}
-	c.last = bytes.Clone(text[max(0, len(text)-2*maxOutput):])
-	return len(p), nil
-}
