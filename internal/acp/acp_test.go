@@ -490,9 +490,7 @@ func TestWith(t *testing.T) {
 		{`{}`, `{}`},
 		{`{"a":{"b":1},"a":{"b":2}}`, `{"a":{"b":1},"a":{"b":"v"}}`},
 	} {
-		if got := string(with([]byte(c.raw), []byte(`"v"`), "a", "b")); got != c.want {
-			t.Errorf("with(%s) = %s, want %s", c.raw, got, c.want)
-		}
+		must.Same(t, string(with([]byte(c.raw), []byte(`"v"`), "a", "b")), c.want, "with(%s) = %s, want %s", c.raw)
 	}
 }
 

@@ -28,8 +28,7 @@ func newArtifact(session string) artifactstore.NewArtifact {
 
 func put(t *testing.T, a *artifactstore.Artifacts, n artifactstore.NewArtifact, body string) artifacts.Record {
 	t.Helper()
-	r := must.Get(a.Put(t.Context(), n, strings.NewReader(body)))(t)
-	return r
+	return must.Get(a.Put(t.Context(), n, strings.NewReader(body)))(t)
 }
 
 func readArtifact(t *testing.T, a *artifactstore.Artifacts, r artifacts.Record) (string, error) {
@@ -251,9 +250,7 @@ func TestArtifactFork(t *testing.T) {
 	must.Do(t, a.Remove(t.Context(), r))
 	must.Same(t, must.Get(readArtifact(t, a, forks[0]))(t), "bytes", "the fork reads %q, want %q")
 	must.Do(t, a.Remove(t.Context(), forks[0]))
-	if _, err := c.Objects().Stat(t.Context(), events.ArtifactsBucket, r.Object); !errors.Is(err, record.ErrNotFound) {
-		t.Errorf("object after its last row = %v, want %v", err, record.ErrNotFound)
-	}
+	must.Is(t, must.Err(c.Objects().Stat(t.Context(), events.ArtifactsBucket, r.Object)), record.ErrNotFound, "object after its last row")
 	if _, err := readArtifact(t, a, r); err == nil {
 		t.Error("the chunks are still there")
 	}

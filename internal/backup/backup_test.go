@@ -204,8 +204,7 @@ func (s *system) output(t *testing.T) record.Output {
 	if len(rs) == 0 {
 		return record.Output{}
 	}
-	o := must.Get(record.DecodeOutput(rs[0].Value))(t)
-	return o
+	return must.Get(record.DecodeOutput(rs[0].Value))(t)
 }
 
 // endOutput goes on with an output where a backup found it: one more line, and its end.

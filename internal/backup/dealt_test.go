@@ -105,9 +105,8 @@ func checkDealt(t *testing.T, conn *natsio.Conn) {
 	for name, want := range map[string]int{"ended/main": 1, "renamed/other": 2, "large/main": 1, "before/main": 1, "meanwhile/main": 1,
 		"linked/main": 2} {
 		session, thread, _ := strings.Cut(name, "/")
-		if got := bytes.Count(s.export(t, events.Thread{Session: session, Name: thread}), []byte("\n")); got != want {
-			t.Errorf("%s has %d entries, want %d", name, got, want)
-		}
+		must.Same(t, bytes.Count(s.export(t, events.Thread{Session: session, Name: thread}), []byte("\n")), want,
+			"%s has %d entries, want %d", name)
 	}
 	if _, err := s.Thread(events.Thread{Session: "deleted", Name: "main"}).Head(t.Context()); !errors.Is(err, threads.ErrNoThread) {
 		t.Errorf("the deleted session: %v, want ErrNoThread", err)
@@ -170,9 +169,8 @@ func TestRefusedAndNotYetALetter(t *testing.T) {
 				t.Errorf("the dead letters are %v, want %v", got, want)
 			}
 			s := &system{dst, client.New(dst)}
-			if n := bytes.Count(s.export(t, events.Thread{Session: "s", Name: "main"}), []byte("\n")); n != 2 {
-				t.Errorf("the thread has %d entries, want 2", n)
-			}
+			must.Same(t, bytes.Count(s.export(t, events.Thread{Session: "s", Name: "main"}), []byte("\n")), 2,
+				"the thread has %d entries, want %d")
 			checkSound(t, dst)
 		})
 	}
@@ -182,7 +180,6 @@ func TestRefusedAndNotYetALetter(t *testing.T) {
 func resetPartitions(t *testing.T, conn *natsio.Conn) {
 	t.Helper()
 	for p := range events.Partitions {
-		_, err := conn.JetStream().ResetConsumerToSequence(t.Context(), events.EventsStream, events.PartitionConsumer(p), 1)
-		must.Do(t, err)
+		must.Get(conn.JetStream().ResetConsumerToSequence(t.Context(), events.EventsStream, events.PartitionConsumer(p), 1))(t)
 	}
 }

@@ -39,8 +39,7 @@ func behind(t *testing.T, conn *natsio.Conn) {
 	stream := must.Get(conn.JetStream().Stream(t.Context(), events.EventsStream))(t)
 	first := must.Get(stream.GetMsg(t.Context(), 1))(t)
 	part := must.Get(strconv.Atoi(regexp.MustCompile(`\.p\.(\d+)\.`).FindStringSubmatch(first.Subject)[1]))(t)
-	_, err := conn.JetStream().ResetConsumerToSequence(t.Context(), events.EventsStream, events.PartitionConsumer(part), 1)
-	must.Do(t, err)
+	must.Get(conn.JetStream().ResetConsumerToSequence(t.Context(), events.EventsStream, events.PartitionConsumer(part), 1))(t)
 }
 
 // restored is another system with what a backup has of one.

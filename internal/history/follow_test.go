@@ -56,11 +56,10 @@ func (s *spool) say(thread string, seconds int, lines ...string) {
 	var entries []client.Entry
 	for i, line := range lines {
 		role, text, _ := bytes.Cut([]byte(line), []byte(":"))
-		body, err := json.Marshal(map[string]any{
+		body := must.Get(json.Marshal(map[string]any{
 			"type": "message", "id": fmt.Sprintf("e%s%d-%d", t.Name, seconds, i),
 			"timestamp": time.Unix(int64(seconds+i), 0).UTC().Format(time.RFC3339),
-			"message":   map[string]any{"role": string(role), "content": []any{map[string]any{"type": "text", "text": string(text)}}}})
-		must.Do(s.t, err)
+			"message":   map[string]any{"role": string(role), "content": []any{map[string]any{"type": "text", "text": string(text)}}}}))(s.t)
 		entries = append(entries, client.Entry{Thread: t, Dialect: "omp", Body: body})
 	}
 	must.Get(s.Publish(s.t.Context(), entries...))(s.t)

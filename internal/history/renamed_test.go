@@ -65,9 +65,7 @@ func TestRenamedThread(t *testing.T) {
 	must.Do(t, index.CatchUp(t.Context()))
 	for range 2 {
 		found := must.Get(items.Find(t.Context(), "prompt", history.ItemFilter{}, 99))(t)
-		if len(found) != len(want) {
-			t.Errorf("an index of all items has %d, want %d", len(found), len(want))
-		}
+		must.Same(t, len(found), len(want), "an index of all items has %d, want %d")
 		must.Do(t, index.Rebuild(t.Context()))
 	}
 	stream := must.Get(s.conn.JetStream().Stream(t.Context(), events.ItemsStream))(t)

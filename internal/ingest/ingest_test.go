@@ -115,9 +115,7 @@ func TestEnvelopes(t *testing.T) {
 			continue
 		}
 		e := out.all()[0]
-		if s := fmt.Sprintf("%s %s %d %d %q %s", e.Thread, e.Dialect, e.Time, e.Seq, e.User, e.Body); s != c.want {
-			t.Errorf("%s = %s, want %s", c.in, s, c.want)
-		}
+		must.Same(t, fmt.Sprintf("%s %s %d %d %q %s", e.Thread, e.Dialect, e.Time, e.Seq, e.User, e.Body), c.want, "%s = %s, want %s", c.in)
 	}
 }
 

@@ -183,9 +183,7 @@ func cycle(t *testing.T, dir string) (first *natsio.Conn, exported string, out [
 	t.Helper()
 	first = system(t)
 	for _, f := range load(t, first, dir).Files {
-		if f.Err != nil {
-			t.Fatal(f.Err)
-		}
+		must.Do(t, f.Err)
 	}
 	want := stored(t, first)
 	load(t, first, dir)

@@ -245,8 +245,7 @@ func TestProgramGoesOnFromAnExport(t *testing.T) {
 				must.Same(t, len(must.Get(cl.Session("f").Threads(t.Context()))(t)), 1, "%s: there are %d threads, want %d", what)
 			}
 			n := len(must.Get(cl.Thread(main).Tree(t.Context()))(t).Entries())
-			out, err := export(t, conn, dir, "f", false)
-			must.Do(t, err)
+			out := must.Get(export(t, conn, dir, "f", false))(t)
 			file, files := filepath.Join(dir, filepath.FromSlash(out.File)), filepath.Join(dir, "sessions")
 			load(t, conn, files)
 			has(n, "the export as it is")

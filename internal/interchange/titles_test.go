@@ -57,8 +57,7 @@ func TestTitleInAnExportedFile(t *testing.T) {
 				if named != "" {
 					must.Do(t, ignoreTitled(cl.Session("s").Name(t.Context(), "Given", named == "by a program")))
 				}
-				out, err := export(t, conn, dir, "s", false)
-				must.Do(t, err)
+				out := must.Get(export(t, conn, dir, "s", false))(t)
 				was := must.Get(cl.Session("s").Info(t.Context()))(t)
 				load(t, conn, filepath.Join(dir, "sessions"))
 				title := func(want, when string) {
@@ -94,8 +93,7 @@ func TestDirectoryInAnExportedFile(t *testing.T) {
 	cl := client.New(conn)
 	must.Do(t, cl.Session("s").New(t.Context(), "/w", ""))
 	publish(t, conn, "s", message("a", "null", "one"))
-	out, err := export(t, conn, dir, "s", false)
-	must.Do(t, err)
+	out := must.Get(export(t, conn, dir, "s", false))(t)
 	file := filepath.Join(dir, filepath.FromSlash(out.File))
 	text := string(must.Get(os.ReadFile(file))(t))
 	write(t, file, []byte(strings.Replace(text, `"cwd":"/w"`, `"title":"Two  words","cwd":"/moved"`, 1)))
@@ -119,8 +117,7 @@ func TestTitleInAnExportedFileThatGoesOn(t *testing.T) {
 	cl := client.New(conn)
 	publish(t, conn, "s", message("a", "null", "one"))
 	must.Do(t, cl.Session("s").Name(t.Context(), "Given", false))
-	out, err := export(t, conn, dir, "s", false)
-	must.Do(t, err)
+	out := must.Get(export(t, conn, dir, "s", false))(t)
 	file := filepath.Join(dir, filepath.FromSlash(out.File))
 	text := string(must.Get(os.ReadFile(file))(t))
 	write(t, file, []byte(strings.Replace(text, `"Given"`, `"Edited"`, 1)+message("b", `"a"`, "two")+"\n"))

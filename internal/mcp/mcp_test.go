@@ -162,9 +162,7 @@ func TestToolsThatRead(t *testing.T) {
 		}
 	}
 	slices.Sort(names)
-	if !slices.Equal(names, reading) {
-		t.Errorf("tools = %v, want %v", names, reading)
-	}
+	must.SameAll(t, names, reading, "tools = %v, want %v")
 	if res, err := w.peer.CallTool(w.ctx, &sdk.CallToolParams{Name: "answer_prompt",
 		Arguments: object{"session": "orchard", "prompt": "p", "answer": true}}); err == nil {
 		t.Errorf("answer_prompt = %+v, want that there is no such tool", res)

@@ -305,24 +305,20 @@ var cases = []struct {
 		m := nats.NewMsg("s.when")
 		m.Data, m.Header = []byte("hello"), nats.Header{"Nats-Schedule": {"@at " + at},
 			"Nats-Schedule-Target": {"s.then"}, "Own": {"1"}}
-		ack, err := r.nc.RequestMsg(m, time.Second)
-		must.Do(r.t, err)
+		ack := must.Get(r.nc.RequestMsg(m, time.Second))(r.t)
 		r.note("%s", r.show(ack))
 		r.put("s.bad", "", "Nats-Schedule", "@never", "Nats-Schedule-Target", "s.then")
 		r.put("s.bad", "", "Nats-Schedule", "@every 5s")
 		r.put("s.bad", "", "Nats-Schedule", "@every 5s", "Nats-Schedule-Target", "elsewhere")
 		r.put("s.bad", "", "Nats-Schedule", "@every 5s", "Nats-Schedule-Target", "s.bad")
 		r.put("s.bad", "", "Nats-Scheduler", "s.when")
-		sub, err := r.js.OrderedConsumer(r.ctx, "S",
-			jetstream.OrderedConsumerConfig{FilterSubjects: []string{"s.then"}})
-		must.Do(r.t, err)
-		got, err := sub.Next(jetstream.FetchMaxWait(5 * time.Second))
-		must.Do(r.t, err)
+		sub := must.Get(r.js.OrderedConsumer(r.ctx, "S",
+			jetstream.OrderedConsumerConfig{FilterSubjects: []string{"s.then"}}))(r.t)
+		got := must.Get(sub.Next(jetstream.FetchMaxWait(5 * time.Second)))(r.t)
 		r.note("%s %s %s", got.Subject(), headers(got.Headers()), got.Data())
 		r.state("S")
 		r.put("s.every", "e", "Nats-Schedule", "@every 1s", "Nats-Schedule-Target", "s.tick")
-		sub, err = r.js.OrderedConsumer(r.ctx, "S", jetstream.OrderedConsumerConfig{FilterSubjects: []string{"s.tick"}})
-		must.Do(r.t, err)
+		sub = must.Get(r.js.OrderedConsumer(r.ctx, "S", jetstream.OrderedConsumerConfig{FilterSubjects: []string{"s.tick"}}))(r.t)
 		for range 2 {
 			got := must.Get(sub.Next(jetstream.FetchMaxWait(5 * time.Second)))(r.t)
 			h := got.Headers()

@@ -77,8 +77,7 @@ func play(t *testing.T, s nats.InProcessConnProvider, f func(*trace)) []string {
 
 func (r *trace) stream(cfg jetstream.StreamConfig) jetstream.Stream {
 	r.t.Helper()
-	s := must.Get(r.js.CreateStream(r.ctx, cfg))(r.t)
-	return s
+	return must.Get(r.js.CreateStream(r.ctx, cfg))(r.t)
 }
 
 // times and ids that differ from run to run.

@@ -252,8 +252,7 @@ var consumerCases = []struct {
 		time.Sleep(2 * time.Second)
 		r.info("S", "I")
 		s := must.Get(r.js.Stream(r.ctx, "S"))(r.t)
-		cons, err := s.OrderedConsumer(r.ctx, jetstream.OrderedConsumerConfig{FilterSubjects: []string{"s.1", "s.2"}})
-		must.Do(r.t, err)
+		cons := must.Get(s.OrderedConsumer(r.ctx, jetstream.OrderedConsumerConfig{FilterSubjects: []string{"s.1", "s.2"}}))(r.t)
 		batch := must.Get(cons.Fetch(10, jetstream.FetchMaxWait(time.Second)))(r.t)
 		for m := range batch.Messages() {
 			meta := must.Get(m.Metadata())(r.t)

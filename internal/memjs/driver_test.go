@@ -216,9 +216,7 @@ func TestFrozen(t *testing.T) {
 					}
 					s.Thaw("a")
 					time.Sleep(time.Second)
-					if len(got) != 4 {
-						t.Errorf("%d messages came, want all 4 once the process goes on", len(got))
-					}
+					must.Same(t, len(got), 4, "%d messages came, want all %d once the process goes on")
 				}, first)
 			})
 		})

@@ -5,6 +5,7 @@ package must
 import (
 	"errors"
 	"iter"
+	"slices"
 	"time"
 )
 
@@ -62,6 +63,14 @@ func All[V any](t T, values iter.Seq2[V, error]) iter.Seq[V] {
 func Same[V comparable](t T, got, want V, format string, args ...any) {
 	t.Helper()
 	if got != want {
+		t.Errorf(format, append(args, got, want)...)
+	}
+}
+
+// SameAll is Same for lists.
+func SameAll[V comparable](t T, got, want []V, format string, args ...any) {
+	t.Helper()
+	if !slices.Equal(got, want) {
 		t.Errorf(format, append(args, got, want)...)
 	}
 }

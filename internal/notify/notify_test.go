@@ -262,9 +262,7 @@ func TestSomeThatAreNotTaken(t *testing.T) {
 	ask(t, cl, "s", "last", 0)
 	want := []string{"prompt.asked s first", "prompt.asked s third", "prompt.asked s fourth", "prompt.asked s fifth",
 		"thread.failed over", "prompt.asked s stuck", "prompt.asked s stuck-too", "prompt.asked s last"}
-	if got := w.await(t, 8); !slices.Equal(got, want) {
-		t.Errorf("told %q, want %q", got, want)
-	}
+	must.SameAll(t, w.await(t, 8), want, "told %q, want %q")
 }
 
 // TestPublicAddressesAlone: an address of this machine or network is told nothing unless that is allowed, whatever it is written as.

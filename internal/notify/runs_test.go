@@ -138,9 +138,7 @@ func TestRuns(t *testing.T) {
 	if once := slices.Compact(slices.Clone(all)); len(once) != len(all) || slices.Contains(all, "before") || slices.Contains(all, "long") {
 		t.Errorf("told of %q", all)
 	}
-	if len(first.ids) != len(first.said) {
-		t.Errorf("%d ids for %d runs", len(first.ids), len(first.said))
-	}
+	must.Same(t, len(first.ids), len(first.said), "%d ids for %d runs")
 	for id := range nameless.said {
 		if id != "last" && !strings.HasPrefix(id, "probe") {
 			t.Errorf("the watch of another session is told of %s", id)

@@ -120,9 +120,7 @@ func TestBehindWhatCannotBeRead(t *testing.T) {
 			if name == "torn" {
 				want = slices.Concat(ids("p", 1, 2), ids("p", 4, 4))
 			}
-			if !slices.Equal(s.got, want) {
-				t.Errorf("drained %v, want %v", s.got, want)
-			}
+			must.SameAll(t, s.got, want, "drained %v, want %v")
 			behind(t, q, "p", false)
 		})
 	}

@@ -50,8 +50,7 @@ func (s *sink) send(_ context.Context, evs []*events.Event) error {
 
 func open(t *testing.T, cfg Config) *Queue {
 	t.Helper()
-	q := must.Get(Open(cfg))(t)
-	return q
+	return must.Get(Open(cfg))(t)
 }
 
 func ids(producer string, from, to int) (out []string) {

@@ -199,9 +199,7 @@ func TestRotInTheNewestSegmentDropsNothing(t *testing.T) {
 			must.Do(t, os.WriteFile(path, b, 0o600))
 			q, s := open(t, Config{Dir: dir}), &sink{}
 			must.Do(t, q.Drain(t.Context(), s.send))
-			if !slices.Equal(s.got, c.want) {
-				t.Errorf("sent %v, want %v", s.got, c.want)
-			}
+			must.SameAll(t, s.got, c.want, "sent %v, want %v")
 			kept, _ := filepath.Glob(filepath.Join(dir, "*", "*"+damagedSuffix))
 			if len(kept) != c.kept {
 				t.Fatalf("kept %v, want %d files", kept, c.kept)

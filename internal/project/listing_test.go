@@ -149,9 +149,7 @@ func TestLearn(t *testing.T) {
 		opened + `\n\n` + selected + ` fix it`: "fix it", opened: "go", `<ide_opened_file>open`: "<ide_opened_file>open", `<b>x</b>`: "<b>x</b>",
 	} {
 		info, _ = read(t, "claude", `{"type":"user","uuid":"0","message":{"role":"user","content":"`+said+`"}}`, prompt("/w"))
-		if info.Prompt != want {
-			t.Errorf("prompt of %.60s = %q, want %q: what a person said", said, info.Prompt, want)
-		}
+		must.Same(t, info.Prompt, want, "prompt of %.60s = %q, want %q: what a person said", said)
 	}
 	if info, _ = read(t, "raw", "bytes"); !info.Answered {
 		t.Error("a session of raw bytes is never listed")

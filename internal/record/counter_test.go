@@ -68,9 +68,8 @@ func TestPromptOfALife(t *testing.T) {
 		text string
 		want bool
 	}{{7, 7, "?", true}, {7, 9, "?", false}, {0, 9, "?", true}, {7, 0, "?", true}, {0, 9, "!", false}} {
-		if got := with(c.a, "?").IsOf(with(c.b, c.text)); got != c.want {
-			t.Errorf("IsOf of the lives %d and %d, asked ? and %s = %v, want %v", c.a, c.b, c.text, got, c.want)
-		}
+		must.Same(t, with(c.a, "?").IsOf(with(c.b, c.text)), c.want,
+			"IsOf of the lives %d and %d, asked ? and %s = %v, want %v", c.a, c.b, c.text)
 	}
 }
 

@@ -3,7 +3,6 @@ package redact_test
 import (
 	"bytes"
 	"encoding/json"
-	"errors"
 	"fmt"
 	"io"
 	"os"
@@ -158,9 +157,8 @@ func TestReader(t *testing.T) {
 			}
 		}
 	}
-	if _, err := io.ReadAll(mask().Reader(iotest.ErrReader(io.ErrUnexpectedEOF), true, nil)); !errors.Is(err, io.ErrUnexpectedEOF) {
-		t.Errorf("Reader of what cannot be read = %v, want its error", err)
-	}
+	must.Is(t, must.Err(io.ReadAll(mask().Reader(iotest.ErrReader(io.ErrUnexpectedEOF), true, nil))), io.ErrUnexpectedEOF,
+		"Reader of what cannot be read")
 }
 
 // TestExamples: nothing in the transcripts that come with Spool is taken for a secret.

@@ -57,19 +57,16 @@ func fill(t *testing.T, conn *natsio.Conn) *faulttest.Ledger {
 	cl := client.New(conn)
 	must.Do(t, l.Publish(t.Context(), cl, 40))
 	must.Do(t, faulttest.Settle(t.Context(), conn))
-	_, err := cl.PutBlob(t.Context(), []byte(blobText))
-	must.Do(t, err)
-	_, err = cl.Artifacts().Put(t.Context(), client.NewArtifact{Record: artifacts.Record{Session: l.Sessions()[0],
-		Filename: "f.txt"}}, strings.NewReader(fileText))
-	must.Do(t, err)
+	must.Get(cl.PutBlob(t.Context(), []byte(blobText)))(t)
+	must.Get(cl.Artifacts().Put(t.Context(), client.NewArtifact{Record: artifacts.Record{Session: l.Sessions()[0],
+		Filename: "f.txt"}}, strings.NewReader(fileText)))(t)
 	must.Do(t, p.Stop())
 	return l
 }
 
 func pass(t *testing.T, conn *natsio.Conn, cfg scrub.Config) scrub.Pass {
 	t.Helper()
-	p := must.Get(scrub.Scrub(t.Context(), natsadmin.Of(conn), cfg))(t)
-	return p
+	return must.Get(scrub.Scrub(t.Context(), natsadmin.Of(conn), cfg))(t)
 }
 
 // A whole store gives no findings; a pass that is stopped anywhere goes on there and reads nothing twice, but for what it had in
@@ -229,8 +226,7 @@ func TestHeads(t *testing.T) {
 	log, store := slog.New(slog.DiscardHandler), conn.Store(0)
 	look := func() scrub.HeadsReport {
 		t.Helper()
-		rep, err := scrub.Heads(t.Context(), natsadmin.Of(conn), natsadmin.Of(conn), store, "a", time.Now(), log)
-		must.Do(t, err)
+		rep := must.Get(scrub.Heads(t.Context(), natsadmin.Of(conn), natsadmin.Of(conn), store, "a", time.Now(), log))(t)
 		return rep
 	}
 	if rep := look(); rep.Found != 0 || rep.Heads != 4 || rep.Ended == 0 {

@@ -47,9 +47,7 @@ func (p *place) path(name string) string { return filepath.Join(p.dir, name) }
 
 func (p *place) must(err error) {
 	p.Helper()
-	if err != nil {
-		p.Fatal(err)
-	}
+	must.Do(p, err)
 }
 
 func (p *place) write(name, text string) {
@@ -506,9 +504,7 @@ func TestWhatLiesBeside(t *testing.T) {
 		t.Helper()
 		changes, err := tree.Take(batchFiles, batchBytes, false)
 		p.must(err)
-		if got := len(changes) > 0; got != want {
-			t.Errorf("something is due: %v, want %v", got, want)
-		}
+		must.Same(t, len(changes) > 0, want, "something is due: %v, want %v")
 	}
 	for len(tree.pending) > 1 {
 		tree.Captured(changes[0])

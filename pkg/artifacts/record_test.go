@@ -135,8 +135,6 @@ func TestRef(t *testing.T) {
 		},
 		`{"type":"artifact_ref","artifact_id":"art_1","summary":null,"mime_type":null}`: {ID: "art_1"},
 	} {
-		if got := string(r.JSON()); got != want {
-			t.Errorf("JSON = %s, want %s", got, want)
-		}
+		must.Same(t, string(r.JSON()), want, "JSON = %s, want %s")
 	}
 }

@@ -153,9 +153,8 @@ func asResult(r artifacts.Report) result {
 // TestCleanPromises has what the recording has not, or has otherwise (SPEC A5).
 func TestCleanPromises(t *testing.T) {
 	ctx, limit := context.Background(), int64(5)
-	if _, err := artifacts.Clean(ctx, recorded(), artifacts.Cleanup{Apply: true, IncludeAll: true}); !errors.Is(err, artifacts.ErrNoSession) {
-		t.Errorf("Clean of session \"\" = %v, want ErrNoSession", err)
-	}
+	must.Is(t, must.Err(artifacts.Clean(ctx, recorded(), artifacts.Cleanup{Apply: true, IncludeAll: true})), artifacts.ErrNoSession,
+		"Clean of session \"\"")
 	g := recorded()
 	g.rows[0].Created++ // the newest now
 	g.rows[1].Category, g.rows[4].Category = artifacts.HookLog, artifacts.Traceback
@@ -268,8 +267,7 @@ func replay(t *testing.T, events ...string) map[string]artifacts.TaskStatus {
 	for _, e := range events {
 		lines = append(lines, []byte(`{"event_type":"`+e+`","task_id":"t"}`))
 	}
-	tasks := must.Get(artifacts.ReplayTasks(slices.Values(lines)))(t)
-	return tasks
+	return must.Get(artifacts.ReplayTasks(slices.Values(lines)))(t)
 }
 
 // TestTaskCleanupAsRecorded: the same candidates, but for the log of an active task that only mentions an end: the
@@ -291,9 +289,7 @@ func TestTaskCleanupAsRecorded(t *testing.T) {
 		if len(kept) == len(want.Candidates) {
 			t.Errorf("%s: the recording does not delete the active log any more: %v", name, want.Candidates)
 		}
-		if got := c.Plan(logs); !slices.Equal(got, kept) {
-			t.Errorf("%s: Plan = %v, want %v", name, got, kept)
-		}
+		must.SameAll(t, c.Plan(logs), kept, "%s: Plan = %v, want %v", name)
 	}
 	if got := (artifacts.TaskCleanup{OlderThan: created}).Plan(logs); got != nil {
 		t.Errorf("Plan of what is older than itself = %v, want none", got)

@@ -57,9 +57,7 @@ func TestForkAsTheOriginal(t *testing.T) {
 		steps := must.Get(w.reader().Last(t.Context(), fork.Head(), 99))(t)
 		got := roles(steps[1:])
 		slices.Reverse(got)
-		if !slices.Equal(got, want.Roles) {
-			t.Errorf("%s: the fork keeps %v, want %v", want.Scenario, got, want.Roles)
-		}
+		must.SameAll(t, got, want.Roles, "%s: the fork keeps %v, want %v", want.Scenario)
 		if fork.Start != h.Start {
 			t.Errorf("%s: the fork's start is %s, want the source's", want.Scenario, fork.Start)
 		}

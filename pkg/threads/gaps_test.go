@@ -2,7 +2,6 @@ package threads_test
 
 import (
 	"fmt"
-	"slices"
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
@@ -87,9 +86,7 @@ func TestInheritedGaps(t *testing.T) {
 				got = append(got, seq)
 			}
 		}
-		if !slices.Equal(got, want) {
-			t.Errorf("late of %s = %v, want %v", producer, got, want)
-		}
+		must.SameAll(t, got, want, "late of %s = %v, want %v", producer)
 	}
 	if now.Late("later", 0, 1) || !now.Late("later", 1, 2) || !now.Late("earlier", 1, 3) || now.Late("earlier", 0, 1) {
 		t.Errorf("gaps %+v, want those of the later epochs", now.Gaps)

@@ -149,9 +149,7 @@ func TestMoveTo(t *testing.T) {
 		for _, l := range h.Tips {
 			got = append(got, l.Ref[32])
 		}
-		if !slices.Equal(got, want) {
-			t.Errorf("MoveTo(%v): tips %v, want %v", to, got, want)
-		}
+		must.SameAll(t, got, want, "MoveTo(%v): tips %v, want %v", to)
 	}
 	move([]byte{5}, located(4))
 	move([]byte{5}, located(4))

@@ -3,7 +3,6 @@ package threads_test
 import (
 	"bytes"
 	"encoding/json"
-	"errors"
 	"os"
 	"path/filepath"
 	"regexp"
@@ -36,9 +35,7 @@ func TestNode15(t *testing.T) {
 	s.Content = ref(content)
 	want := []casstore.Ref{ref(start), ref(14), ref(content), ref(13), ref(12), ref(11), ref(10), ref(9), ref(8), ref(7),
 		ref(6), ref(5), ref(4)}
-	if got := s.Node().Refs; !slices.Equal(got, want) {
-		t.Errorf("node 15 has refs %v, want %v", got, want)
-	}
+	must.SameAll(t, s.Node().Refs, want, "node 15 has refs %v, want %v")
 	empty := threads.Head{Start: located(start)}
 	first := empty.Next("coder")
 	first.Content = ref(content)
@@ -78,9 +75,7 @@ func TestEngineChain(t *testing.T) {
 		for _, a := range s.Ancestors {
 			got = append(got, names[a])
 		}
-		if !slices.Equal(got, want.Ancestors) {
-			t.Errorf("%s: parent and ancestors %v, want %v", want.Hash, got, want.Ancestors)
-		}
+		must.SameAll(t, got, want.Ancestors, "%s: parent and ancestors %v, want %v", want.Hash)
 		if s.Role != want.Role || s.Start != h.Start.Ref || text == "" {
 			t.Errorf("%s: role %q, start %s, want %q, %s", want.Hash, s.Role, s.Start, want.Role, h.Start.Ref)
 		}
@@ -197,12 +192,9 @@ func TestParseRefusesWrongShapes(t *testing.T) {
 	} {
 		must.Is(t, must.Err(threads.ParseState(c.node)), c.want, "%s: ParseState", name)
 	}
-	if _, err := threads.ParseStart(casstore.Node{Type: "start", Payload: []byte{0x80}}); !errors.Is(err, threads.ErrShape) {
-		t.Errorf("ParseStart(no prompt) = %v, want ErrShape", err)
-	}
-	if _, err := threads.ParseContent(casstore.Node{Type: "content", Payload: []byte{0x01}}); !errors.Is(err, casstore.ErrMalformed) {
-		t.Errorf("ParseContent(number) = %v, want ErrMalformed", err)
-	}
+	must.Is(t, must.Err(threads.ParseStart(casstore.Node{Type: "start", Payload: []byte{0x80}})), threads.ErrShape, "ParseStart(no prompt)")
+	must.Is(t, must.Err(threads.ParseContent(casstore.Node{Type: "content", Payload: []byte{0x01}})), casstore.ErrMalformed,
+		"ParseContent(number)")
 	later := payload("\x83\xa5later\x91\x01\xa4role\xa1a\xa9timestamp\x05")
 	if s, err := threads.ParseState(later); err != nil || s.Role != "a" || s.Timestamp != 5 {
 		t.Errorf("ParseState(key of a later writer) = %v, %v, want it ignored", s, err)

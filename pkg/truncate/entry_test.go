@@ -4,7 +4,6 @@ import (
 	"bytes"
 	"cmp"
 	"encoding/base64"
-	"errors"
 	"strings"
 	"testing"
 
@@ -192,9 +191,8 @@ func TestEntryErrors(t *testing.T) {
 		must.Is(t, sameError(t, []byte(in), truncate.Options{}), want, "Entry(%.40q)", in)
 	}
 	raw := []byte(`{"image_url":"data:image/png;base64,AAAA"}`)
-	if _, err := truncate.Entry(raw, func([]byte) string { return "sha256:1" }, truncate.Options{}); !errors.Is(err, truncate.ErrBadRef) {
-		t.Errorf("Entry with a bad store = %v, want ErrBadRef", err)
-	}
+	must.Is(t, must.Err(truncate.Entry(raw, func([]byte) string { return "sha256:1" }, truncate.Options{})), truncate.ErrBadRef,
+		"Entry with a bad store")
 	deep := strings.Repeat(`[`, 255) + `{"partialJson":1}` + strings.Repeat(`]`, 255)
 	if r, _ := entry(t, []byte(deep), truncate.Options{}); r.Stripped != 1 {
 		t.Errorf("%d stripped at depth 256, want 1", r.Stripped)

@@ -130,9 +130,7 @@ func TestGoldenPersist(t *testing.T) {
 			}
 			slices.Sort(wantBlobs)
 			slices.Sort(gotBlobs)
-			if !slices.Equal(gotBlobs, wantBlobs) {
-				t.Errorf("blobs = %q, want %q", gotBlobs, wantBlobs)
-			}
+			must.SameAll(t, gotBlobs, wantBlobs, "blobs = %q, want %q")
 		})
 	}
 }

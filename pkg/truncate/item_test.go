@@ -124,9 +124,7 @@ func TestItemFieldOrder(t *testing.T) {
 			names = append(names, name)
 			return true
 		}))
-		if !slices.Equal(names, r.Fields) {
-			t.Errorf("truncated_fields = %q, want %q", names, r.Fields)
-		}
+		must.SameAll(t, names, r.Fields, "truncated_fields = %q, want %q")
 	}
 }
 
@@ -154,9 +152,8 @@ func TestItemWithoutMetadata(t *testing.T) {
 			t.Errorf("metadata = %s, want %s", r.Metadata, want)
 		}
 	}
-	if _, err := truncate.Item(truncate.Parts{Content: content, Metadata: []byte(`[1]`)}, budget); !errors.Is(err, truncate.ErrItemShape) {
-		t.Errorf("Item with array metadata = %v, want ErrItemShape", err)
-	}
+	must.Is(t, must.Err(truncate.Item(truncate.Parts{Content: content, Metadata: []byte(`[1]`)}, budget)), truncate.ErrItemShape,
+		"Item with array metadata")
 	if r, err := truncate.Item(truncate.Parts{Content: []byte(`[]`)}, budget); err != nil || r.Metadata != nil {
 		t.Errorf("small item: metadata %q, %v, want none", r.Metadata, err)
 	}
