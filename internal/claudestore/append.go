@@ -131,7 +131,8 @@ type Appended struct {
 
 // Append adds lines of JSON to a key's transcript, in their order, and returns once they are applied. Entries with a uuid that it has are
 // repeats, and so is one without that stands where it stands in the transcript, beside such a repeat. charge is told what is to be stored,
-// and may refuse it. Errors wrap ErrKey, ErrEntry, client.ErrEnded, client.ErrLatched, client.ErrRefused; others pass: it may be done again.
+// and may refuse it. Errors wrap ErrKey, ErrEntry, client.ErrEnded, client.ErrLatched, client.ErrRefused; others pass: it may be done
+// again.
 func (s *Store) Append(ctx context.Context, k Key, body []byte, charge func(entries, bytes int) error) (out Appended, err error) {
 	entries, err := parse(body)
 	if err == nil {

@@ -308,7 +308,8 @@ func (w *materialize) name(ctx context.Context, id string) (string, error) {
 	return name, err
 }
 
-// thread stages the file of a thread. It was written last when its newest entry was: programs list sessions by that, and go on with the newest.
+// thread stages the file of a thread. It was written last when its newest entry was: programs list sessions by that, and go on with the
+// newest.
 func (w *materialize) thread(ctx context.Context, t client.Thread, name string, needs int64, said *content) error {
 	f := File{Dir: w.Dir, Name: name, Shown: filepath.Join(w.Path, filepath.FromSlash(name)), Mode: 0o600, Force: w.Force, Keep: true,
 		Ahead: w.Ahead, Needs: needs, Unpack: !strings.HasSuffix(name, sessionExt), Time: time.UnixMilli(t.Head.Updated)}
