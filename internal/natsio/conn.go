@@ -75,8 +75,8 @@ type Conn struct {
 	told      seldom                    // of a foreign record
 	terms     atomic.Uint64             // that were begun: Delivery.Term
 	looked    atomic.Pointer[look]      // when the store was found usable last
-	unserved  atomic.Int64              // since when no persister asks for what somebody waits for, Unix nanoseconds; 0: one does
-	toldNone  seldom                    // of that
+	idle      atomic.Pointer[idle]      // nil: somebody serves what is waited for
+	toldIdle  seldom                    // of that
 	secret    []byte                    // of this user, see userSecret; nil: everybody is let in
 	scope     events.Scope
 

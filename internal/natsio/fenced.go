@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/nats-io/nats.go"
+	"github.com/nats-io/nats.go/jetstream"
 
 	"spool/internal/record"
 	"spool/internal/text"
@@ -129,22 +130,29 @@ func (es Events) Done(ctx context.Context, m Newest) (bool, error) {
 	}
 	info := cons.CachedInfo()
 	done := info.AckFloor.Stream >= m.Seq
-	es.c.tellUnserved(ctx, m.Partition, !done && info.NumWaiting == 0)
+	es.c.tellUnserved(ctx, m.Partition, info, done)
 	return done, nil
 }
 
 // unservedFor is how long nobody asks for a partition that somebody waits for before it is told: a persister that starts asks sooner.
 const unservedFor = 5 * time.Second
 
+// idle is a partition that no persister asks for, as it was seen first. One that is busy may ask for nothing, and acks.
+type idle struct {
+	partition int
+	acked     uint64
+	since     time.Time
+}
+
 // tellUnserved says in the log that no persister serves a partition, once that was so for a while at every look.
-func (c *Conn) tellUnserved(ctx context.Context, partition int, unserved bool) {
-	now := time.Now()
-	switch since := c.unserved.Load(); {
-	case !unserved:
-		c.unserved.Store(0)
-	case since == 0:
-		c.unserved.CompareAndSwap(0, now.UnixNano())
-	case now.Sub(time.Unix(0, since)) >= unservedFor && c.toldNone.now():
+func (c *Conn) tellUnserved(ctx context.Context, partition int, info *jetstream.ConsumerInfo, done bool) {
+	acked, was := info.AckFloor.Stream, c.idle.Load()
+	switch {
+	case done || info.NumWaiting > 0:
+		c.idle.Store(nil)
+	case was == nil || was.partition != partition || was.acked != acked:
+		c.idle.Store(&idle{partition, acked, time.Now()})
+	case time.Since(was.since) >= unservedFor && c.toldIdle.now():
 		c.log.WarnContext(ctx, "no persister asks for what was published, which waits: start one with spool up, or persister",
 			"partition", partition)
 	}
