@@ -10,7 +10,6 @@ import (
 	"spool/internal/text"
 	"spool/pkg/events"
 	"spool/pkg/sessions"
-	"spool/pkg/threads"
 )
 
 // suspectCounts notes the sessions that may have other threads than their records count: as many as counted says, but for those that keep
@@ -67,7 +66,7 @@ func (c *checker) countThreads(ctx context.Context, session string) (r record.Re
 	if info, err = sessions.DecodeInfo(rs[0].Value); !rs[0].Exists() || err != nil {
 		info = sessions.Info{}
 	}
-	has := map[events.Thread]bool{}
+	threads := map[events.Thread]bool{}
 	for _, filter := range []string{events.HeadKeys(session), events.HistoryKeys(session)} { // first: what ends meanwhile is in both
 		heads, err := c.s.List(ctx, filter)
 		if err != nil {
@@ -78,23 +77,16 @@ func (c *checker) countThreads(ctx context.Context, session string) (r record.Re
 			if !ok {
 				t, _, _ = events.ParseHistoryKey(h.Key)
 			}
-			if head, err := threads.DecodeHead(h.Value); err != nil || !head.Start.IsZero() { // else it begins once more, and is counted then
-				has[t] = true
-			}
+			threads[t] = true
 		}
 	}
-	return rs[0], info, int64(len(has)), nil
+	return rs[0], info, int64(len(threads)), nil
 }
 
 // fixCounts has the records of sessions count the threads that there are, also of those that have lost one: where its events are published
 // again, it begins anew and is counted once more.
 func (f *fixer) fixCounts(ctx context.Context) error {
 	all := f.c.counts
-	for _, done := range f.c.report.Repairs {
-		if id := events.SessionOf(done.Record); id != "" {
-			all = append(all, id)
-		}
-	}
 	for _, t := range f.c.lostThreads {
 		all = append(all, t.Session)
 	}
