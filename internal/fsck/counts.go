@@ -27,14 +27,16 @@ func (c *checker) suspectCounts(counted map[string]int64) {
 // checkCounts names the sessions whose records count other threads than there are: where a record counts those that a page has read, the
 // page looks for no others. One that has lost a thread is named for that.
 func (c *checker) checkCounts(ctx context.Context) error {
-	c.counts = slices.DeleteFunc(c.counts, c.lostAny)
+	c.counts = slices.DeleteFunc(c.counts, func(session string) bool {
+		return slices.ContainsFunc(c.lostThreads, func(t events.Thread) bool { return t.Session == session })
+	})
 	wrong := c.counts[:0]
 	for _, session := range c.counts {
 		r, info, n, err := c.countThreads(ctx, session)
 		if err != nil {
 			return err
 		}
-		if info.Threads == 0 || n == 0 || info.Threads == n { // without a count, or a thread, it is on no page by its count
+		if info.Threads == 0 || info.Threads == n {
 			continue
 		}
 		before := len(c.report.Findings)
@@ -49,11 +51,6 @@ func (c *checker) checkCounts(ctx context.Context) error {
 	}
 	c.counts = wrong
 	return nil
-}
-
-// lostAny reports whether a session has lost a thread.
-func (c *checker) lostAny(session string) bool {
-	return slices.ContainsFunc(c.lostThreads, func(t events.Thread) bool { return t.Session == session })
 }
 
 // countThreads gives the record of a session, and how many threads it has, ended ones too, of those whose heads cannot be read as well. A
@@ -83,15 +80,9 @@ func (c *checker) countThreads(ctx context.Context, session string) (r record.Re
 	return rs[0], info, int64(len(threads)), nil
 }
 
-// fixCounts has the records of sessions count the threads that there are, also of those that have lost one: where its events are published
-// again, it begins anew and is counted once more.
+// fixCounts has the records of sessions count the threads that there are. One that a persister writes meanwhile stays as it is.
 func (f *fixer) fixCounts(ctx context.Context) error {
-	all := f.c.counts
-	for _, t := range f.c.lostThreads {
-		all = append(all, t.Session)
-	}
-	slices.Sort(all)
-	for _, session := range slices.Compact(all) {
+	for _, session := range f.c.counts {
 		r, info, n, err := f.c.countThreads(ctx, session)
 		if err != nil {
 			return err

@@ -53,14 +53,12 @@ func (f *fixer) fixSessions(ctx context.Context) error {
 func (f *fixer) session(ctx context.Context, id string) (info sessions.Info, err error) {
 	var heads []*head
 	producers, created := 0, int64(0)
-	seen := map[events.Thread]bool{} // a repair may have stored a head anew
 	all := slices.Concat(f.c.heads, f.recovered)
-	for i := range slices.Backward(all) {
+	for i := range all {
 		h := &all[i]
-		if h.id.Session != id || seen[h.id] {
+		if h.id.Session != id {
 			continue
 		}
-		seen[h.id] = true
 		heads = append(heads, h)
 		if h.Created != 0 && (created == 0 || h.Created < created) {
 			created = h.Created
