@@ -144,7 +144,7 @@ func lookOnce(ctx context.Context, s Store, cfg Config) (*checker, error) {
 	}
 	for _, step := range []func(context.Context) error{
 		c.listHeads, c.listBulk, c.checkBlobs, c.checkPacks, c.checkArtifacts, c.recallHeads, c.checkHeads,
-		c.checkOthers, c.checkClasses, c.checkItems, c.checkCounts, c.checkKept, c.checkRefused, c.checkNameless, c.checkAway,
+		c.checkOthers, c.checkClasses, c.checkItems, c.checkKept, c.checkRefused, c.checkNameless, c.checkAway,
 	} {
 		if err := step(ctx); err != nil {
 			return nil, err
@@ -182,7 +182,6 @@ type checker struct {
 	equal     map[nodeIn]*state                // all of those that several packs have: threads that say the same at the same times
 	sessions  map[string]bool
 	noRecord  []string            // keys of the records of sessions that have threads and no record
-	counts    []string            // sessions that have other threads than their records count
 	newest    map[string]artifact // of each session: the one with the highest number
 	low       []lowCounter
 
@@ -286,13 +285,10 @@ func (c *checker) listHeads(ctx context.Context) error {
 // checkOthers decodes the records that lead to no bytes.
 func (c *checker) checkOthers(ctx context.Context) error {
 	var open []openOutput
-	counted := map[string]int64{}
 	decode := map[string]func(record.Record) error{
 		"session": func(r record.Record) error {
 			info, err := sessions.DecodeInfo(r.Value)
-			if c.sessions[info.ID] = err == nil; info.Threads > 0 {
-				counted[info.ID] = info.Threads
-			}
+			c.sessions[info.ID] = err == nil
 			c.report.Sessions++
 			return err
 		},
@@ -324,7 +320,6 @@ func (c *checker) checkOthers(ctx context.Context) error {
 			return err
 		}
 	}
-	c.suspectCounts(counted)
 	if err := c.checkAllOpen(ctx, open); err != nil {
 		return err
 	}

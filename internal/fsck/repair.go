@@ -125,9 +125,6 @@ func Fix(ctx context.Context, s Store, w Writer, packs Packs, cfg Config) (*Repo
 	if err := f.fixSessions(ctx); err != nil {
 		return c.report, err
 	}
-	if err := f.fixCounts(ctx); err != nil {
-		return c.report, err
-	}
 	if err := f.publishAgain(ctx); err != nil {
 		return c.report, fmt.Errorf("publish again what is lost: %w", err)
 	}
