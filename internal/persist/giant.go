@@ -7,8 +7,6 @@ import (
 	"fmt"
 	"io"
 
-	"golang.org/x/sync/semaphore"
-
 	"spool/internal/apply"
 	"spool/internal/jsonscan"
 	"spool/internal/record"
@@ -65,7 +63,7 @@ func (p *Persister) stream(ctx context.Context, s *staged) error {
 	if err := p.reserve(ctx, s, text+uploadRoom); err != nil {
 		return err
 	}
-	if err := p.upload(ctx, s, p.turns); err != nil {
+	if err := p.upload(ctx, s); err != nil {
 		return err
 	}
 	p.shrink(s)
@@ -75,62 +73,18 @@ func (p *Persister) stream(ctx context.Context, s *staged) error {
 // scan is the first pass.
 func (p *Persister) scan(ctx context.Context, s *staged) error {
 	err := p.retry(ctx, "scan a body", func() error {
-		return p.pass(ctx, s, p.turns, func(r io.Reader) (err error) {
-			s.plan, err = truncate.Scan(r, apply.SizeRules(s.event.Dialect, p.cfg.Cuts))
-			return err
-		})
+		r, err := p.openBody(ctx, s)
+		if err == nil {
+			s.plan, err = truncate.Scan(p.cleaned(s, r), apply.SizeRules(s.event.Dialect, p.cfg.Cuts))
+			err = ofAll(r, err)
+		}
+		return err
 	})
 	if err != nil {
 		return passed(err)
 	}
 	s.event.Cuts.Summary = s.plan.Summary
 	return nil
-}
-
-// pass reads a body once. Bodies take turns, a piece each, as many at a time as there are turns; nil: this one does not wait.
-func (p *Persister) pass(ctx context.Context, s *staged, turns *semaphore.Weighted, do func(io.Reader) error) error {
-	r, err := p.openBody(ctx, s)
-	if err != nil {
-		return err
-	}
-	if turns != nil {
-		in := &inTurns{ctx: ctx, in: r, turns: turns}
-		defer in.end()
-		r = in
-	}
-	return ofAll(r, do(p.cleaned(s, r)))
-}
-
-// turnBytes is how much of a body is read in a turn.
-const turnBytes = 1 << 20
-
-// inTurns reads a body in turns. What is read is worked on, and stored, before the next Read: within the turn.
-type inTurns struct {
-	ctx   context.Context
-	in    io.Reader
-	turns *semaphore.Weighted
-	has   bool // a turn
-	left  int  // bytes of it
-}
-
-func (r *inTurns) Read(p []byte) (int, error) {
-	if r.left <= 0 {
-		r.end()
-		if err := r.turns.Acquire(r.ctx, 1); err != nil {
-			return 0, err
-		}
-		r.has, r.left = true, turnBytes
-	}
-	n, err := r.in.Read(p)
-	r.left -= n
-	return n, err
-}
-
-func (r *inTurns) end() {
-	if r.has {
-		r.has = false
-		r.turns.Release(1)
-	}
 }
 
 // ofAll is what a pass says of a body, once all of it is read: of what came of it before, nobody knows that it is the body's. Where an
@@ -149,7 +103,7 @@ func ofAll(r io.Reader, err error) error {
 
 // upload is the second pass. The fence is read before a byte is uploaded (DESIGN 8, step 0): if a collector has moved it
 // when the entry is committed, what was uploaded may be taken for garbage, and the pass is made again.
-func (p *Persister) upload(ctx context.Context, s *staged, turns *semaphore.Weighted) error {
+func (p *Persister) upload(ctx context.Context, s *staged) error {
 	err := p.retry(ctx, "upload a body", func() error {
 		p.drop(ctx, s)
 		if err := p.At(StepUpload); err != nil {
@@ -159,12 +113,14 @@ func (p *Persister) upload(ctx context.Context, s *staged, turns *semaphore.Weig
 		if s.fence, err = p.Records.Fence(ctx, p.cfg.Lane); err != nil {
 			return err
 		}
-		return p.pass(ctx, s, turns, func(r io.Reader) error {
-			if s.plan == nil {
-				return p.uploadRaw(ctx, s, r)
-			}
-			return p.apply(ctx, s, r)
-		})
+		r, err := p.openBody(ctx, s)
+		if err != nil {
+			return err
+		}
+		if s.plan == nil {
+			return p.uploadRaw(ctx, s, p.cleaned(s, r))
+		}
+		return ofAll(r, p.apply(ctx, s, p.cleaned(s, r)))
 	})
 	if err != nil {
 		p.drop(ctx, s)
@@ -240,7 +196,7 @@ func (p *Persister) renew(ctx context.Context, batch []*staged, fence record.Fen
 			continue
 		}
 		p.Log.Info("uploading an entry again: a collector runs", "thread", s.event.Thread, "bytes", s.event.Ref.Size)
-		err := p.upload(ctx, s, nil) // all wait for it
+		err := p.upload(ctx, s)
 		if ctx.Err() != nil || errors.Is(err, errHalt) {
 			return err
 		}

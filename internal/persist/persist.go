@@ -7,11 +7,9 @@ import (
 	"log/slog"
 	"math"
 	"math/rand/v2"
-	"runtime"
 	"time"
 
 	"golang.org/x/sync/errgroup"
-	"golang.org/x/sync/semaphore"
 
 	"spool/internal/apply"
 	"spool/internal/record"
@@ -228,7 +226,6 @@ type Persister struct {
 	space   *space // QueueBytes
 	parking *parking
 	deadly  *deadly
-	turns   *semaphore.Weighted // over bodies that are read as streams: half of the processors
 	reader  threads.Reader
 	lane    *lane
 	stats   counters
@@ -260,7 +257,6 @@ func New(deps Deps, cfg Config) *Persister {
 		Deps: deps, cfg: cfg, space: newSpace(cfg.QueueBytes), parking: newParking(cfg.QueueBytes),
 		windows: windows{of: map[int]*window{}},
 		reader:  threads.Reader{Packs: deps.Packs, Nodes: deps.Search}, broken: make(chan error, 1),
-		turns: semaphore.NewWeighted(int64(max(1, runtime.GOMAXPROCS(0)/2))),
 	}
 	p.queue, p.space.parked = newQueue(p.parking), p.parking
 	p.Records = patient{deps.Records, p}
