@@ -165,3 +165,29 @@ func TestTopOnceCost(t *testing.T) {
 		t.Errorf("a look at 20 sessions asks %+v", got)
 	}
 }
+
+// A look for one row (spool top --json --limit 1) has a row as long as there is a session.
+func TestTopOfOneRow(t *testing.T) {
+	conn := natstest.Conn(t)
+	manySessions(t, conn, 3, 0)
+	l := (&topCmd{JSON: true, Limit: 1}).lookout(conn)
+	look := func() (ids []string) {
+		for _, s := range must.Get(l.look(t.Context()))(t).sessions {
+			ids = append(ids, s.ID)
+		}
+		return ids
+	}
+	must.Same(t, len(look()), 1, "%d rows, want %d")
+	other := "s000000"
+	must.Get(conn.Records().Write(t.Context(), mainHead(other, time.Second)))(t)
+	must.Same(t, len(look()), 1, "%d rows behind a change, want %d")
+	for _, key := range []string{events.HeadKey(events.Thread{Session: other, Name: events.MainThread}),
+		events.HistoryKey("2026-11-01", events.Thread{Session: other, Name: "sub"}), events.SessionKey(other)} {
+		must.Get(conn.Records().Write(t.Context(), record.Put{Key: key, Expect: record.Any}))(t)
+	}
+	for range 3 {
+		if ids := look(); len(ids) != 1 {
+			t.Errorf("rows %v behind a removal of one of three sessions, want one of the two that are there", ids)
+		}
+	}
+}

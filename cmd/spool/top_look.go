@@ -50,7 +50,7 @@ func (l *lookout) newest(ctx context.Context) error {
 		return err
 	}
 	step := l.step
-	if known = known && len(changed) <= l.most && (!l.cut || len(l.front) >= l.most*9/10); known {
+	if known = known && len(changed) <= l.most; known {
 		now, err := l.client.Internal().SessionsNamed(ctx, changed)
 		if err != nil {
 			return err
@@ -60,7 +60,9 @@ func (l *lookout) newest(ctx context.Context) error {
 			delete(l.others, id)
 		}
 		l.keep(now)
-	} else { // begin anew, with as many as are shown
+		known = !l.cut || len(l.front)*10 >= l.most*9
+	}
+	if !known { // begin anew, with as many as are shown
 		step = max(step, len(l.front))
 		l.mark, l.front, l.others, l.behind, l.cut = client.Mark{}, nil, nil, "", false
 	}

@@ -17,8 +17,8 @@ import (
 
 // room is so much of something that requests hold while they last: places, or bytes in memory. A token of several holds half of it
 // at most, so that no agent is refused for what another one holds. Whoever does not find enough waits in one line: in front
-// the tokens that hold least, and of a token what was begun first. What is given back goes to the front. Where the front
-// cannot have enough until others that wait give back what they keep, the end of the line gives way.
+// what was passed by many, then the tokens that hold least, and of a token what was begun first. What is given back goes to
+// the front. Where the front cannot have enough until others that wait give back what they keep, the end of the line gives way.
 type room struct {
 	most   int64 // for all
 	tokens *access.Tokens
@@ -38,7 +38,12 @@ type claim struct {
 	age   uint64        // the number of the first one of those that keep what the ones before them got
 	over  chan struct{} // closed when it has n, or gives way
 	ok    bool          // it has n
+
+	passed int // how many that were begun behind it have had what it waits for
 }
+
+// mostPassed is how many a claim lets pass: tokens that come and go always hold less than one in the middle of a body.
+const mostPassed = 64
 
 func newRoom(most int64, tokens *access.Tokens) *room {
 	return &room{most: most, tokens: tokens, by: map[string]int64{}}
@@ -53,7 +58,7 @@ func (r *room) claim(c *claim) (waits bool) {
 		c.age = r.began
 	}
 	share, same := r.share(), int64(0)
-	if c.ok = len(r.line) == 0 && r.fits(c, share); c.ok {
+	if c.ok = c.n == 0 || len(r.line) == 0 && r.fits(c, share); c.ok {
 		r.grant(c)
 		return false
 	}
@@ -65,7 +70,7 @@ func (r *room) claim(c *claim) (waits bool) {
 	if same >= share {
 		return false
 	}
-	c.over = make(chan struct{})
+	c.over, c.passed = make(chan struct{}), 0
 	r.line = append(r.line, c)
 	r.serve()
 	return true
@@ -122,12 +127,26 @@ func (r *room) serve() {
 		default:
 			r.grant(c)
 			r.end(c)
+			for _, w := range r.line {
+				if w.age < c.age {
+					w.passed++
+				}
+			}
 		}
 	}
 }
 
 // before says who is nearer to the front.
 func (r *room) before(a, b *claim) int {
+	aOld, bOld := a.passed >= mostPassed, b.passed >= mostPassed
+	switch {
+	case aOld && !bOld:
+		return -1
+	case bOld && !aOld:
+		return 1
+	case aOld:
+		return cmp.Compare(a.age, b.age)
+	}
 	return cmp.Or(cmp.Compare(r.by[a.of], r.by[b.of]), cmp.Compare(a.age, b.age))
 }
 

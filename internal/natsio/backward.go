@@ -65,7 +65,7 @@ func ReadBackward(
 	}
 	state := s.CachedInfo().State
 	b := &Backward{recs: recs, s: s, wanted: wanted, size: min(max(uint64(window), leastWindow), mostWindow), first: max(state.FirstSeq, 1),
-		last: state.LastSeq, below: state.LastSeq + 1, few: state.NumSubjects / perRequest}
+		last: state.LastSeq, below: state.LastSeq + 1, few: min(state.NumSubjects/perRequest, mostWindow)}
 	if gap.Last <= b.last {
 		b.floor = floor
 		if gap.After < gap.Last {
@@ -155,9 +155,11 @@ func (b *Backward) Window(ctx context.Context, most int) (rs []record.Record, mo
 	return rs, true, nil
 }
 
-// Moved gives what was stored since the reading began: some of it was read before, or was passed by on its way up.
+// Moved gives what was stored since the reading began: some of it was read before, or was passed by on its way up. What moves
+// while it is read by requests is read behind that; where that goes on and on, by a consumer, which none escapes.
 func (b *Backward) Moved(ctx context.Context) (rs []record.Record, err error) {
-	for last := b.last; ; {
+	last := b.last
+	for round := 0; ; round++ {
 		info, err := b.s.Info(ctx)
 		if err != nil {
 			return nil, WrapErr(err)
@@ -166,7 +168,7 @@ func (b *Backward) Moved(ctx context.Context) (rs []record.Record, err error) {
 			return rs, nil
 		}
 		below := info.State.LastSeq + 1
-		if below-last > b.few { // a consumer reads to the end, where none escapes that moves meanwhile
+		if round == mostRounds || below-last > b.few {
 			below = 0
 		}
 		some, _, err := b.read(ctx, last+1, below)
@@ -176,6 +178,9 @@ func (b *Backward) Moved(ctx context.Context) (rs []record.Record, err error) {
 		last = info.State.LastSeq
 	}
 }
+
+// mostRounds is how often what moved meanwhile is read by requests.
+const mostRounds = 3
 
 // What ends the reading of a window.
 var (

@@ -75,10 +75,11 @@ type Conn struct {
 	told      seldom                    // of a foreign record
 	terms     atomic.Uint64             // that were begun: Delivery.Term
 	looked    atomic.Pointer[look]      // when the store was found usable last
-	idle      atomic.Pointer[idle]      // nil: somebody serves what is waited for
-	toldIdle  seldom                    // of that
+	unserved  sync.Map                  // by partition: unserved
 	secret    []byte                    // of this user, see userSecret; nil: everybody is let in
 	scope     events.Scope
+
+	toldUnserved seldom
 
 	log *slog.Logger
 }

@@ -134,25 +134,27 @@ func (es Events) Done(ctx context.Context, m Newest) (bool, error) {
 	return done, nil
 }
 
-// unservedFor is how long nobody asks for a partition that somebody waits for before it is told: a persister that starts asks sooner.
+// unservedFor is how long no persister has a partition that somebody waits for before it is told: one that starts takes it sooner.
 const unservedFor = 5 * time.Second
 
-// idle is a partition that no persister asks for, as it was seen first. One that is busy may ask for nothing, and acks.
-type idle struct {
-	partition int
-	acked     uint64
-	since     time.Time
-}
+// unserved is since when looks at a partition find no persister, and when the last one was.
+type unserved struct{ since, last time.Time }
 
-// tellUnserved says in the log that no persister serves a partition, once that was so for a while at every look.
+// tellUnserved says in the log that no persister serves a partition, once that was so for a while at every look. One that is busy asks for
+// nothing, but keeps its pin.
 func (c *Conn) tellUnserved(ctx context.Context, partition int, info *jetstream.ConsumerInfo, done bool) {
-	acked, was := info.AckFloor.Stream, c.idle.Load()
-	switch {
-	case done || info.NumWaiting > 0:
-		c.idle.Store(nil)
-	case was == nil || was.partition != partition || was.acked != acked:
-		c.idle.Store(&idle{partition, acked, time.Now()})
-	case time.Since(was.since) >= unservedFor && c.toldIdle.now():
+	has := func(g jetstream.PriorityGroupState) bool { return g.PinnedClientID != "" }
+	if done || info.NumWaiting > 0 || slices.ContainsFunc(info.PriorityGroups, has) {
+		c.unserved.Delete(partition)
+		return
+	}
+	now := time.Now()
+	found := unserved{now, now}
+	if was, ok := c.unserved.Load(partition); ok && now.Sub(was.(unserved).last) < unservedFor {
+		found.since = was.(unserved).since
+	}
+	c.unserved.Store(partition, found)
+	if now.Sub(found.since) >= unservedFor && c.toldUnserved.now() {
 		c.log.WarnContext(ctx, "no persister asks for what was published, which waits: start one with spool up, or persister",
 			"partition", partition)
 	}
