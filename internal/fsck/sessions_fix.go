@@ -49,10 +49,20 @@ func (f *fixer) fixSessions(ctx context.Context) error {
 	return nil
 }
 
+// lasting is how many producers a thread has that are no process of a moment.
+func (h *head) lasting() (n int64) {
+	for _, p := range h.Producers {
+		if !strings.HasPrefix(p.ID, threads.Ephemeral) {
+			n++
+		}
+	}
+	return n
+}
+
 // session is what the threads of a session say of it.
 func (f *fixer) session(ctx context.Context, id string) (info sessions.Info, err error) {
 	var heads []*head
-	producers, created := 0, int64(0)
+	producers, created := int64(0), int64(0)
 	all := slices.Concat(f.c.heads, f.recovered)
 	for i := range all {
 		h := &all[i]
@@ -63,11 +73,7 @@ func (f *fixer) session(ctx context.Context, id string) (info sessions.Info, err
 		if h.Created != 0 && (created == 0 || h.Created < created) {
 			created = h.Created
 		}
-		for _, p := range h.Producers {
-			if !strings.HasPrefix(p.ID, threads.Ephemeral) {
-				producers++
-			}
-		}
+		producers += h.lasting()
 	}
 	slices.SortStableFunc(heads, func(a, b *head) int { return cmp.Compare(a.Created, b.Created) })
 	main := heads[max(slices.IndexFunc(heads, func(h *head) bool { return h.id.Name == events.MainThread }), 0)]
@@ -82,7 +88,7 @@ func (f *fixer) session(ctx context.Context, id string) (info sessions.Info, err
 	if err != nil {
 		return info, err
 	}
-	info.Threads, info.Producers = int64(len(heads)), int64(producers)
+	info.Threads, info.Producers = int64(len(heads)), producers
 	info.Created = cmp.Or(created, info.Created)
 	if dialect.IsJSON(main.Dialect) {
 		info.Harness = dialect.Lead(info.Harness, main.Dialect)

@@ -68,9 +68,15 @@ func (f *fixer) mend(ctx context.Context, class record.Class, r record.Record) e
 	case "session":
 		info := sessions.Info{ID: id}
 		for i := range f.c.heads {
-			if h := &f.c.heads[i]; h.id.Session == id && (info.Created == 0 || h.Created < info.Created) {
+			h := &f.c.heads[i]
+			if h.id.Session != id {
+				continue
+			}
+			if info.Created == 0 || h.Created < info.Created {
 				info.Created = h.Created
 			}
+			info.Threads++ // a page goes by the count, where there is one: another thread would make it one
+			info.Producers += h.lasting()
 		}
 		return put(info.Encode(), "it was made again from the session's threads; its title and the like are lost")
 	case "counter":
