@@ -32,10 +32,7 @@ func (c *far) Write(b []byte) (int, error) {
 	return len(b), nil
 }
 
-type farServer struct {
-	natstest.Running
-	mu sync.Mutex
-}
+type farServer struct{ natstest.Running }
 
 func (s *farServer) InProcessConn() (net.Conn, error) {
 	c, err := s.Running.InProcessConn()
@@ -68,7 +65,7 @@ func TestMovedEnds(t *testing.T) {
 		}
 	}
 	<-js.PublishAsyncComplete()
-	c := natstest.Dial(t, &farServer{Running: s})
+	c := natstest.Dial(t, &farServer{s})
 	back := must.Get(natsio.ReadBackward(t.Context(), c.Records(), 256, natsio.Gap{}, 0, func(string) bool { return false }))(t)
 	stop, busy := make(chan struct{}), sync.WaitGroup{}
 	written := 0
