@@ -2,6 +2,7 @@ package faulttest
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"testing"
 	"time"
@@ -62,7 +63,7 @@ func (f Forger) Omp() {
 	f.publish(f.w.threads[0], "omp", `{"type":"message","id":"a1","timestamp":"2026-11-20T10:00:00.000Z","message":{"role":"assistant","content":[{"type":"text","text":"one"},{"type":"toolCall","id":"x","name":"read","arguments":{}}]}}`)
 }
 
-// Await returns when what was forged is in its thread.
+// Await returns when what was forged is in its thread, or a dead letter that can be read: that goes out behind the commit.
 func (f Forger) Await() {
 	f.t.Helper()
 	if *f.seq > 0 {
@@ -80,7 +81,14 @@ func (f Forger) await(t events.Thread) {
 	f.t.Helper()
 	ctx, cancel := context.WithTimeout(f.t.Context(), time.Minute)
 	defer cancel()
-	if err := f.c.Thread(t).Await(ctx, "forger", 0, *f.seq); err != nil {
+	err := f.c.Thread(t).Await(ctx, "forger", 0, *f.seq)
+	if err == nil {
+		err = client.ErrBehind
+	}
+	for errors.Is(err, client.ErrBehind) && ctx.Err() == nil {
+		err = f.c.Thread(t).Settled(ctx)
+	}
+	if err != nil {
 		f.t.Fatal(fmt.Errorf("what was forged: %w", err))
 	}
 }
