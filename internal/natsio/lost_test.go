@@ -1,6 +1,7 @@
 package natsio_test
 
 import (
+	"bytes"
 	"context"
 	"errors"
 	"net"
@@ -37,15 +38,15 @@ func TestAnswerLostWithItsConnection(t *testing.T) {
 		read <- err
 	}()
 	<-reading
-	for name, ask := range map[string]func(context.Context) error{
-		"events": func(ctx context.Context) error {
+	for name, ask := range map[string]func(context.Context) error{ // by what is in the subject
+		events.EventSubject(main, events.KindEntry): func(ctx context.Context) error {
 			return conn.Events().PublishEvents(ctx, []*events.Event{{Kind: events.KindEntry, Dialect: "raw", Thread: main, Producer: "p", Seq: 1, Body: []byte("x")}})
 		},
-		"record": func(ctx context.Context) error {
+		events.RecordSubject("label.lost"): func(ctx context.Context) error {
 			_, err := conn.Records().Write(ctx, record.Put{Key: "label.lost", Value: []byte("x"), Expect: record.Any})
 			return err
 		},
-		"stream": func(ctx context.Context) error {
+		"$JS.API.STREAM.INFO." + events.EventsStream: func(ctx context.Context) error {
 			_, err := conn.JetStream().Stream(ctx, events.EventsStream)
 			return err
 		},
@@ -54,7 +55,7 @@ func TestAnswerLostWithItsConnection(t *testing.T) {
 		w.mute()
 		done, began := make(chan error, 1), time.Now()
 		go func() { done <- ask(t.Context()) }()
-		time.Sleep(100 * time.Millisecond) // it is on its way
+		must.Until(t, name+" is on its way", func() bool { return w.heardOf(name) })
 		w.cut()
 		err := <-done
 		if took := time.Since(began); !errors.Is(err, record.ErrUnknown) || took > patience/2 {
@@ -78,6 +79,7 @@ type wire struct {
 	mu    sync.Mutex
 	conns []net.Conn
 	muted bool
+	said  []byte // by clients since it is muted
 }
 
 // InProcessConn implements nats.InProcessConnProvider.
@@ -95,7 +97,14 @@ func (w *wire) InProcessConn() (net.Conn, error) {
 func (w *wire) mute() {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	w.muted = true
+	w.muted, w.said = true, nil
+}
+
+// heardOf reports whether a client has said something since what the server says is lost.
+func (w *wire) heardOf(what string) bool {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	return bytes.Contains(w.said, []byte(what))
 }
 
 // cut closes what is open.
@@ -111,6 +120,16 @@ func (w *wire) cut() {
 type heard struct {
 	net.Conn
 	wire *wire
+}
+
+func (h *heard) Write(b []byte) (int, error) {
+	n, err := h.Conn.Write(b)
+	h.wire.mu.Lock()
+	defer h.wire.mu.Unlock()
+	if h.wire.muted {
+		h.wire.said = append(h.wire.said, b[:n]...)
+	}
+	return n, err
 }
 
 func (h *heard) Read(b []byte) (int, error) {
