@@ -5,7 +5,6 @@ import (
 	"fmt"
 	"sync/atomic"
 	"testing"
-	"time"
 
 	"spool/internal/must"
 	"spool/internal/persist"
@@ -69,9 +68,7 @@ func (c *counted) Records(ctx context.Context, keys ...string) ([]record.Record,
 
 // A thread whose head could not be read takes events again when the head has been mended, and when its packs have, after a while.
 func TestLatchIsLifted(t *testing.T) {
-	undo := persist.LatchFor(300 * time.Millisecond)
 	r := newRig(t)
-	t.Cleanup(undo) // behind the persisters
 	first := r.start(nil)
 	pub := r.Publisher(client.PublisherConfig{Producer: "p"})
 	id := thread(0)
@@ -110,7 +107,7 @@ func TestLatchIsLifted(t *testing.T) {
 	say(2)
 	dead(2)
 	r.put(pack.Key, pack.Value)
-	time.Sleep(400 * time.Millisecond)
+	p.LatchesAreDue()
 	r.publish(pub, id, 4, 6)
 	r.await(id, "p", 6)
 	dead(2)

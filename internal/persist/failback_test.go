@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"strings"
 	"testing"
-	"time"
 
 	"github.com/nats-io/nats.go/jetstream"
 
@@ -297,9 +296,7 @@ func TestOldHeadIsNotLatched(t *testing.T) {
 
 // What is linked behind dead letters of a latched thread is applied once the latch is lifted.
 func TestLatchIsLiftedInsideABatch(t *testing.T) {
-	undo := persist.LatchFor(300 * time.Millisecond)
 	r := newRig(t)
-	t.Cleanup(undo)
 	a := r.deaf()
 	id := thread(0)
 	r.publish(r.Publisher(client.PublisherConfig{Producer: "p"}), id, 0, 1)
@@ -314,7 +311,7 @@ func TestLatchIsLiftedInsideABatch(t *testing.T) {
 	r.give(a, 2, 3)
 	must.Until(r.t, "two dead letters", func() bool { return a.Stats().Dead >= 2 })
 	r.put(pack.Key, pack.Value)
-	time.Sleep(400 * time.Millisecond)                    // until the latch is due for another look
+	a.LatchesAreDue()
 	for _, p := range []*persist.Persister{a, r.deaf()} { // one that has seen the first two, and one that has not
 		r.give(p, 4, 4)
 		must.Until(r.t, "the third", func() bool { return r.knows(id, "p2", 3) })
