@@ -221,15 +221,18 @@ func TestLeavingSurvivesDeath(t *testing.T) {
 			control(b, 5, events.Control{Op: events.OpRemove, Remove: &events.Remove{}})
 			publish(b, 6)
 			publish(b, 7)
+			last := must.Get(r.conn.Events().NewestEvent(r.t.Context(), b))(r.t)
 			for kill := range 8 {
 				run := r.start(func(d *persist.Deps, _ *persist.Config) { d.At = dieAt(step, 1+kill%2) })
-				select {
-				case err := <-run.died:
-					if !errors.Is(err, errKilled) {
-						t.Fatalf("Run() = %v, want it killed at %s", err, step)
+				must.Until(r.t, "it is killed, or all is acknowledged", func() bool {
+					select {
+					case err := <-run.died:
+						must.Is(r.t, err, errKilled, "Run() at %s", step)
+						return true
+					default:
+						return must.Get(r.conn.Events().Done(r.t.Context(), last))(r.t)
 					}
-				case <-time.After(2 * time.Second): // all is applied
-				}
+				})
 				_ = run.stop()
 			}
 			run := r.start(nil)
