@@ -83,6 +83,7 @@ func TestMCP(t *testing.T) {
 		for waiting := 0; waiting == 0; {
 			waiting = len(must.Get(cl.Session(session).Prompts(ctx))(t))
 		}
+		must.Do(t, cl.Thread(th).Settled(ctx)) // its items are out, behind their commits
 	}
 	must.Do(t, history.With(file, func(db *history.DB) error { return history.NewFollower(db, conn, nil).CatchUp(ctx) }))
 	must.Do(t, history.With(history.ItemsFile(file),

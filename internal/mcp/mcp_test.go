@@ -69,7 +69,7 @@ func newWorld(t *testing.T, answerer string) *world {
 	return &world{t, ctx, cfg.Client, peer}
 }
 
-// say publishes items and waits until they are in the thread.
+// say publishes items and waits until they are in the thread, and out to who searches.
 func (w *world) say(thread string, items ...string) events.Thread {
 	w.Helper()
 	t := must.Get(events.ParseThread(thread))(w)
@@ -79,6 +79,7 @@ func (w *world) say(thread string, items ...string) events.Thread {
 		entries = append(entries, client.Entry{Thread: t, Dialect: "item", Body: []byte(body), Time: time.UnixMilli(1_750_000_000_000)})
 	}
 	must.Do(w, must.Get(pub.Publish(w.ctx, entries...))(w).Applied(w.ctx))
+	must.Do(w, w.cl.Thread(t).Settled(w.ctx))
 	return t
 }
 
@@ -332,6 +333,7 @@ func TestBounds(t *testing.T) {
 	pub := w.cl.Publisher(client.PublisherConfig{Host: strings.Repeat("\x1b", 1_000_000)}) // who publishes says where that is
 	e := client.Entry{Thread: far, Dialect: "item", Body: []byte(item("", "from far away"))}
 	must.Do(t, must.Get(pub.Publish(w.ctx, e))(t).Applied(w.ctx))
+	must.Do(t, w.cl.Thread(far).Settled(w.ctx)) // its item is out, behind the commit
 	must.Same(t, len(all(w.call("search_history", object{"query": "away"}), "prompts")), 1, "search_history gives %d prompts, want %d")
 	if host := all(w.call("list_sessions", object{"prefix": "far"}), "sessions")[0]["host"]; host != nil {
 		t.Errorf("a session on a machine whose name has 1 MB = %.40q, want none", host)
