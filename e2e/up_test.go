@@ -83,8 +83,22 @@ func (w *world) threads() map[string]shown {
 	return all
 }
 
-// checkItems reads all items of all threads: each has 1, 2, 3, … up to what its head says.
+// checkItems reads all items of all threads: each has 1, 2, 3, … up to what its head says, once they are out behind its commit.
 func (w *world) checkItems() {
+	w.t.Helper()
+	must.Eventually(w.t, "the items of all heads", func() error {
+		last := w.lastItems()
+		for id, th := range w.threads() {
+			if last[id] != th.N {
+				return fmt.Errorf("%s: tail ends with item %d, the head says %d", id, last[id], th.N)
+			}
+		}
+		return nil
+	})
+}
+
+// lastItems is the number of the last item of each thread.
+func (w *world) lastItems() map[string]int64 {
 	w.t.Helper()
 	last := map[string]int64{}
 	lines := bufio.NewScanner(strings.NewReader(w.run("spool", "tail", "--all", "-T", "--json")))
@@ -104,9 +118,7 @@ func (w *world) checkItems() {
 		last[id] = it.N
 	}
 	must.Do(w.t, lines.Err())
-	for id, th := range w.threads() {
-		must.Same(w.t, last[id], th.N, "%s: tail ends with item %d, the head says %d", id)
-	}
+	return last
 }
 
 // checkExport holds what a thread gives back against the file.
