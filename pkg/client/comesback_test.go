@@ -49,6 +49,36 @@ func TestItemsOfAThreadThatComesBackFromNow(t *testing.T) {
 	}
 }
 
+// TestItemThatIsStoredLate: an item is stored behind the commit of its entry. Who subscribes in between is given it, alone and with the
+// next one.
+func TestItemThatIsStoredLate(t *testing.T) {
+	r := newRig(t)
+	ctx, stop := context.WithTimeout(t.Context(), must.Patience)
+	defer stop()
+	main := thread("s")
+	for _, text := range []string{"1", "2", "3"} {
+		must.Get(r.Publisher(client.PublisherConfig{}).Publish(ctx, post(main, text)))(t)
+	}
+	var all []events.Posted
+	for it, err := range r.Subscribe(ctx, client.Filter{Session: "s", Thread: main.Name}, client.Position{All: true}) {
+		must.Do(t, err)
+		all = append(all, events.Posted{Subject: events.ItemSubject(main, it.Type(), ""), N: it.N, Data: it.Raw})
+		if it.N == 3 {
+			break
+		}
+	}
+	must.Get(r.conn.Items().DropItems(ctx, main, 1))(t)
+	var got []int64
+	ready := func() { must.Do(t, r.conn.Items().PublishItems(ctx, all[1:])) }
+	for it, err := range r.SubscribeReady(ctx, client.Filter{Session: "s", Thread: main.Name}, client.Position{}, ready) {
+		must.Do(t, err)
+		if got = append(got, it.N); it.N == 3 {
+			break
+		}
+	}
+	must.SameAll(t, got, []int64{2, 3}, "items %v, want %v")
+}
+
 // TestItemsOfAThreadThatComesBack: who reads a thread by its name is given what it had under another one in between, once, from its
 // nodes; of another thread that takes the name he gets what is under it.
 func TestItemsOfAThreadThatComesBack(t *testing.T) {

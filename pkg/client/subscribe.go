@@ -343,6 +343,7 @@ func (s *subscription) take(stored natsio.StoredItem) bool {
 	before, known := s.last.get(of)
 	holder := func() (threads.Head, error) { return s.c.holder(s.ctx, t, hadOf(item)) }
 	if !known && s.filter.one() && !s.filter.narrow() {
+		late := s.begun == nil && item.Life == s.had.Life // the head had it when the subscription began, and it is stored since
 		if s.begun != nil {
 			if s.had, err = s.begun(s.ctx, item.Seq); err != nil && !errors.Is(err, record.ErrDenied) {
 				s.fail(err)
@@ -353,6 +354,9 @@ func (s *subscription) take(stored natsio.StoredItem) bool {
 		var head threads.Head
 		if head, before, err = s.comesBack(t, item); !head.Start.IsZero() || err != nil {
 			holder = func() (threads.Head, error) { return head, err }
+		}
+		if late {
+			before = min(before, item.N-1)
 		}
 		known = before > 0
 	}
