@@ -11,7 +11,6 @@ import (
 	"strings"
 	"sync"
 	"testing"
-	"time"
 
 	"github.com/chromedp/cdproto/emulation"
 	"github.com/chromedp/cdproto/input"
@@ -20,7 +19,7 @@ import (
 )
 
 // patience is how long a page may take to become what a test waits for.
-const patience = 10 * time.Second
+const patience = must.Patience
 
 var browser struct {
 	once  sync.Once
