@@ -163,7 +163,7 @@ func item(text string) string {
 	return string(b)
 }
 
-// say stores items in the thread main, and waits until they are there.
+// say stores items in the thread main, and waits until they are there, behind what was taken before and is applied meanwhile.
 func (r *run) say(texts ...string) {
 	var lines strings.Builder
 	for _, text := range texts {
@@ -172,6 +172,8 @@ func (r *run) say(texts ...string) {
 	before := r.count()
 	r.want(200, call{method: "POST", path: "{t}/entries?dialect=item", kind: nd, body: lines.String()})
 	r.until(fmt.Sprintf("{t}/items/%d", before+len(texts)))
+	last := texts[len(texts)-1]
+	r.until("{t}/items?last=1", `"`+last[:min(len(last), 20)])
 }
 
 // page is a page of items.
