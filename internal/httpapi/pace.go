@@ -3,6 +3,7 @@ package httpapi
 import (
 	"fmt"
 	"io"
+	"math"
 	"net/http"
 	"sync"
 	"time"
@@ -19,6 +20,8 @@ const (
 	part    = 32 << 10
 )
 
+const longAhead = time.Duration(math.MinInt64)
+
 // pace is how long a client has let us wait for the piece that it takes, or sends.
 type pace struct {
 	waited time.Duration
@@ -29,9 +32,10 @@ type pace struct {
 	lent   bool          // we wait no more: another one has the place
 }
 
+// now is by how much the client is behind its headway: -lendTime at the least, or longAhead where we do not wait for it.
 func (p *pace) now() time.Duration {
 	if p.since.IsZero() || p.rests || p.lent {
-		return 0
+		return longAhead
 	}
 	return p.late + time.Since(p.since)
 }
@@ -49,7 +53,7 @@ func (p *pace) went(n int) {
 }
 
 // patient is a request whose client cannot hold it up: one that lets a piece of the answer wait for too long is let go, and one
-// that is slow, for who needs its place (lane).
+// that is slow, or whose token holds more than its part, for who needs its place (places).
 type patient struct {
 	http.ResponseWriter
 	ctl  *http.ResponseController
@@ -60,7 +64,8 @@ type patient struct {
 }
 
 // errLent is why a request ends whose place another one was given.
-var errLent = fmt.Errorf("%w: the client was slow, and another one waited: send it again", record.ErrBusy)
+var errLent = fmt.Errorf("%w: the client was slow, or its token held more than its part, and another one waited: send it again",
+	record.ErrBusy)
 
 // within runs a write or a read, and notes how long it waited. HTTP/2 ends a stream when its deadline is over, although nothing is
 // being written: there is none between two writes.
@@ -86,22 +91,22 @@ func (p *patient) within(of *pace, do func() (int, error)) (int, error) {
 	return n, err
 }
 
-// late is by how much the client is behind its headway; 0: we do not wait for it.
+// late is by how much the client is behind its headway; longAhead: we do not wait for it.
 func (p *patient) late() time.Duration {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	return max(p.in.now(), p.out.now())
 }
 
-// lend ends what waits for the client, if that is slow still.
-func (p *patient) lend() {
+// lend ends what waits for the client, if that is so late still.
+func (p *patient) lend(late time.Duration) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	if p.in.now() >= lendTime {
+	if p.in.now() >= late {
 		p.in.lent = true
 		_ = p.ctl.SetReadDeadline(time.Unix(1, 0))
 	}
-	if p.out.now() >= lendTime {
+	if p.out.now() >= late {
 		p.out.lent = true
 		_ = p.ctl.SetWriteDeadline(time.Unix(1, 0))
 	}

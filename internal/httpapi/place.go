@@ -53,11 +53,11 @@ func (l *places) take(ctx context.Context, c *claim, wait time.Duration) (ok boo
 	if !l.claim(c) {
 		return c.ok, nil
 	}
-	late, again := time.After(wait), time.NewTicker(askAgain)
+	began, late, again := time.Now(), time.After(wait), time.NewTicker(askAgain)
 	defer again.Stop()
 	for {
 		if wait > 0 {
-			l.ask(c)
+			l.ask(c, time.Since(began))
 		}
 		select {
 		case <-c.over:
@@ -75,25 +75,31 @@ func (l *places) take(ctx context.Context, c *claim, wait time.Duration) (ok boo
 	}
 }
 
-// ask ends a request that waits for a slow client: the one that is late most, of the token that holds the most. A token that would
-// hold more than its share asks its own.
-func (l *places) ask(c *claim) {
-	own := l.holds(c.of)+c.n > l.share()
+// ask ends a request that waits for its client: the one that is late most, of the token that holds the most. It must be slow, unless
+// its token has more than its part, and the claim waited for that. A token that would hold more than its share asks its own.
+func (l *places) ask(c *claim, waited time.Duration) {
+	own, part := l.holds(c.of)+c.n > l.share(), l.most
+	if waited >= lendTime {
+		part = l.part(c)
+	}
 	var slowest *patient
 	var most int64
-	var latest time.Duration
+	var latest, limit time.Duration
 	for key, name := range l.held.Range {
 		p, of := key.(*patient), name.(string)
-		late := p.late()
-		if late < lendTime || own && of != c.of {
+		n, late, may := l.holds(of), p.late(), lendTime
+		if n > part {
+			may = -lendTime
+		}
+		if late < may || own && of != c.of {
 			continue
 		}
-		if n := l.holds(of); n > most || n == most && late > latest {
-			slowest, most, latest = p, n, late
+		if n > most || n == most && late > latest {
+			slowest, most, latest, limit = p, n, late, may
 		}
 	}
 	if slowest != nil {
-		slowest.lend()
+		slowest.lend(limit)
 	}
 }
 

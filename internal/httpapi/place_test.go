@@ -235,3 +235,47 @@ func TestSilentLinesAreNotSlow(t *testing.T) {
 		}
 	})
 }
+
+// drain is an inbox that reads what it is sent.
+type drain struct{}
+
+func (drain) CheckIn(_ context.Context, body io.Reader) (events.BodyRef, error) {
+	n, err := io.Copy(io.Discard, body)
+	return events.BodyRef{Size: n}, err
+}
+
+// Two tokens hold nearly all memory with entries that are too large for it. Their clients go on sending, and none is slow. Another one that
+// asks for less than its part has it: one of theirs gives way, and is told why.
+func TestWhatIsBeyondAPartIsLent(t *testing.T) {
+	t.Parallel()
+	url := start(t, httpapi.Config{Publisher: &sink{}, Inbox: drain{}, MaxBody: 1 << 30, Tokens: tokens(t), Memory: 34 << 20})
+	ended := make(chan string, 8)
+	for _, token := range []string{writer, narrow} { // each has half
+		for range 4 {
+			conn := dial(t, url, linesPath, "application/json", token, `"`+strings.Repeat("x", 5<<20))
+			go func() { // 128 KiB/s
+				for tick := time.NewTicker(250 * time.Millisecond); ; <-tick.C {
+					if _, err := fmt.Fprintf(conn, "%x\r\n%s\r\n", 32<<10, strings.Repeat("x", 32<<10)); err != nil {
+						return
+					}
+				}
+			}()
+			go func() {
+				res, err := http.ReadResponse(bufio.NewReader(conn), nil)
+				if err != nil { // the test is over, or it was cut off in the middle
+					return
+				}
+				body, _ := io.ReadAll(res.Body)
+				ended <- res.Status + " " + string(body)
+			}()
+		}
+	}
+	status, _, said := do(t, url, request{path: linesPath, kind: "application/json", body: `"` + strings.Repeat("y", 3<<20) + `"`,
+		header: map[string]string{"Authorization": "Bearer " + chief}})
+	if status != 202 {
+		t.Fatalf("an entry beside two tokens that hold all = %d %s, want 202", status, said)
+	}
+	if got := <-ended; !strings.Contains(got, "another one waited") {
+		t.Errorf("who held more than its part is told %q", got)
+	}
+}

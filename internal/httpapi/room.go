@@ -2,23 +2,26 @@ package httpapi
 
 import (
 	"cmp"
-	"context"
-	"errors"
-	"fmt"
-	"io"
-	"net/http"
+	"maps"
 	"slices"
 	"sync"
-	"time"
 
 	"spool/internal/access"
-	"spool/internal/record"
 )
 
 // room is so much of something that requests hold while they last: places, or bytes in memory. A token of several holds half of it
 // at most, so that no agent is refused for what another one holds. Whoever does not find enough waits in one line: in front
 // what was passed by many, then the tokens that hold least, and of a token what was begun first. What is given back goes to
 // the front. Where the front cannot have enough until others that wait give back what they keep, the end of the line gives way.
+//
+//	claim ──▶ there is enough, and nobody waits ───────────────────────────▶ granted ──▶ give
+//	  │                                                                        ▲          │
+//	  ├─────▶ the line ──▶ its front, when something is given back ────────────┘ ◀────────┘
+//	  │          ├───────▶ its end, when all that is missing is kept by the line ──▶ refused: it gives way
+//	  │          └───────▶ it withdraws, when it has waited for too long ──▶ refused
+//	  └─────▶ as many of its token wait as could have a place ──▶ refused
+//
+// Who waits asks those that hold something to give it back, if they wait for their clients (places.ask).
 type room struct {
 	most   int64 // for all
 	tokens *access.Tokens
@@ -181,6 +184,22 @@ func (r *room) share() int64 {
 	return r.most
 }
 
+// part is what each token may hold beside a claim's: as much as any other that holds something, or waits. A claim for more than
+// its own part has no right to that of others.
+func (r *room) part(c *claim) int64 {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	tokens := maps.Clone(r.by)
+	tokens[c.of] += 0
+	for _, w := range r.line {
+		tokens[w.of] += 0
+	}
+	if part := r.most / int64(len(tokens)); r.by[c.of]+c.n <= part {
+		return part
+	}
+	return r.most
+}
+
 // holds is what a token holds.
 func (r *room) holds(name string) int64 {
 	r.mu.Lock()
@@ -201,108 +220,8 @@ func (r *room) give(of string, n int64) {
 	r.serve()
 }
 
-// held is what one request has in memory of its body. It is an ingest.Room.
-type held struct {
-	room *places
-	by   *patient
-	next claim         // of whoever takes, one at a time
-	wait time.Duration // how long it waits for room
-
-	mu sync.Mutex
-	n  int64
-}
-
-func (a *api) hold(w http.ResponseWriter, r *http.Request, room *places) *held {
-	return &held{room: room, by: w.(*patient), next: claim{of: access.From(r.Context()).Name}, wait: a.cfg.Patience}
-}
-
-// Take waits until there is room for n bytes more; keeps is what is not given back before that. An error wraps
-// record.ErrBusy, or is the context's.
-func (h *held) Take(ctx context.Context, n, keeps int) error {
-	h.next.n, h.next.keeps = int64(n), int64(keeps)
-	ok, err := h.room.take(ctx, &h.next, h.wait)
-	switch {
-	case err != nil:
-		return err
-	case !ok:
-		return fmt.Errorf("%w: no room for what is sent: requests hold %d bytes, of at most %d: send it again", record.ErrBusy,
-			h.room.usage(), h.room.most)
-	}
-	h.note(int64(n))
-	return nil
-}
-
-func (h *held) note(n int64) {
-	h.mu.Lock()
-	defer h.mu.Unlock()
-	if h.n += n; h.n > 0 {
-		h.room.held.Store(h.by, h.next.of)
-	} else {
-		h.room.held.Delete(h.by)
-	}
-}
-
-// Give gives bytes back.
-func (h *held) Give(n int) {
-	h.note(-int64(n))
-	h.room.give(h.next.of, int64(n))
-}
-
-// holds reports whether a part of the body is in memory.
-func (h *held) holds() bool {
-	h.mu.Lock()
-	defer h.mu.Unlock()
-	return h.n > 0
-}
-
-// close gives all back.
-func (h *held) close() {
-	h.mu.Lock()
-	n := h.n
-	h.n = 0
-	h.mu.Unlock()
-	h.room.held.Delete(h.by)
-	h.room.give(h.next.of, n)
-}
-
 func (r *room) usage() int64 {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	return r.used
-}
-
-// timed reads a request's body, each piece within a time. Interrupt ends a Read, and those after it; not behind the end of
-// the body, where net/http reads for itself: what interrupts that cancels the next request of the connection.
-type timed struct {
-	in   io.Reader
-	ctl  *http.ResponseController
-	time func() time.Duration // that the next piece may take
-
-	mu      sync.Mutex
-	stopped bool
-	ended   bool
-}
-
-func (b *timed) Read(p []byte) (int, error) {
-	b.mu.Lock()
-	if !b.stopped {
-		_ = b.ctl.SetReadDeadline(time.Now().Add(b.time()))
-	}
-	b.mu.Unlock()
-	n, err := b.in.Read(p)
-	if errors.Is(err, io.EOF) {
-		b.mu.Lock()
-		b.ended = true
-		b.mu.Unlock()
-	}
-	return n, err
-}
-
-func (b *timed) Interrupt() {
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	if b.stopped = true; b.ended {
-		return
-	}
-	_ = b.ctl.SetReadDeadline(time.Unix(1, 0))
 }
