@@ -104,7 +104,7 @@ func (w *world) mend() {
 	must.Do(w.t, faulttest.Settle(w.t.Context(), w.dial()))
 	out, code := w.run("spool", "fsck", "--items")
 	for line := range strings.Lines(out) {
-		told := strings.HasPrefix(line, "checked") || strings.Contains(line, "findings")
+		told := strings.HasPrefix(line, "checked") || strings.Contains(line, "finding")
 		if !told && !strings.Contains(line, "SPOOL_ITEMS") {
 			w.t.Errorf("fsck: %s", line)
 		}
