@@ -276,6 +276,14 @@ func (a *assignment) startsLine() bool {
 var lineStart = regexp.MustCompile(`(?:^|\n|["'` + "`" + `])[ \t+\-|>0-9:→]*(?:(?:export|set|env|ENV|ARG|-e|--env` +
 	`|--build-arg|setx|declare -x|\$env:)[ \t]*)*$`)
 
+// oneOfSeveral reports whether the name and its value are one of several, in an address or in what says how to connect.
+func (a *assignment) oneOfSeveral() bool {
+	before, v := a.text[max(0, a.name.from-2):a.name.from], a.text[a.value.from:a.value.to]
+	return a.shell && besideOthers.Match(before) && !dotted.Match(v)
+}
+
+var besideOthers = regexp.MustCompile(`[;&?] ?$`)
+
 // endsLine reports whether nothing but a comment comes behind the value in its line, or in the string that it is in.
 func (a *assignment) endsLine() bool { return lineEnd.Match(a.text[a.at:min(len(a.text), a.at+40)]) }
 
@@ -303,7 +311,7 @@ func (a *assignment) isSecret(password bool) bool {
 	if !isRandom(v) {
 		return false
 	}
-	if told || a.endsLine() {
+	if told || a.endsLine() || a.oneOfSeveral() {
 		return true
 	}
 	return len(v) >= 16 && !dotted.Match(v) && entropy(v) > 3.2

@@ -164,6 +164,7 @@ var tokens = []kind{
 	{"telegram bot", func(g *maker) string { return "7" + g.of(digits, 9) + ":A" + "A" + g.of(words, 33) }, []string{
 		"https://api.telegram.org/bot%s/getMe", "TELEGRAM=%s", "token is %s"}},
 	begins("stripe live", alnum, 24, "sk_", "live_"), begins("stripe test", alnum, 24, "sk_", "test_"),
+	begins("stripe organization", alnum, 40, "sk_", "org_live_"),
 	begins("stripe restricted", alnum, 24, "rk_", "live_"), begins("stripe webhook", alnum, 32, "wh", "sec_"),
 	begins("square", words, 22, "sq0", "atp-"),
 	{"braintree", func(g *maker) string {
@@ -250,6 +251,9 @@ var named = []kind{
 	chosen("app setting", `<add key="DbPassword" value="%s" />`), chosen("env of a pod",
 		"- name: DB_PASSWORD\n  value: %s"),
 	chosen("env of a pod in json", `{"name": "DB_PASSWORD", "value": "%s"}`),
+	{"connection string, a short password", func(g *maker) string { return g.of(alnum, 6) + "4" + g.of(alnum, 4) + "z2x" }, []string{
+		"Server=db;Database=x;User Id=sa;Password=%s;Encrypt=true", "Server=db; User Id=sa; Password=%s; Encrypt=true",
+		"jdbc:mysql://db/app?user=root&password=%s&ssl=true", "jdbc:sqlserver://db;user=sa;password=%s;encrypt=true"}},
 	chosen("connection string", "Server=db;Database=x;User Id=sa;Password=%s;Encrypt=true", "Uid=app;Pwd=%s;"),
 	chosen("go constant", `const dbPassword = "%s"`, `const dbPassword string = "%s"`, `password := "%s"`),
 	chosen("python", `DATABASE = {"PASSWORD": "%s"}`, `password="%s",`, `conn = connect(user="u", password='%s')`),
@@ -328,6 +332,17 @@ var named = []kind{
 	chosen("sqlplus", "sqlplus scott/%s@db"),
 	chosen("flag", "tool --password %s --x", "tool --db-password=%s", "tool -password '%s'"),
 	chosen("environment of a command", "PGPASSWORD=%s psql -h db", "docker run -e MYSQL_ROOT_PASSWORD=%s mysql"),
+	chosen("etcdctl", "etcdctl --user root:%s get x"), chosen("cqlsh", "cqlsh -u cassandra -p %s", "beeline -n me -p '%s' -u x"),
+	chosen("secure string", `ConvertTo-SecureString "%s" -AsPlainText -Force`, "ConvertTo-SecureString -String '%s' -AsPlainText"),
+	chosen("net user (before what tells)", "net user bob %s /add"), chosen("xfreerdp", "xfreerdp /u:me /p:%s /v:host", "xfreerdp /u:me /p:'%s' /v:host"),
+	chosen("mc alias", "mc alias set s3 https://x.dev admin %s"), chosen("nmcli", "nmcli dev wifi connect home password %s",
+		"nmcli dev wifi connect 'my home' password '%s'"),
+	{"ngrok", func(g *maker) string { return "2" + g.of(alnum, 26) + "_" + g.of(alnum, 21) }, []string{
+		"ngrok config add-authtoken %s", "ngrok authtoken %s", "ngrok http 80 --authtoken=%s"}},
+	{"bitlocker", func(g *maker) string { return strings.TrimSuffix(strings.Repeat(g.of(digits, 6)+"-", 8), "-") }, []string{
+		"BitLocker Recovery Key: %s", "recovery password %s"}},
+	{"openvpn", func(g *maker) string { return strings.TrimSpace(strings.Repeat(g.of(hexes, 32)+"\n", 16)) }, []string{
+		"<tls-auth>\n-----BEGIN OpenVPN Static key V1-----\n%s\n-----END OpenVPN Static key V1-----\n</tls-auth>"}},
 	chosen("openssl", "openssl rsa -in k -passin pass:%s"), chosen("keytool",
 		"keytool -list -storepass %s -keystore x"),
 	chosen("literal of a secret", "kubectl create secret generic x --from-literal=pw=%s"), chosen("vault kv",

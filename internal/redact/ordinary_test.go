@@ -10,6 +10,28 @@ import (
 
 // ordinary are texts without a secret, one a line; what looks like one is code, a name, a type, a placeholder or an id.
 const ordinary = `
+ConvertTo-SecureString $env:DB_PASSWORD -AsPlainText -Force
+$secure = Read-Host -AsSecureString | ConvertFrom-SecureString
+net user bob * /add
+net user administrator /active:yes
+mc alias set s3 https://x.dev "$KEY" "$SECRET"
+nmcli dev wifi connect home password "$WIFI_PASSWORD"
+nmcli connection show --active
+xfreerdp /u:me /v:host /size:1920x1080
+ngrok http 8080 --log=stdout
+etcdctl --user root get /config/app1
+cqlsh -u cassandra --ssl db01 9042
+orders 100001-100002-100003
+for(;i<n;token=e1.next2())
+function f(a){if(a)return 1;password=getPw1(a);token=n2.value}
+https://x.dev/list?page=2&token_type=bearer&sort=asc
+https://x.dev/reset?user=a&password=$NEW_PASSWORD
+Server=db;Database=app1;Integrated Security=true;Password={your_password1}
+the password field must be at least 12 characters
+secretKeyRef: {name: db-credentials, key: password}
+aws secretsmanager get-secret-value --secret-id prod/db/Password1
+PASSWORD_MIN_LENGTH=12 PASSWORD_REGEX=^(?=.*[A-Z])(?=.*[0-9]).{12,}$
+secret sharing with threshold=3 shares=5
 const password = process.env.DB_PASSWORD;
 password = os.environ["DB_PASSWORD"]
 password := os.Getenv("DB_PASSWORD")
