@@ -9,11 +9,25 @@ import (
 	"spool/pkg/threads"
 )
 
+// large is above how many bytes an entry has a few of its kind at most in memory to make items of, in the process: what is made of it
+// is short, and it takes a multiple of itself meanwhile. Small ones wait for none.
+const large = 1 << 20
+
+var larges = make(chan struct{}, 4)
+
 // Items makes the items of an entry again from its node: the same, byte for byte, as were sent (DESIGN 8), without the
 // Life that their thread's head knows.
 func Items(ctx context.Context, t events.Thread, step threads.Step) ([]events.Posted, error) {
 	if step.Entry.Count == 0 {
 		return nil, nil
+	}
+	if step.ContentSize() > large {
+		select {
+		case larges <- struct{}{}:
+			defer func() { <-larges }()
+		case <-ctx.Done():
+			return nil, ctx.Err()
+		}
 	}
 	content, err := step.ReadContent(ctx)
 	if err != nil {

@@ -139,6 +139,15 @@ func (s Step) ReadContent(ctx context.Context) (Content, error) {
 	return s.readContent(ctx, s.State.Content)
 }
 
+// ContentSize is how many bytes the content of the step has; 0: that is not known before it is read.
+func (s Step) ContentSize() int {
+	if !s.pack.holds(s.State.Content) {
+		return 0
+	}
+	i, _ := s.pack.Find(s.State.Content)
+	return s.pack.NodeLen(i)
+}
+
 // readContent reads a content node that the state refers to.
 func (s Step) readContent(ctx context.Context, ref casstore.Ref) (Content, error) {
 	at, err := s.Locate(ref)
