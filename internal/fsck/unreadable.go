@@ -75,7 +75,7 @@ func (f *fixer) mend(ctx context.Context, class record.Class, r record.Record) e
 			if info.Created == 0 || h.Created < info.Created {
 				info.Created = h.Created
 			}
-			info.Threads++ // a page goes by the count, where there is one: another thread would make it one
+			info.Threads++
 			info.Producers += h.lasting()
 		}
 		return put(info.Encode(), "it was made again from the session's threads; its title and the like are lost")

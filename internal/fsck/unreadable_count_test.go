@@ -11,8 +11,8 @@ import (
 	"spool/pkg/sessions"
 )
 
-// A session whose record cannot be read, and is made again, counts the threads and producers that there are: another thread is one more, and
-// a page, which looks for as many as the record counts, shows all of them.
+// A session whose record cannot be read, and is made again, counts the threads and producers that there are: another thread is one more. A
+// page shows all of them.
 func TestUnreadableSessionCounts(t *testing.T) {
 	w := newWorld(t)
 	for _, name := range []string{events.MainThread, "sub"} {

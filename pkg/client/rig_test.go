@@ -42,7 +42,7 @@ func persister(conn *natsio.Conn, before ...func(natsio.Delivery)) (stop func(),
 			for _, tell := range before {
 				tell(d)
 			}
-			p.Deliver(ctx, persist.Message{Subject: d.Subject, Data: d.Data, Seq: d.Seq, Partition: part, Term: d.Term, Ack: d.Ack,
+			p.Deliver(ctx, persist.Message{Subject: d.Subject, Data: d.Data, Seq: d.Seq, Stored: d.Stored, Partition: part, Term: d.Term, Ack: d.Ack,
 				Working: d.Working})
 		})
 		if err != nil {

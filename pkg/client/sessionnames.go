@@ -103,8 +103,8 @@ func (c *Client) sessionsNamed(ctx context.Context, ids []string) ([]Session, er
 }
 
 // sessionsOf reads the threads of sessions of which it has the records; it asks for nothing that was seen. With counted it looks for no
-// others of a session of which it has as many as the record counts: that is for who hears of what changes meanwhile. seqs are those of the
-// heads of each.
+// others of a session of which it has as many as the record counts: that is for who hears of what changes meanwhile, and shows none of
+// them, since a record that was made anew behind a loss counts from then on. seqs are those of the heads of each.
 func (c *Client) sessionsOf(
 	ctx context.Context, infos map[string]sessions.Info, seen []record.Record, counted bool,
 ) (all []Session, seqs map[string][]uint64, err error) {

@@ -263,7 +263,18 @@ func (p *pager) look(ctx context.Context, some []*candidate) error {
 			seen = append(seen, c.heads...)
 		}
 	}
-	all, seqs, err := p.c.sessionsOf(ctx, infos, seen, !p.catching)
+	if p.q.Keep != nil && !p.catching { // what it passes over may be many: names are asked for of what it keeps
+		read, _, err := p.c.sessionsOf(ctx, infos, seen, true)
+		if err != nil {
+			return err
+		}
+		for _, s := range read {
+			if !p.q.Keep(s) {
+				delete(infos, s.ID)
+			}
+		}
+	}
+	all, seqs, err := p.c.sessionsOf(ctx, infos, seen, false)
 	if err != nil {
 		return err
 	}

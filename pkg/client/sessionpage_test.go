@@ -402,3 +402,29 @@ func TestPageBehindWhatIsGone(t *testing.T) {
 	}
 	t.Logf("%+v", cost)
 }
+
+// A page of few has all threads of a session, also where its record counts fewer: one that was made anew behind a loss, or by a version
+// that did not count, counts from then on.
+func TestPageOfASessionThatCountsAnew(t *testing.T) {
+	for name, put := range map[string]record.Put{
+		"lost": {}, "of a version that did not count": {Value: (&sessions.Info{ID: "s"}).Encode()},
+	} {
+		t.Run(name, func(t *testing.T) {
+			conn := natstest.Conn(t)
+			say := func(name string) { publishApplied(limited(t), t, conn, events.Thread{Session: "s", Name: name}) }
+			say(events.MainThread)
+			say("sub")
+			put.Key, put.Expect = events.SessionKey("s"), record.Any
+			puts := []record.Put{put}
+			for i := range 300 { // behind these a page of few does not look
+				puts = append(puts, record.Put{Key: fmt.Sprint("counter.other", i), Value: []byte("1")})
+			}
+			store(t, conn, puts...)
+			say("third")
+			q := client.SessionQuery{Query: sessions.Query{Unanswered: true, Limit: 1}}
+			page := must.Get(client.New(conn).SessionPage(t.Context(), q))(t)
+			must.Same(t, len(page.Sessions), 1, "a page has %d sessions, want %d")
+			must.Same(t, len(page.Sessions[0].Threads), 3, "its session has %d threads, want %d")
+		})
+	}
+}
