@@ -57,7 +57,8 @@
 // acknowledged entry is accounted for (SPEC P1), no sequence names two events (P3), threads hold what they must in
 // their order, items are 1, 2, 3, … and what the nodes give, readers get each item of each life once and in order,
 // artifacts have their bytes and numbers of their own, one answer counts, what is taken back is whole, what is
-// restored is what was backed up, the history has each prompt once, fsck finds nothing, gc misses nothing.
+// restored is what was backed up, the history has each prompt once, a session's record counts its threads, fsck finds
+// nothing, also of events (fsck --events), gc misses nothing.
 //
 // # How to use it
 //

@@ -171,6 +171,9 @@ func (j *judgement) threads(ctx context.Context, cl *client.Client) error {
 			j.fail("%s is stored, and no event that was published begins it", t.Thread)
 		}
 	}
+	if err := j.counts(ctx, cl, stored); err != nil {
+		return err
+	}
 	for _, t := range sortedThreads(j.model.threads) {
 		life := j.model.threads[t]
 		s, ok := there[t]
@@ -182,6 +185,24 @@ func (j *judgement) threads(ctx context.Context, cl *client.Client) error {
 		}
 		if err := j.thread(ctx, cl, life, s); err != nil {
 			j.fail("%s cannot be read: %v", t, err)
+		}
+	}
+	return nil
+}
+
+// counts holds how many threads the record of a session counts, for quotas, against those that it has.
+func (j *judgement) counts(ctx context.Context, cl *client.Client, stored []client.Thread) error {
+	has := map[string]int64{}
+	for _, t := range stored {
+		has[t.Session]++
+	}
+	for _, session := range slices.Sorted(maps.Keys(has)) {
+		info, err := cl.Internal().SessionInfo(ctx, session)
+		if err != nil {
+			return err
+		}
+		if info.Threads != has[session] {
+			j.fail("the record of %s counts %d threads, and it has %d", session, info.Threads, has[session])
 		}
 	}
 	return nil
@@ -401,7 +422,7 @@ func (j *judgement) deletedSession(s string) bool {
 	return false
 }
 
-// checks has the product look at itself: fsck finds nothing, and gc misses nothing.
+// checks has the product look at itself: fsck finds nothing, every event is accounted for, and gc misses nothing.
 func (j *judgement) checks(ctx context.Context, conn *natsio.Conn) error {
 	every := uint64(24) // it costs as much as many a program
 	switch {
@@ -426,6 +447,13 @@ func (j *judgement) checks(ctx context.Context, conn *natsio.Conn) error {
 	}
 	for _, f := range r.Findings {
 		j.fail("fsck: %s", f)
+	}
+	acc, err := fsck.Account(ctx, sys, client.New(conn).Internal().Source()) // it judges as the model does, by what is stored alone
+	if err != nil {
+		return fmt.Errorf("fsck --events: %w", err)
+	}
+	for _, f := range acc.Findings {
+		j.fail("fsck --events: %s", f)
 	}
 	c, err := service.NewCollector(conn, gc.Config{Share: 1}, j.log)
 	if err != nil {
