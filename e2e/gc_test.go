@@ -148,4 +148,9 @@ func TestCollectors(t *testing.T) {
 		t.Errorf("two cycles at a time:\n%s", out)
 	}
 	must.Same(t, second.Stop(), 0, "gc after SIGTERM: exit code %d, want %d")
+	for line := range strings.Lines(second.Log()) {
+		if !strings.HasPrefix(line, "time=") {
+			t.Errorf("gc that runs for long wrote %q, want lines of its log alone", line)
+		}
+	}
 }

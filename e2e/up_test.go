@@ -14,6 +14,7 @@ import (
 	"slices"
 	"spool/internal/must"
 	"strings"
+	"syscall"
 	"testing"
 	"time"
 )
@@ -388,4 +389,20 @@ func (w *world) checkGC(files []imported) {
 	for _, f := range files {
 		w.checkExport(f)
 	}
+}
+
+// TestHangup: what runs without a terminal is not ended when the one that it was started from goes.
+func TestHangup(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	dir := filepath.Join(w.home, "auth")
+	for _, args := range [][]string{{"init", dir}, {"tenant", "add", dir, "acme"}} {
+		if out, errs, code := w.try("", "spool", append([]string{"auth"}, args...)...); code != 0 {
+			t.Fatalf("spool auth %v = %d: %s%s", args, code, out, errs)
+		}
+	}
+	up := w.up("--auth", dir)
+	up.Signal(syscall.SIGHUP)
+	up.Signal(syscall.SIGTERM) // which is delivered second
+	must.Same(t, up.Wait(), 0, "spool up after SIGHUP and SIGTERM: exit code %d, want %d")
 }

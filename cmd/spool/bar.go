@@ -2,11 +2,11 @@ package main
 
 import (
 	"io"
-	"os"
 	"time"
 
 	"github.com/schollz/progressbar/v3"
-	"golang.org/x/term"
+
+	"spool/internal/service"
 )
 
 // bar shows progress on a terminal, and nothing elsewhere.
@@ -18,7 +18,7 @@ type bar struct {
 }
 
 func newBar(w io.Writer, what string, bytes bool) *bar {
-	if f, ok := w.(*os.File); ok && term.IsTerminal(int(f.Fd())) {
+	if service.IsTerminal(w) {
 		return &bar{w: w, what: what, bytes: bytes}
 	}
 	return &bar{}

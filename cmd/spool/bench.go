@@ -5,10 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"os"
 	"strings"
-
-	"golang.org/x/term"
 
 	"spool/internal/bench"
 	"spool/internal/service"
@@ -33,8 +30,8 @@ type benchArgs struct {
 
 // note tells a person how far a bench is.
 func (benchArgs) note(a *app) func(string) {
-	if f, ok := a.err.(*os.File); ok && term.IsTerminal(int(f.Fd())) {
-		return func(s string) { fmt.Fprintln(f, s) }
+	if service.IsTerminal(a.err) {
+		return func(s string) { fmt.Fprintln(a.err, s) }
 	}
 	return nil
 }

@@ -4,10 +4,7 @@ import (
 	"bufio"
 	"errors"
 	"fmt"
-	"os"
 	"strings"
-
-	"golang.org/x/term"
 
 	"spool/internal/service"
 )
@@ -23,7 +20,7 @@ func (a *app) confirm(yes bool, question string) error {
 	if yes {
 		return nil
 	}
-	if f, ok := a.in.(*os.File); !ok || !term.IsTerminal(int(f.Fd())) {
+	if !service.IsTerminal(a.in) {
 		return service.UsageError{Err: errors.New(question + ": nobody is there to ask; say --yes")}
 	}
 	fmt.Fprintf(a.err, "%s? [y/N] ", question)

@@ -65,7 +65,7 @@ func (c *doctorCmd) look(a *app) []finding {
 	if err != nil {
 		f := finding{Name: "connection", Detail: err.Error()}
 		if errors.Is(err, natsio.ErrNoServer) && a.nats.Given() {
-			f.Do = "start that server (spool up), or name another with --nats URL"
+			f.Do = "start that server (spool up does on this machine)"
 		}
 		return []finding{f}
 	}

@@ -62,8 +62,8 @@ func TestDoctorTellsRefusedCredentials(t *testing.T) {
 		}
 	}
 	out, code := spool(t, "doctor", "--nats", "127.0.0.1:1")
-	if code != service.ExitFailure || !strings.Contains(out, "start that server (spool up") {
-		t.Errorf("doctor without a server = %d: %s; want 1, and how to start one", code, out)
+	if code != service.ExitFailure || !strings.Contains(out, "start that server (spool up") || strings.Count(out, "--nats") != 1 {
+		t.Errorf("doctor without a server = %d: %s; want 1, and once how to start one, or name another", code, out)
 	}
 }
 

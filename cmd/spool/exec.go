@@ -15,8 +15,6 @@ import (
 	"sync/atomic"
 	"time"
 
-	"golang.org/x/term"
-
 	"spool/internal/mapped"
 	"spool/internal/record"
 	"spool/internal/service"
@@ -152,8 +150,7 @@ func (a *app) wait(cmd *exec.Cmd, signals <-chan os.Signal) int {
 	var ended atomic.Bool
 	stop := make(chan struct{})
 	go func() {
-		in, ok := a.in.(*os.File)
-		terminal := ok && term.IsTerminal(int(in.Fd()))
+		terminal := service.IsTerminal(a.in)
 		for {
 			select {
 			case s := <-signals:

@@ -5,7 +5,6 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"io"
 	"os"
 
 	"golang.org/x/term"
@@ -29,12 +28,6 @@ func (l listArgs) check() error {
 		return service.UsageError{Err: err}
 	}
 	return nil
-}
-
-// isTerminal reports whether what is written is read by a person at once.
-func isTerminal(w io.Writer) bool {
-	f, ok := w.(*os.File)
-	return ok && term.IsTerminal(int(f.Fd()))
 }
 
 // atLeast refuses a flag's number or duration that is too small.

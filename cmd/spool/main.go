@@ -230,7 +230,7 @@ func (a *app) stdin() io.Reader {
 func (a *app) dial() (*natsio.Conn, error) {
 	conn, err := a.nats.Dial(a.ctx, "spool cli", a.log)
 	if errors.Is(err, natsio.ErrNoServer) && !a.nats.Given() {
-		err = fmt.Errorf("%w\nIs Spool running? Start it with: spool up; or name a server with --nats URL", err)
+		err = fmt.Errorf("%w, spool up starts one here", err)
 	}
 	if err == nil {
 		a.opened = append(a.opened, conn)

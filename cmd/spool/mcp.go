@@ -5,10 +5,8 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"os"
 
 	sdk "github.com/modelcontextprotocol/go-sdk/mcp"
-	"golang.org/x/term"
 
 	"spool/internal/access"
 	"spool/internal/history"
@@ -68,7 +66,7 @@ func (c *mcpCmd) Run(a *app) error {
 		})
 		return found, err
 	}
-	if f, ok := a.in.(*os.File); ok && term.IsTerminal(int(f.Fd())) {
+	if service.IsTerminal(a.in) {
 		fmt.Fprintln(a.err, "spool: a program speaks to this, not a person: claude mcp add spool -- spool mcp")
 	}
 	stdio := &sdk.IOTransport{Reader: io.NopCloser(a.in), Writer: unclosed{a.out}}

@@ -23,6 +23,7 @@ func (c *serveCmd) Help() string {
 }
 
 func (c *serveCmd) Run(a *app) error {
+	service.IgnoreHangup()
 	cfg, err := c.API(a.log)
 	if err != nil {
 		return err

@@ -62,7 +62,7 @@ func (c *sessionLsCmd) most(a *app) int {
 	switch {
 	case c.Limit != nil:
 		return *c.Limit
-	case !c.JSON && isTerminal(a.out):
+	case !c.JSON && service.IsTerminal(a.out):
 		return onTerminal
 	}
 	return 0

@@ -42,7 +42,7 @@ func (c *topCmd) Run(a *app) error {
 	if c.Every <= 0 {
 		return service.UsageError{Err: errors.New("--every must be above zero")}
 	}
-	if live && !isTerminal(a.out) {
+	if live && !service.IsTerminal(a.out) {
 		return service.UsageError{Err: errors.New("spool top needs a terminal; use --once, or --json")}
 	}
 	conn, err := a.dial()

@@ -47,6 +47,7 @@ func (c *upCmd) Run(a *app) error {
 	if err != nil {
 		return err
 	}
+	service.IgnoreHangup()
 	cfg.Ready = func(up *service.Up) { c.hello(a, up) }
 	if err := service.RunUp(a.ctx, cfg); err != nil {
 		return err

@@ -31,6 +31,7 @@ type watchCmd struct {
 }
 
 func (c *watchCmd) Run(a *app) error {
+	service.IgnoreHangup()
 	if _, ok := dialect.Lookup(c.Dialect); c.Dialect != "" && !ok {
 		return service.UsageError{Err: fmt.Errorf("--dialect %q: use one of %s", c.Dialect, strings.Join(dialect.Names(), ", "))}
 	}

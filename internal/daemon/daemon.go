@@ -23,6 +23,7 @@ var programs = map[string]func(*service.Flags, Call) error{"gc": collect, "inges
 
 // Run runs the program of a role, of service.Daemons, until it has done what it was called for or a signal comes. It gives the exit code.
 func Run(role string, c Call) int {
+	service.IgnoreHangup()
 	err := programs[role](service.NewFlags(role, c.Name, c.Out, c.Err), c)
 	return service.Exit(c.Name, service.WantsRole(role, err), c.Err)
 }

@@ -63,9 +63,11 @@ func collect(fs *service.Flags, c Call) error {
 		_, r, err := service.Collect(ctx, conn, col, !g.DryRun)
 		return errors.Join(kept, err, write(r))
 	}
-	g.Report = func(r gc.Report, _ error) {
-		if err := write(r); err != nil {
-			log.Error("write the report", "error", err)
+	if *asJSON || service.IsTerminal(c.Out) {
+		g.Report = func(r gc.Report, _ error) {
+			if err := write(r); err != nil {
+				log.Error("write the report", "error", err)
+			}
 		}
 	}
 	log.Info("gc runs", "version", service.Build(), "every", g.When)

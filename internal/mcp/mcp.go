@@ -76,10 +76,10 @@ func New(cfg Config) *sdk.Server {
 	reads(s, "list_waiting", "List the prompts of agents that wait for an answer of a person.", p.listWaiting)
 	if cfg.Answerer != "" {
 		no := false
-		sdk.AddTool(s, &sdk.Tool{Name: "answer_prompt",
+		add(s, &sdk.Tool{Name: "answer_prompt",
 			Description: "Answer a prompt of list_waiting for the person. The first answer counts, and none can be taken " +
 				"back: answer only what the person has decided.",
-			Annotations: &sdk.ToolAnnotations{OpenWorldHint: &no, IdempotentHint: true}}, tool(p.answerPrompt))
+			Annotations: &sdk.ToolAnnotations{OpenWorldHint: &no, IdempotentHint: true}}, p.answerPrompt)
 	}
 	p.addResources(s)
 	return s
@@ -89,7 +89,7 @@ func New(cfg Config) *sdk.Server {
 func reads[In, Out any](s *sdk.Server, name, about string, do func(context.Context, In) (Out, error)) {
 	no := false
 	hints := &sdk.ToolAnnotations{ReadOnlyHint: true, OpenWorldHint: &no}
-	sdk.AddTool(s, &sdk.Tool{Name: name, Description: about, Annotations: hints}, tool(do))
+	add(s, &sdk.Tool{Name: name, Description: about, Annotations: hints}, do)
 }
 
 // tool makes the handler of a tool: its error is the result of the call, so that the model reads it.

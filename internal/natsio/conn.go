@@ -11,6 +11,7 @@ import (
 	"net"
 	"net/url"
 	"os"
+	"regexp"
 	"slices"
 	"strings"
 	"sync"
@@ -22,6 +23,7 @@ import (
 	"github.com/synadia-io/orbit.go/natscontext"
 
 	"spool/internal/family"
+	"spool/internal/mapped"
 	"spool/internal/record"
 	"spool/pkg/events"
 )
@@ -134,6 +136,9 @@ func connect(cfg Config, log *slog.Logger, denied *denials) (*nats.Conn, error) 
 	}
 	if cfg.Context == "" {
 		server := cmp.Or(cfg.URL, nats.DefaultURL)
+		if err := CheckURL(server); err != nil {
+			return nil, err
+		}
 		nc, err := nats.Connect(server, opts...)
 		return nc, located(err, server)
 	}
@@ -142,6 +147,28 @@ func connect(cfg Config, log *slog.Logger, denied *denials) (*nats.Conn, error) 
 	}
 	nc, _, err := natscontext.Connect(cfg.Context, opts...)
 	return nc, located(err, "the server of context "+cfg.Context)
+}
+
+// schemes are those of URLs of NATS servers, which may have none.
+var schemes = []string{"nats", "tls", "ws", "wss"}
+
+// CheckURL refuses what is no URL of a NATS server, or of several joined by commas.
+func CheckURL(servers string) error {
+	for _, server := range serversOf(servers) {
+		if scheme, _, has := strings.Cut(server, "://"); has && !slices.Contains(schemes, strings.ToLower(scheme)) {
+			return fmt.Errorf("%s is no NATS server: its URL begins with nats://, tls://, ws:// or wss://, and its port is not that of HTTP, "+
+				"as in nats://127.0.0.1:4222", server)
+		}
+	}
+	return nil
+}
+
+// ofUser is what a URL says of its user: all that is secret in it.
+var ofUser = regexp.MustCompile(`^(\w+://)?.*@`)
+
+// serversOf are the servers that a list names, without what it says of their users.
+func serversOf(urls string) []string {
+	return mapped.List(strings.Split(urls, ","), func(url string) string { return ofUser.ReplaceAllString(strings.TrimSpace(url), "$1") })
 }
 
 // ErrNoServer: nothing listens where a server was looked for.
@@ -159,22 +186,16 @@ func located(err error, urls string) error {
 	case !refused && !silent && !errors.Is(err, ErrNoServer) && !errors.As(err, new(*net.OpError)):
 		return err
 	}
-	servers := strings.Split(urls, ",")
-	for i, server := range servers {
-		if at := strings.LastIndexByte(server, '@'); at >= 0 {
-			server = server[at+1:]
-		}
-		servers[i] = strings.TrimSpace(server)
-	}
+	servers := strings.Join(serversOf(urls), ", ")
 	if refused {
 		return fmt.Errorf("%w: %s refused the credentials (%w): give those of a user that it knows, by --nkey, --creds, "+
 			"--user or --context; spool auth env writes them for a user of spool auth",
-			record.ErrDenied, strings.Join(servers, ", "), err)
+			record.ErrDenied, servers, err)
 	}
 	if silent {
-		return fmt.Errorf("%w: is it a NATS server that listens at %s? --nats or NATS_URL names another", err, strings.Join(servers, ", "))
+		return fmt.Errorf("%w: is it a NATS server that listens at %s? --nats or NATS_URL names another", err, servers)
 	}
-	return fmt.Errorf("%w: is one running at %s? --nats or NATS_URL names another", err, strings.Join(servers, ", "))
+	return fmt.Errorf("%w: is one running at %s? --nats or NATS_URL names another", err, servers)
 }
 
 // unconnected is why there is no connection, in the family by which a program decides whether it tries again.

@@ -2,6 +2,7 @@ package service
 
 import (
 	"errors"
+	"fmt"
 	"io"
 	"os"
 	"path/filepath"
@@ -39,6 +40,7 @@ func parse(args ...string) (d daemon, err error) {
 	f.Take(&d.large)
 	f.IntVar(&d.lane, "lane", -1, "")
 	f.DurationVar(&d.lease, "output-lease", 0, "")
+	f.Func("when", "", func(s string) error { return fmt.Errorf("%q: never", s) })
 	_, err = f.Parse(args)
 	d.nats, d.level = f.NATS, f.level
 	return d, err
@@ -52,6 +54,30 @@ func TestParseRefusesArguments(t *testing.T) {
 		t.Errorf("with an argument: %v, want it refused", err)
 	}
 	must.Get(NewFlags("ingest", "ingest", io.Discard, io.Discard).Parse([]string{"-log-level", "warn", "-"}, "-"))(t)
+}
+
+// A value that a flag does not take is told with the flag, and with what it takes: on the command line, in the environment, in the file.
+func TestParseSaysWhatAFlagTakes(t *testing.T) {
+	path := withConfig(t, "")
+	for arg, says := range map[string]string{
+		"-lane=x": `-lane "x": use a whole number`, "-lane=": `-lane "": use a whole number`,
+		"-output-lease=3": `-output-lease "3": use a duration like 90s, 10m or 36h`,
+		"-lane=99999999999999999999": "use a whole number", "-version=maybe": `-version "maybe": use true or false`,
+		"-nosuch": "there is no flag -nosuch", "-when=x": `-when "x": never`, "-lane": "-lane needs a value",
+	} {
+		if _, err := parse(arg); !errors.As(err, new(UsageError)) || !strings.Contains(err.Error(), says) {
+			t.Errorf("%s: %v, want %s", arg, err, says)
+		}
+	}
+	t.Setenv("SPOOL_ARTIFACT_BYTES", "many")
+	if _, err := parse(); err == nil || !strings.Contains(err.Error(), `SPOOL_ARTIFACT_BYTES "many": use a whole number`) {
+		t.Errorf("in the environment: %v, want what the flag takes", err)
+	}
+	t.Setenv("SPOOL_ARTIFACT_BYTES", "")
+	must.Do(t, os.WriteFile(path, []byte("[persister]\nlane = \"x\"\n"), 0o600))
+	if _, err := parse(); err == nil || !strings.Contains(err.Error(), path) || !strings.Contains(err.Error(), "use a whole number") {
+		t.Errorf("in the file: %v, want what the flag takes", err)
+	}
 }
 
 // A mistake in a flag is told once, by Exit; what -help asks for is an answer, and the flags alone.

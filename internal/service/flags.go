@@ -142,8 +142,8 @@ func (f *Flags) Parse(args []string, may ...string) (*slog.Logger, error) {
 			continue
 		}
 		given[name] = true
-		if err := f.Set(name, os.Getenv(env)); err != nil {
-			return nil, UsageError{Err: fmt.Errorf("%s: %q: %w", env, os.Getenv(env), err)}
+		if err := f.set(name, os.Getenv(env)); err != nil {
+			return nil, UsageError{Err: fmt.Errorf("%s %q: %w", env, os.Getenv(env), err)}
 		}
 	}
 	for _, section := range []string{"", f.role} {
@@ -162,6 +162,51 @@ func (f *Flags) parseArgs(args []string) error {
 	f.SetOutput(help)
 	if errors.Is(err, flag.ErrHelp) {
 		f.Usage()
+		return err
+	}
+	if err == nil {
+		return nil
+	}
+	said := misparse.FindStringSubmatch(err.Error())
+	switch {
+	case said == nil:
+		return err
+	case said[1] != "":
+		return fmt.Errorf("there is no flag %s", said[1])
+	case said[2] != "":
+		return fmt.Errorf("%s needs a value", said[2])
+	}
+	return fmt.Errorf("%s %s: %w", said[4], said[3], f.takes(said[4][1:], errors.New(strings.TrimPrefix(said[5], said[3]+": "))))
+}
+
+// misparse is what the package flag says of a command line: all that it gives. TestParseSaysWhatAFlagTakes fails if it changes its words.
+var misparse = regexp.MustCompile(`(?s)^(?:flag provided but not defined: (.*)|flag needs an argument: (.*)|` +
+	`invalid (?:boolean )?value (".*") for (?:flag )?(-\S+): (.*))$`)
+
+// set sets a flag to what the environment or the configuration says.
+func (f *Flags) set(name, value string) error {
+	err := f.Set(name, value)
+	if err != nil {
+		err = f.takes(name, err)
+	}
+	return err
+}
+
+// takes says of a value that a flag does not take what it takes; the package flag says so only of flags of other packages.
+func (f *Flags) takes(name string, err error) error {
+	getter, ok := f.Lookup(name).Value.(flag.Getter)
+	if !ok {
+		return err
+	}
+	switch getter.Get().(type) {
+	case bool:
+		return errors.New("use true or false")
+	case int, int64, uint64:
+		return errors.New("use a whole number")
+	case float64:
+		return errors.New("use a number")
+	case time.Duration:
+		return errors.New("use a duration like 90s, 10m or 36h")
 	}
 	return err
 }
@@ -181,7 +226,7 @@ func (f *Flags) takeSection(c *Config, section string, given map[string]bool) er
 		if !ok {
 			return c.Bad(s, errors.New("one value, not a list"))
 		}
-		if err := f.Set(s.Key, text); err != nil {
+		if err := f.set(s.Key, text); err != nil {
 			return c.Bad(s, err)
 		}
 	}

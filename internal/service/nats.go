@@ -2,9 +2,7 @@ package service
 
 import (
 	"context"
-	"fmt"
 	"log/slog"
-	"strings"
 	"time"
 
 	"spool/internal/natsio"
@@ -44,11 +42,8 @@ func (n *NATS) Dial(ctx context.Context, name string, log *slog.Logger) (*natsio
 
 // Config is what connects so.
 func (n *NATS) Config(name string, log *slog.Logger) (natsio.Config, error) {
-	for url := range strings.SplitSeq(n.Server, ",") {
-		if scheme, _, _ := strings.Cut(strings.TrimSpace(url), "://"); scheme == "http" || scheme == "https" {
-			return natsio.Config{}, UsageError{Err: fmt.Errorf("%s is an address of HTTP, and no NATS server: NATS has a port of its own, "+
-				"as in nats://127.0.0.1:4222", url)}
-		}
+	if err := natsio.CheckURL(n.Server); err != nil {
+		return natsio.Config{}, UsageError{Err: err}
 	}
 	return natsio.Config{
 		URL: n.Server, Context: n.Context, Creds: n.Creds, NKey: n.NKey, User: n.User, Password: n.Password, Token: n.Token,

@@ -12,6 +12,8 @@ import (
 	"os/signal"
 	"syscall"
 
+	"golang.org/x/term"
+
 	"spool/internal/record"
 )
 
@@ -62,6 +64,20 @@ func Signals() (context.Context, context.CancelFunc) {
 	ctx, cancel := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
 	context.AfterFunc(ctx, cancel) // restores the default action
 	return ctx, cancel
+}
+
+// IgnoreHangup is for a process that serves others. Without a terminal SIGHUP tells it nothing: what changes of its files it takes anew by
+// itself. One that was started from a terminal ends with that.
+func IgnoreHangup() {
+	if !IsTerminal(os.Stdin) {
+		signal.Ignore(syscall.SIGHUP)
+	}
+}
+
+// IsTerminal reports whether a person writes or reads there at once.
+func IsTerminal(stream any) bool {
+	f, ok := stream.(*os.File)
+	return ok && term.IsTerminal(int(f.Fd()))
 }
 
 // Log makes the logger of a process: text for people, JSON for programs, to stderr.

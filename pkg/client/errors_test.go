@@ -81,6 +81,7 @@ func TestErrors(t *testing.T) {
 		{"Fork onto a thread", r.Thread(th).Fork(ctx, fork), client.ErrThreadExists, client.ErrConflict},
 		{"End twice", r.Thread(to).End(ctx, events.End{}), client.ErrEnded, client.ErrConflict},
 		{"Reset of an ended thread", r.Thread(to).Reset(ctx), client.ErrEnded, client.ErrConflict},
+		{"StartRun in an ended thread", must.Err(r.Thread(to).StartRun(ctx, client.RunConfig{})), client.ErrEnded, client.ErrConflict},
 		{"Publish to a bad name", must.Err(r.Publisher(client.PublisherConfig{}).Publish(ctx, post(thread("a b"), "x"))),
 			client.ErrName, client.ErrInvalid},
 		{"Async to a bad name", r.Async(client.AsyncConfig{}).Publish(ctx, post(thread("a.b"), "x")), client.ErrName, client.ErrInvalid},

@@ -61,7 +61,8 @@ type Run struct {
 }
 
 // StartRun begins a run in a thread, or goes on with the one of that ID, and returns when that is durable; a thread that is not
-// there begins with it. Signs of life follow until End, or until ctx ends. ErrConflict: a run of that ID has ended.
+// there begins with it. Signs of life follow until End, or until ctx ends. ErrConflict: a run of that ID has
+// ended, or the thread has (ErrEnded).
 func (t ThreadHandle) StartRun(ctx context.Context, cfg RunConfig) (*Run, error) {
 	cfg.ID = cmp.Or(cfg.ID, ulid.Make().String())
 	cfg.State, cfg.Lease = cmp.Or(cfg.State, artifacts.RunRunning), cmp.Or(cfg.Lease, defaultLease)
@@ -91,6 +92,9 @@ func (t ThreadHandle) StartRun(ctx context.Context, cfg RunConfig) (*Run, error)
 		return nil, fmt.Errorf("%w: run %s belongs to the thread %s/%s", events.ErrControl, cfg.ID, t.Session, was.Thread)
 	case !was.Status.CanBecome(cfg.State):
 		return nil, fmt.Errorf("%w: run %s is %s and can not be %s again", events.ErrControl, cfg.ID, was.Status, cfg.State)
+	}
+	if err := t.Takes(ctx); err != nil {
+		return nil, fmt.Errorf("run %s: %w", cfg.ID, err)
 	}
 	if err := r.publish(ctx, op); err != nil {
 		return nil, err
