@@ -128,7 +128,7 @@ func TestParseNamesFileAndKey(t *testing.T) {
 		{"[persister]\nlame = 1", "persister.lame: unknown key"},
 		{"lane = 1", "lane: unknown key"}, // a flag of this daemon alone belongs in its table
 		{"config = \"x\"", "config: unknown key"},
-		{"[persister]\nlane = \"x\"", "persister.lane: parse error"},
+		{"[persister]\nlane = \"x\"", `persister.lane: "x": use a whole number`},
 		{"[persister]\nlane = [1]", "persister.lane: one value, not a list"},
 		{"[persister]\nlane = 2026-01-01", "persister.lane: time.Time is no value"},
 		{"[[persister]]\nlane = 1", "persister: []map[string]interface {} is no value"},

@@ -13,6 +13,7 @@ import (
 	"reflect"
 	"regexp"
 	"slices"
+	"strconv"
 	"strings"
 	"time"
 
@@ -176,7 +177,7 @@ func (f *Flags) parseArgs(args []string) error {
 	case said[2] != "":
 		return fmt.Errorf("%s needs a value", said[2])
 	}
-	return fmt.Errorf("%s %s: %w", said[4], said[3], f.takes(said[4][1:], errors.New(strings.TrimPrefix(said[5], said[3]+": "))))
+	return fmt.Errorf("%s %s: %w", said[4], said[3], f.takes(said[4][1:], said[3], errors.New(said[5])))
 }
 
 // misparse is what the package flag says of a command line: all that it gives. TestParseSaysWhatAFlagTakes fails if it changes its words.
@@ -187,18 +188,19 @@ var misparse = regexp.MustCompile(`(?s)^(?:flag provided but not defined: (.*)|f
 func (f *Flags) set(name, value string) error {
 	err := f.Set(name, value)
 	if err != nil {
-		err = f.takes(name, err)
+		err = f.takes(name, strconv.Quote(value), err)
 	}
 	return err
 }
 
-// takes says of a value that a flag does not take what it takes; the package flag says so only of flags of other packages.
-func (f *Flags) takes(name string, err error) error {
-	getter, ok := f.Lookup(name).Value.(flag.Getter)
-	if !ok {
-		return err
+// takes says of a value that a flag does not take what it takes. The package flag says so only of flags of other packages, whose words may
+// begin with the value.
+func (f *Flags) takes(name, quoted string, err error) error {
+	var value any
+	if getter, ok := f.Lookup(name).Value.(flag.Getter); ok {
+		value = getter.Get()
 	}
-	switch getter.Get().(type) {
+	switch value.(type) {
 	case bool:
 		return errors.New("use true or false")
 	case int, int64, uint64:
@@ -208,7 +210,7 @@ func (f *Flags) takes(name string, err error) error {
 	case time.Duration:
 		return errors.New("use a duration like 90s, 10m or 36h")
 	}
-	return err
+	return errors.New(strings.TrimPrefix(err.Error(), quoted+": "))
 }
 
 func (f *Flags) takeSection(c *Config, section string, given map[string]bool) error {
@@ -227,7 +229,7 @@ func (f *Flags) takeSection(c *Config, section string, given map[string]bool) er
 			return c.Bad(s, errors.New("one value, not a list"))
 		}
 		if err := f.set(s.Key, text); err != nil {
-			return c.Bad(s, err)
+			return c.Bad(s, fmt.Errorf("%q: %w", text, err))
 		}
 	}
 	return nil
