@@ -185,3 +185,12 @@ test("what the types name is in the document of the API", (t) => {
   }
   assert.deepEqual(names, {});
 });
+
+test("who finds no server is told where none answers, and a URL that is not one of HTTP is refused", async () => {
+  const fetch = () => Promise.reject(new TypeError("fetch failed"));
+  const spool = new Client({ url: "http://127.0.0.1:7000", patience: 0, fetch });
+  const where = (e) => e instanceof Unavailable && e.message.includes("http://127.0.0.1:7000/v1/") && e.message.includes("SPOOL_HTTP");
+  await assert.rejects(spool.thread("s").head(), where);
+  await assert.rejects(spool.thread("s").publish(item("x")), where);
+  assert.throws(() => new Client({ url: "nats://127.0.0.1:4222" }), /"nats:.*" is no address: use http:\/\/HOST:PORT/);
+});

@@ -25,6 +25,7 @@ export class Wire {
    * @param {{token?: string, timeout: number, patience: number, signal?: AbortSignal, fetch: typeof fetch}} config
    */
   constructor(url, config) {
+    if (!/^https?:\/\/./i.test(url)) throw new TypeError(`${JSON.stringify(url)} is no address: use http://HOST:PORT`);
     this.base = new URL(url).href.replace(/\/$/, "");
     this.config = config;
   }
@@ -73,7 +74,8 @@ export class Wire {
         } else if (!again && !unsent(error)) {
           throw new Unavailable(`${method} ${path}: no answer came, and it may have been done`, 0, {}, { cause: error });
         } else if (!(await tries.rest(undefined, this.signals(sent.signal)))) {
-          throw new Unavailable(`${method} ${path}: ${told(error)}`, 0, {}, { cause: error });
+          const at = `${method} ${this.base}${path}: ${told(error)}`;
+          throw new Unavailable(`${at}: is Spool there? The url, or SPOOL_HTTP, names another`, 0, {}, { cause: error });
         }
       }
     }

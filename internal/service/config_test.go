@@ -61,7 +61,7 @@ func TestParseSaysWhatAFlagTakes(t *testing.T) {
 	path := withConfig(t, "")
 	for arg, says := range map[string]string{
 		"-lane=x": `-lane "x": use a whole number`, "-lane=": `-lane "": use a whole number`,
-		"-output-lease=3": `-output-lease "3": use a duration like 90s, 10m or 36h`,
+		"-output-lease=3":            `-output-lease "3": use a duration like 90s, 10m or 36h`,
 		"-lane=99999999999999999999": "use a whole number", "-version=maybe": `-version "maybe": use true or false`,
 		"-nosuch": "there is no flag -nosuch", "-when=x": `-when "x": never`, "-lane": "-lane needs a value",
 	} {

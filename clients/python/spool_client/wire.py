@@ -82,6 +82,7 @@ class Wire:
         at = urllib.parse.urlsplit(url)
         if at.scheme not in ("http", "https") or not at.hostname:
             raise ValueError(f"{url!r} is no address: use http://HOST:PORT")
+        self._url = url.rstrip("/")
         self._host, self._port, self._base = at.hostname, at.port, at.path.rstrip("/")
         self._tls = (tls or ssl.create_default_context()) if at.scheme == "https" else None
         self._token, self._timeout, self.patience = token, timeout, patience
@@ -166,7 +167,7 @@ class Wire:
                 if sent and not again:
                     raise Unavailable(f"{method} {path}: no answer came, and it may have been done: {why}") from why
                 if not tries.rest(None):
-                    raise Unavailable(f"{method} {path}: {why}") from why
+                    raise Unavailable(f"{method} {self._url}{path}: {why}: is Spool there? The URL, or SPOOL_HTTP, names another") from why
 
     def json(self, method: str, path: str, query: Mapping[str, Any] | None = None, value: Any = None, **how: Any) -> Any:
         """A call whose body and answer are JSON."""

@@ -233,7 +233,7 @@ class Requests(unittest.TestCase):
 
     def test_nobody(self):
         begun = time.monotonic()
-        with self.assertRaises(Unavailable):
+        with self.assertRaisesRegex(Unavailable, "GET http://127.0.0.1:1/v1/.*SPOOL_HTTP"):
             Client("http://127.0.0.1:1", patience=0.3).thread("s").head()
         self.assertLess(time.monotonic() - begun, 2)
         with self.assertRaises(ValueError):
