@@ -156,7 +156,7 @@ var schemes = []string{"nats", "tls", "ws", "wss"}
 func CheckURL(servers string) error {
 	for _, server := range serversOf(servers) {
 		if scheme, _, has := strings.Cut(server, "://"); has && !slices.Contains(schemes, strings.ToLower(scheme)) {
-			return fmt.Errorf("%s is no NATS server: its URL begins with nats://, tls://, ws:// or wss://, and its port is not that of HTTP, "+
+			return fmt.Errorf("%s is no NATS server: its URL begins with nats://, tls://, ws:// or wss://, and NATS has a port of its own, "+
 				"as in nats://127.0.0.1:4222", server)
 		}
 	}
