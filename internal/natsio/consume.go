@@ -84,10 +84,11 @@ type Delivery struct {
 }
 
 // Acks sends the acks of one delivery, and keeps nothing else of its message, neither headers nor body: what waits for its ack
-// may be much more than what waits to be applied. Nothing here waits for an answer.
+// may be much more than what waits to be applied. Nothing here waits for an answer, but where an unseen event is removed.
 type Acks struct {
 	feed       *feed
 	term, link uint64
+	seq        uint64
 	reply      string // "": one that nats.go kept from us, see feed.unseen
 }
 
@@ -100,7 +101,10 @@ var (
 // Ack marks the delivery and every one before it in its partition as done. When it is lost, events are delivered again and
 // skipped. What came in an earlier term, or over a connection that is gone, comes again, and is acknowledged then.
 func (a *Acks) Ack() error {
-	if a.reply == "" || a.term != a.feed.term.Load() || a.link != a.feed.c.Events().Link() {
+	if a.term != a.feed.term.Load() || a.link != a.feed.c.Events().Link() {
+		return nil
+	}
+	if a.feed.removeUnseen(a.seq); a.reply == "" {
 		return nil
 	}
 	a.feed.acked.Store(a)
@@ -215,13 +219,13 @@ func (p *partitionFeed) begin(ctx context.Context) error {
 			return
 		}
 		for _, u := range f.takeUnseen() {
-			p.deliverUnseen(ctx, f, u, link)
+			p.deliverUnseen(f, u, link)
 		}
 		term := f.term.Load()
 		defer f.taking()()
 		p.deliver(Delivery{
 			Subject: m.Subject(), Data: m.Data(), Seq: meta.Sequence.Stream, Stored: meta.Timestamp.UnixNano(),
-			Partition: p.partition, Link: link, Open: f.open, Term: term, Acks: &Acks{f, term, link, m.Reply()},
+			Partition: p.partition, Link: link, Open: f.open, Term: term, Acks: &Acks{f, term, link, meta.Sequence.Stream, m.Reply()},
 		})
 	},
 		jetstream.PullPriorityGroup(events.PersisterGroup),

@@ -47,6 +47,7 @@ type feed struct {
 	last   uint64                    // stream sequence of the last delivery that was in order
 	open   uint64                    // Delivery.Open of the next one
 	hidden []*jetstream.RawStreamMsg // what takeUnseen gives
+	stay   []uint64                  // unseen events that are to be removed once they are through
 
 	term   atomic.Uint64        // of the next delivery
 	acked  atomic.Pointer[Acks] // the last one

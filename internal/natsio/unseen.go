@@ -3,6 +3,7 @@ package natsio
 import (
 	"context"
 	"errors"
+	"slices"
 
 	"github.com/nats-io/nats.go/jetstream"
 )
@@ -11,8 +12,8 @@ import (
 const hdrStatus = "Status"
 
 // unseen reports whether exactly the n deliveries before this one, behind a stream sequence, are messages that look like the server's own
-// word (likeServer). They are read from the stream, for takeUnseen to give. They have no ack of their own: deliverUnseen
-// removes them.
+// word (likeServer). They are read from the stream, for takeUnseen to give. They have no ack of their own: removeUnseen
+// is it.
 func (f *feed) unseen(ctx context.Context, after uint64, meta *jetstream.MsgMetadata, n uint64) bool {
 	var found []*jetstream.RawStreamMsg
 	for uint64(len(found)) <= n {
@@ -87,7 +88,8 @@ func (p *partitionFeed) passUnseen(ctx context.Context, f *feed, link uint64) er
 		if err != nil || m == nil || !likeServer(m) {
 			return err
 		}
-		p.deliverUnseen(ctx, f, m, link)
+		p.deliverUnseen(f, m, link)
+		f.removeUnseen(m.Sequence) // all before it are acknowledged
 		after = m.Sequence
 	}
 }
@@ -102,21 +104,48 @@ func (p *partitionFeed) blocked(ctx context.Context) bool {
 	return err == nil && m != nil && likeServer(m)
 }
 
-// deliverUnseen delivers a message and removes it, so that it meets nobody else who reads the stream. The removal is its ack. A crash
-// before a persister has said what became of it leaves nothing of it: nothing is in it.
-func (p *partitionFeed) deliverUnseen(ctx context.Context, f *feed, m *jetstream.RawStreamMsg, link uint64) {
+// deliverUnseen delivers a message that is removed once it is through, so that it meets nobody else who reads the stream: the removal is
+// its ack, and the server takes that for an ack of all before it. A crash before leaves it to the next process.
+func (p *partitionFeed) deliverUnseen(f *feed, m *jetstream.RawStreamMsg, link uint64) {
 	p.c.log.Warn("an event that looks like the server's word is removed", "subject", m.Subject, "seq", m.Sequence)
+	f.mu.Lock()
+	f.stay = append(f.stay, m.Sequence)
+	f.mu.Unlock()
+	term := f.term.Load()
 	p.deliver(Delivery{
 		Subject: m.Subject, Data: m.Data, Seq: m.Sequence, Stored: m.Time.UnixNano(),
-		Partition: p.partition, Link: link, Open: f.open, Term: f.term.Load(), Acks: &Acks{},
+		Partition: p.partition, Link: link, Open: f.open, Term: term, Acks: &Acks{feed: f, term: term, link: link, seq: m.Sequence},
 	})
-	s, err := p.c.js.Stream(ctx, f.stream)
+}
+
+// removeUnseen removes the unseen events up to a sequence, up to which all are through. What cannot be now is with the next ack.
+func (f *feed) removeUnseen(upTo uint64) {
+	f.mu.Lock()
+	due := slices.DeleteFunc(slices.Clone(f.stay), func(seq uint64) bool { return seq > upTo })
+	f.stay = slices.DeleteFunc(f.stay, func(seq uint64) bool { return seq <= upTo })
+	f.mu.Unlock()
+	for _, seq := range due {
+		if !f.remove(seq) {
+			f.mu.Lock()
+			f.stay = append(f.stay, seq)
+			f.mu.Unlock()
+		}
+	}
+}
+
+// remove removes an event, and reports whether it is gone.
+func (f *feed) remove(seq uint64) bool {
+	ctx, cancel := context.WithTimeout(context.Background(), f.c.timeout)
+	defer cancel()
+	s, err := f.c.js.Stream(ctx, f.stream)
 	if err == nil {
-		err = s.DeleteMsg(ctx, m.Sequence)
+		err = s.DeleteMsg(ctx, seq)
 	}
-	if err != nil && !errors.Is(err, jetstream.ErrMsgNotFound) {
-		p.c.log.Warn("remove an event that looks like the server's word", "seq", m.Sequence, "error", err)
+	if err == nil || errors.Is(err, jetstream.ErrMsgNotFound) {
+		return true
 	}
+	f.c.log.Warn("remove an event that looks like the server's word", "seq", seq, "error", err)
+	return false
 }
 
 // takeUnseen gives what was found before the last delivery that was in order, once.

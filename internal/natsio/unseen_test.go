@@ -79,3 +79,46 @@ func TestMessagesLikeTheServers(t *testing.T) {
 		return b.Pending == 0 && b.Unacked == 0
 	})
 }
+
+// Removing an event that looks like the server's word acknowledges all before it. So it stays until those are through: whoever is given the
+// partition next has each of them again.
+func TestMessagesLikeTheServersAcknowledgeNothing(t *testing.T) {
+	c := natstest.Conn(t)
+	thread := events.Thread{Session: "s", Name: "main"}
+	var all []uint64
+	for _, status := range []string{"", "", "100", "", "100", "100", ""} {
+		m := &nats.Msg{Subject: events.EventSubject(thread, events.KindEntry), Data: []byte("x")}
+		if status != "" {
+			m.Data, m.Header = nil, nats.Header{"Status": {status}}
+		}
+		all = append(all, must.Get(c.JetStream().PublishMsg(t.Context(), m))(t).Sequence)
+	}
+	partition := must.Get(c.Events().NewestEvent(t.Context(), thread))(t).Partition
+	consume := func(ack bool) {
+		t.Helper()
+		got := make(chan uint64, 100)
+		of := must.Get(c.Events().Consume(t.Context(), partition, nil, func(d natsio.Delivery) {
+			if ack {
+				must.Do(t, d.Ack())
+			}
+			got <- d.Seq
+		}))(t)
+		defer of.Stop()
+		for i, last := 0, uint64(0); i < len(all); {
+			switch seq := must.Receive(t, got, "delivered %d of %v", i, all); {
+			case seq <= last: // again
+			case seq != all[i]:
+				t.Fatalf("delivered %d behind %d, want %v", seq, last, all)
+			default:
+				i, last = i+1, seq
+			}
+		}
+	}
+	consume(false) // by a process that dies before anything of it is through
+	consume(true)
+	s := must.Get(c.JetStream().Stream(t.Context(), events.EventsStream))(t)
+	must.Until(t, "all are through, and those that look like the server's word are gone", func() bool {
+		b := must.Get(c.Events().Backlog(t.Context()))(t)
+		return b.Pending == 0 && b.Unacked == 0 && must.Get(s.Info(t.Context()))(t).State.Msgs == 4
+	})
+}
