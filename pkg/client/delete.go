@@ -333,6 +333,15 @@ func (i Internal) EraseStreams(ctx context.Context, session string) ([]Overwritt
 	if err != nil || d == nil || !d.Erase || d.Erased || d.State != record.Done {
 		return nil, err
 	}
+	// The server takes a message's removal for an ack of it, and of all before it in its partition, whosever they are.
+	every := events.Thread{Session: session, Name: events.EveryThread}
+	through := natsio.UpTo(i.c.events, every, d.Seq)
+	if !through(ctx) {
+		err = natsio.Settle(ctx, i.c.events, every, through, func(done bool) (bool, error) { return done, nil })
+	}
+	if err != nil {
+		return nil, notDeletedYet(session, err)
+	}
 	published, err := i.c.sessions.Overwrite(ctx, events.EventsStream, events.StoredOfSession(session), d.Seq)
 	if err != nil {
 		return nil, err
