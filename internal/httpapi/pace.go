@@ -61,6 +61,7 @@ type patient struct {
 
 	mu      sync.Mutex
 	in, out pace
+	gave    time.Time // when it was lent
 }
 
 // errLent is why a request ends whose place another one was given.
@@ -103,13 +104,20 @@ func (p *patient) lend(late time.Duration) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	if p.in.now() >= late {
-		p.in.lent = true
+		p.in.lent, p.gave = true, time.Now()
 		_ = p.ctl.SetReadDeadline(time.Unix(1, 0))
 	}
 	if p.out.now() >= late {
-		p.out.lent = true
+		p.out.lent, p.gave = true, time.Now()
 		_ = p.ctl.SetWriteDeadline(time.Unix(1, 0))
 	}
+}
+
+// gives reports whether it was lent lately, and may be about to give back what it holds.
+func (p *patient) gives() bool {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return time.Since(p.gave) < lendTime
 }
 
 // cutOff reports whether the body was lent.

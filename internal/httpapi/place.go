@@ -75,11 +75,20 @@ func (l *places) take(ctx context.Context, c *claim, wait time.Duration) (ok boo
 	}
 }
 
+// giving reports whether a request that was ended lately holds something still.
+func (l *places) giving() (yes bool) {
+	for key := range l.held.Range {
+		yes = yes || key.(*patient).gives()
+	}
+	return yes
+}
+
 // ask ends a request that waits for its client: the one that is late most, of the token that holds the most. It must be slow, unless
-// its token has more than its part, and the claim waited for that. A token that would hold more than its share asks its own.
+// its token has more than its part, and the claim waited for that; then one is ended once the one before has given back. A token that
+// would hold more than its share asks its own.
 func (l *places) ask(c *claim, waited time.Duration) {
 	own, part := l.holds(c.of)+c.n > l.share(), l.most
-	if waited >= lendTime {
+	if waited >= lendTime && !l.giving() {
 		part = l.part(c)
 	}
 	var slowest *patient

@@ -84,12 +84,11 @@ type Delivery struct {
 }
 
 // Acks sends the acks of one delivery, and keeps nothing else of its message, neither headers nor body: what waits for its ack
-// may be much more than what waits to be applied. Nothing here waits for an answer, but where an unseen event is removed.
+// may be much more than what waits to be applied. Nothing here waits for an answer.
 type Acks struct {
 	feed       *feed
 	term, link uint64
-	seq        uint64
-	reply      string // "": one that nats.go kept from us, see feed.unseen
+	reply      string
 }
 
 // What the server takes for an ack.
@@ -104,18 +103,12 @@ func (a *Acks) Ack() error {
 	if a.term != a.feed.term.Load() || a.link != a.feed.c.Events().Link() {
 		return nil
 	}
-	if a.feed.removeUnseen(a.seq); a.reply == "" {
-		return nil
-	}
 	a.feed.acked.Store(a)
 	return a.feed.c.nc.Publish(a.reply, ackBytes)
 }
 
 // Working asks for another ackWait before the delivery comes again.
 func (a *Acks) Working() error {
-	if a.reply == "" {
-		return nil
-	}
 	return a.feed.c.nc.Publish(a.reply, workingBytes)
 }
 
@@ -164,7 +157,7 @@ func (es Events) Consume(ctx context.Context, partition int, begin func(context.
 	}
 	p := &partitionFeed{
 		c: es.c, partition: partition, prelude: begin, deliver: deliver,
-		doubt: make(chan struct{}, 1), mistaken: make(chan struct{}, 1), connected: es.c.nc.StatusChanged(nats.CONNECTED),
+		doubt: make(chan struct{}, 1), mistaken: make(chan struct{}, 1), unseen: make(chan struct{}, 1), connected: es.c.nc.StatusChanged(nats.CONNECTED),
 	}
 	if err := p.beginAnyhow(ctx); err != nil {
 		es.c.nc.RemoveStatusListener(p.connected)
@@ -187,8 +180,10 @@ type partitionFeed struct {
 	deliver   func(Delivery)
 	doubt     chan struct{} // something that a consumer which is gone would cause
 	mistaken  chan struct{} // the server was asked with a pin that it did not give
+	unseen    chan struct{} // events that nats.go passes to nobody
 	connected chan nats.Status
 
+	last    uint64 // feed.last of the feed before
 	feed    *feed
 	consume jetstream.ConsumeContext
 	link    uint64 // over which it is consumed
@@ -202,7 +197,12 @@ func (p *partitionFeed) begin(ctx context.Context) error {
 		return fmt.Errorf("consumer of partition %d: %w", p.partition, WrapErr(err))
 	}
 	f := newFeed(c, events.EventsStream, cons)
-	if err := p.passUnseen(ctx, f, link); err != nil {
+	f.met = func() { tell(p.unseen) }
+	if p.feed != nil {
+		p.last = p.feed.last
+		p.feed.beginTerm()
+	}
+	if err := p.removeUnseen(ctx, f); err != nil {
 		return fmt.Errorf("consumer of partition %d: %w", p.partition, err)
 	}
 	if info := cons.CachedInfo(); info.NumAckPending > 0 {
@@ -218,14 +218,11 @@ func (p *partitionFeed) begin(ctx context.Context) error {
 		if !f.inOrder(ctx, m, meta) {
 			return
 		}
-		for _, u := range f.takeUnseen() {
-			p.deliverUnseen(f, u, link)
-		}
 		term := f.term.Load()
 		defer f.taking()()
 		p.deliver(Delivery{
 			Subject: m.Subject(), Data: m.Data(), Seq: meta.Sequence.Stream, Stored: meta.Timestamp.UnixNano(),
-			Partition: p.partition, Link: link, Open: f.open, Term: term, Acks: &Acks{f, term, link, meta.Sequence.Stream, m.Reply()},
+			Partition: p.partition, Link: link, Open: f.open, Term: term, Acks: &Acks{f, term, link, m.Reply()},
 		})
 	},
 		jetstream.PullPriorityGroup(events.PersisterGroup),
@@ -234,16 +231,10 @@ func (p *partitionFeed) begin(ctx context.Context) error {
 		jetstream.ConsumeErrHandler(func(_ jetstream.ConsumeContext, err error) {
 			c.log.Debug("consume", "partition", p.partition, "error", err)
 			if errors.Is(err, nats.ErrNoResponders) || errors.Is(err, jetstream.ErrNoHeartbeat) {
-				select {
-				case p.doubt <- struct{}{}:
-				default:
-				}
+				tell(p.doubt)
 			}
 			if errors.Is(err, jetstream.ErrPinIDMismatch) {
-				select {
-				case p.mistaken <- struct{}{}:
-				default:
-				}
+				tell(p.mistaken)
 			}
 		}))
 	if err != nil {
@@ -287,6 +278,11 @@ func (p *partitionFeed) keep(ctx context.Context, of *Consumed) {
 		case <-p.mistaken:
 			p.feed.unpinShown(ctx)
 			continue
+		case <-p.unseen:
+			if p.feed.over.Load() {
+				p.consume.Stop()
+			}
+			continue
 		case <-p.connected:
 			if p.link == p.c.Events().Link() {
 				continue
@@ -295,11 +291,20 @@ func (p *partitionFeed) keep(ctx context.Context, of *Consumed) {
 			<-closed
 			p.feed.unpin()
 		case <-closed:
+			p.feed.unpin() // or the server would wait for its pin
 		}
 		if p.c.nc.IsClosed() || !p.beginAgain(ctx, of) {
 			return
 		}
 		closed = p.consume.Closed()
+	}
+}
+
+// tell has keep look, once.
+func tell(c chan struct{}) {
+	select {
+	case c <- struct{}{}:
+	default:
 	}
 }
 

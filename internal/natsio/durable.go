@@ -96,13 +96,13 @@ func (its Items) FollowDurable(
 				pinned, done = f.pin, 0
 			}
 			if meta.Sequence.Stream <= done { // its ack was lost, or it waited here for longer than an ack may take
-				_ = (&Acks{f, f.term.Load(), its.c.Events().Link(), 0, m.Reply()}).Ack()
+				_ = (&Acks{f, f.term.Load(), its.c.Events().Link(), m.Reply()}).Ack()
 				continue
 			}
 			if !yield(storedItem(m, meta), nil) {
 				return
 			}
-			_ = (&Acks{f, f.term.Load(), its.c.Events().Link(), 0, m.Reply()}).Ack() // lost: the item comes again
+			_ = (&Acks{f, f.term.Load(), its.c.Events().Link(), m.Reply()}).Ack() // lost: the item comes again
 			done = meta.Sequence.Stream
 		}
 	}

@@ -44,10 +44,10 @@ type feed struct {
 	beating bool        // … so that the pin is kept …
 	slow    *time.Timer // … by this
 
-	last   uint64                    // stream sequence of the last delivery that was in order
-	open   uint64                    // Delivery.Open of the next one
-	hidden []*jetstream.RawStreamMsg // what takeUnseen gives
-	stay   []uint64                  // unseen events that are to be removed once they are through
+	last uint64      // stream sequence of the last delivery that was in order
+	open uint64      // Delivery.Open of the next one
+	over atomic.Bool // unseen events were met: the partition is begun again
+	met  func()      // says so
 
 	term   atomic.Uint64        // of the next delivery
 	acked  atomic.Pointer[Acks] // the last one
@@ -55,7 +55,7 @@ type feed struct {
 }
 
 func newFeed(c *Conn, stream string, cons jetstream.Consumer) *feed {
-	f := &feed{c: c, stream: stream, name: cons.CachedInfo().Name, cons: cons}
+	f := &feed{c: c, stream: stream, name: cons.CachedInfo().Name, cons: cons, met: func() {}}
 	f.slow = time.AfterFunc(pinBeat, f.stillBusy)
 	f.slow.Stop()
 	f.beginTerm()
@@ -184,6 +184,9 @@ func (f *feed) beat(group string) {
 // inOrder reports whether a delivery is the next one. Otherwise it has the consumer reset, and the deliveries until its new
 // first one are dropped.
 func (f *feed) inOrder(ctx context.Context, m jetstream.Msg, meta *jetstream.MsgMetadata) bool {
+	if f.over.Load() {
+		return false
+	}
 	seq := meta.Sequence.Consumer
 	if pin := pinOf(m); pin != f.pin {
 		f.pin, f.next = pin, 0 // what came in between went to another process
@@ -196,9 +199,12 @@ func (f *feed) inOrder(ctx context.Context, m jetstream.Msg, meta *jetstream.Msg
 			first := info.AckFloor.Consumer + 1
 			// What comes again may come in another order than it was published in: a message for which no request has room
 			// goes behind the others that come again.
-			if first == seq && meta.NumDelivered == 1 || first < seq && f.unseen(ctx, info.AckFloor.Stream, meta, seq-first) {
+			switch {
+			case first == seq && meta.NumDelivered == 1:
 				f.next = seq
-			} else {
+			case first < seq && f.unseen(ctx, info.AckFloor.Stream, meta, seq-first):
+				return false
+			default:
 				f.open = info.Delivered.Stream
 			}
 		}
@@ -216,8 +222,7 @@ func (f *feed) inOrder(ctx context.Context, m jetstream.Msg, meta *jetstream.Msg
 		return true
 	}
 	if f.next > 0 && seq > f.next && f.unseenSince(ctx, meta, seq-f.next) {
-		f.next, f.last = seq+1, meta.Sequence.Stream
-		return true
+		return false
 	}
 	if f.next == 1 { // reset already: these are still on their way from before
 		return false

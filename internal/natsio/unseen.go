@@ -3,37 +3,37 @@ package natsio
 import (
 	"context"
 	"errors"
-	"slices"
+	"fmt"
 
 	"github.com/nats-io/nats.go/jetstream"
+
+	"spool/pkg/events"
 )
 
 // hdrStatus marks what a server says to a consumer's client; such a message has no body.
 const hdrStatus = "Status"
 
 // unseen reports whether exactly the n deliveries before this one, behind a stream sequence, are messages that look like the server's own
-// word (likeServer). They are read from the stream, for takeUnseen to give. They have no ack of their own: removeUnseen
-// is it.
+// word (likeServer). Then the partition is begun again, without them (removeUnseen).
 func (f *feed) unseen(ctx context.Context, after uint64, meta *jetstream.MsgMetadata, n uint64) bool {
-	var found []*jetstream.RawStreamMsg
-	for uint64(len(found)) <= n {
+	for found := uint64(0); ; found++ {
 		m, err := f.following(ctx, after)
 		if err != nil || m == nil {
 			return false
 		}
 		if m.Sequence >= meta.Sequence.Stream {
-			break
+			if found != n {
+				return false
+			}
+			f.over.Store(true)
+			f.met()
+			return true
 		}
-		if !likeServer(m) {
+		if found == n || !likeServer(m) {
 			return false
 		}
-		found, after = append(found, m), m.Sequence
+		after = m.Sequence
 	}
-	if uint64(len(found)) != n {
-		return false
-	}
-	f.hidden = append(f.hidden, found...)
-	return true
 }
 
 // unseenSince is unseen behind the last delivery that was in order, or, after a reset, behind the ack floor.
@@ -75,23 +75,58 @@ func (f *feed) following(ctx context.Context, after uint64) (*jetstream.RawStrea
 	return m, WrapErr(err)
 }
 
-// passUnseen delivers the events right above the ack floor that look like the server's word: one that says that the consumer was deleted
-// ends each try to consume.
-func (p *partitionFeed) passUnseen(ctx context.Context, f *feed, link uint64) error {
+// removeUnseen removes the events that look like the server's word, right above the ack floor and right behind the last delivery that was in
+// order: they are dead letters, and meet nobody else who reads the stream. One that says that the consumer was deleted ends each try to consume.
+//
+// The server counts the removal of an event that is on its way as its ack, and with it all before it, which nobody may have applied. So it
+// happens while nothing is asked for and none is on its way, and the floor is set back to where it was: what is done is skipped. That
+// an owner who is not known of is given events in between, and that this process dies before the floor is set, is not defended.
+func (p *partitionFeed) removeUnseen(ctx context.Context, f *feed) error {
 	info := f.cons.CachedInfo()
 	if info.NumPending == 0 && info.NumAckPending == 0 {
 		return nil
 	}
-	after := info.AckFloor.Stream
-	for {
-		m, err := f.following(ctx, after)
-		if err != nil || m == nil || !likeServer(m) {
-			return err
+	floor := info.AckFloor.Stream
+	var found []*jetstream.RawStreamMsg
+	for _, after := range []uint64{floor, max(floor, p.last)} {
+		for {
+			m, err := f.following(ctx, after)
+			if err != nil {
+				return err
+			}
+			if m == nil || !likeServer(m) {
+				break
+			}
+			found, after = append(found, m), m.Sequence
 		}
-		p.deliverUnseen(f, m, link)
-		f.removeUnseen(m.Sequence) // all before it are acknowledged
-		after = m.Sequence
 	}
+	if len(found) == 0 {
+		return nil
+	}
+	letters := make([]events.Dead, len(found))
+	for i, m := range found {
+		thread, kind, _ := events.ParseStored(m.Subject)
+		_, why := events.Open(m.Subject, m.Data)
+		letters[i] = events.Dead{Thread: thread, Kind: kind.String(), Subject: m.Subject, Seq: m.Sequence, Stored: m.Time.UnixNano(),
+			Alone: true, Reason: fmt.Sprint(why)}
+	}
+	if err := p.c.DeadLetters().Dead(ctx, letters); err != nil {
+		return err
+	}
+	s, err := MessagesOf(ctx, f.c.Streams(), f.stream)
+	if err == nil {
+		_, err = f.c.js.ResetConsumer(ctx, f.stream, f.name)
+	}
+	for _, m := range found {
+		if err == nil {
+			p.c.log.Warn("an event that looks like the server's word is removed", "subject", m.Subject, "seq", m.Sequence)
+			err = UnlessGone(ctx, s, m.Sequence, s.DeleteMsg(ctx, m.Sequence))
+		}
+	}
+	if err == nil {
+		_, err = f.c.js.ResetConsumerToSequence(ctx, f.stream, f.name, floor+1)
+	}
+	return WrapErr(err)
 }
 
 // blocked reports whether nothing comes any more because the event above the ack floor is one that nobody is passed.
@@ -102,57 +137,6 @@ func (p *partitionFeed) blocked(ctx context.Context) bool {
 	}
 	m, err := p.feed.following(ctx, info.AckFloor.Stream)
 	return err == nil && m != nil && likeServer(m)
-}
-
-// deliverUnseen delivers a message that is removed once it is through, so that it meets nobody else who reads the stream: the removal is
-// its ack, and the server takes that for an ack of all before it. A crash before leaves it to the next process.
-func (p *partitionFeed) deliverUnseen(f *feed, m *jetstream.RawStreamMsg, link uint64) {
-	p.c.log.Warn("an event that looks like the server's word is removed", "subject", m.Subject, "seq", m.Sequence)
-	f.mu.Lock()
-	f.stay = append(f.stay, m.Sequence)
-	f.mu.Unlock()
-	term := f.term.Load()
-	p.deliver(Delivery{
-		Subject: m.Subject, Data: m.Data, Seq: m.Sequence, Stored: m.Time.UnixNano(),
-		Partition: p.partition, Link: link, Open: f.open, Term: term, Acks: &Acks{feed: f, term: term, link: link, seq: m.Sequence},
-	})
-}
-
-// removeUnseen removes the unseen events up to a sequence, up to which all are through. What cannot be now is with the next ack.
-func (f *feed) removeUnseen(upTo uint64) {
-	f.mu.Lock()
-	due := slices.DeleteFunc(slices.Clone(f.stay), func(seq uint64) bool { return seq > upTo })
-	f.stay = slices.DeleteFunc(f.stay, func(seq uint64) bool { return seq <= upTo })
-	f.mu.Unlock()
-	for _, seq := range due {
-		if !f.remove(seq) {
-			f.mu.Lock()
-			f.stay = append(f.stay, seq)
-			f.mu.Unlock()
-		}
-	}
-}
-
-// remove removes an event, and reports whether it is gone.
-func (f *feed) remove(seq uint64) bool {
-	ctx, cancel := context.WithTimeout(context.Background(), f.c.timeout)
-	defer cancel()
-	s, err := f.c.js.Stream(ctx, f.stream)
-	if err == nil {
-		err = s.DeleteMsg(ctx, seq)
-	}
-	if err == nil || errors.Is(err, jetstream.ErrMsgNotFound) {
-		return true
-	}
-	f.c.log.Warn("remove an event that looks like the server's word", "seq", seq, "error", err)
-	return false
-}
-
-// takeUnseen gives what was found before the last delivery that was in order, once.
-func (f *feed) takeUnseen() []*jetstream.RawStreamMsg {
-	found := f.hidden
-	f.hidden = nil
-	return found
 }
 
 // pinOf is the pin that the server gave with a message. It stands behind one that the message's publisher wrote into the headers.

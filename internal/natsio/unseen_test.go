@@ -1,10 +1,12 @@
 package natsio_test
 
 import (
+	"errors"
 	"slices"
 	"testing"
 
 	"github.com/nats-io/nats.go"
+	"github.com/nats-io/nats.go/jetstream"
 
 	"spool/internal/must"
 	"spool/internal/natsio"
@@ -12,36 +14,47 @@ import (
 	"spool/pkg/events"
 )
 
-// A stored message that looks like the server's own word to a consumer is delivered as an event like any other, in its place, and stops
-// nobody: as the first of a partition, between events, and several at once.
+// A stored message that looks like the server's own word to a consumer is a dead letter, and is removed. It stops nobody, and takes nothing
+// away: as the first of a partition, between events, several at once, behind all, and where it says that the consumer is gone. Its removal
+// would be an ack of all before it.
 func TestMessagesLikeTheServers(t *testing.T) {
 	c := natstest.Conn(t)
-	subject := events.EventSubject(events.Thread{Session: "s", Name: "main"}, events.KindEntry)
-	var all []uint64
-	publish := func(status string) {
+	thread := events.Thread{Session: "s", Name: "main"}
+	var all, unseen []uint64
+	publish := func(header, value string) {
 		t.Helper()
-		m := &nats.Msg{Subject: subject, Data: []byte("x")}
-		if status != "" {
-			m.Data, m.Header = nil, nats.Header{"Status": {status}, "Description": {"Consumer Deleted"}}
+		m := &nats.Msg{Subject: events.EventSubject(thread, events.KindEntry), Data: []byte("x")}
+		if header != "" {
+			m.Header = nats.Header{header: {value}, "Description": {"Consumer Deleted"}}
 		}
-		ack := must.Get(c.JetStream().PublishMsg(t.Context(), m))(t)
-		all = append(all, ack.Sequence)
+		if header == "Status" {
+			m.Data = nil
+		}
+		seq := must.Get(c.JetStream().PublishMsg(t.Context(), m))(t).Sequence
+		if header == "Status" {
+			unseen = append(unseen, seq)
+		} else {
+			all = append(all, seq)
+		}
 	}
-	for _, status := range []string{"100", "", "", "409", "", "100", "503", "423", "", "404", ""} {
-		publish(status)
+	for _, status := range []string{"100", "", "", "409", "", "100", "503", "423", "", "404", "", "409"} {
+		if status == "" {
+			publish("", "")
+		} else {
+			publish("Status", status)
+		}
 	}
-	newest := must.Get(c.Events().NewestEvent(t.Context(), events.Thread{Session: "s", Name: "main"}))(t)
-	got := make(chan uint64, 100)
-	stop := must.Get(c.Events().Consume(t.Context(), newest.Partition, nil, func(d natsio.Delivery) {
-		if err := d.Working(); err != nil {
-			t.Error(err)
-		}
-		if err := d.Ack(); err != nil {
-			t.Error(err)
-		}
-		got <- d.Seq
-	}))(t).Stop
-	defer stop()
+	partition := must.Get(c.Events().NewestEvent(t.Context(), thread))(t).Partition
+	got := make(chan uint64, 1000)
+	consume := func(ack bool) *natsio.Consumed {
+		return must.Get(c.Events().Consume(t.Context(), partition, nil, func(d natsio.Delivery) {
+			if ack {
+				must.Do(t, d.Working())
+				must.Do(t, d.Ack())
+			}
+			got <- d.Seq
+		}))(t)
+	}
 	last := uint64(0)
 	take := func() {
 		t.Helper()
@@ -52,73 +65,52 @@ func TestMessagesLikeTheServers(t *testing.T) {
 				have, last = append(have, seq), seq
 			}
 		}
-		if !slices.Equal(have, all) {
-			t.Fatalf("delivered %v, want %v", have, all)
+		must.SameAll(t, have, all, "delivered %v, want %v")
+	}
+	dead := consume(false) // a process that dies before anything of it is through
+	take()
+	publish("Status", "409")
+	publish("", "") // what comes behind it waits for nobody
+	all = all[len(all)-1:]
+	take()
+	dead.Stop()
+	for len(got) > 0 {
+		<-got
+	}
+	all, last = nil, 0
+	s := must.Get(c.JetStream().Stream(t.Context(), events.EventsStream))(t)
+	for seq := range must.Get(s.Info(t.Context()))(t).State.LastSeq {
+		if !slices.Contains(unseen, seq+1) {
+			all = append(all, seq+1)
 		}
 	}
+	defer consume(true).Stop()
 	take()
 	all = nil
-	publish("100") // while it is consumed
-	publish("")
+	publish("Status", "100") // while it is consumed
+	publish("", "")
 	take()
 	for range 3 { // a pin that the server did not give
 		all = nil
-		m := &nats.Msg{Subject: subject, Data: []byte("x"), Header: nats.Header{"Nats-Pin-Id": {"x"}}}
-		ack := must.Get(c.JetStream().PublishMsg(t.Context(), m))(t)
-		all = append(all, ack.Sequence)
+		publish("Nats-Pin-Id", "x")
 		take()
 		all = nil
-		publish("")
+		publish("", "")
 		take()
 	}
-	all = nil
-	publish("100") // and nothing behind it
-	take()
+	publish("Status", "100")                             // and nothing behind it
 	must.Until(t, "nothing is left to do", func() bool { // nobody waits for the answer to an ack
 		b := must.Get(c.Events().Backlog(t.Context()))(t)
 		return b.Pending == 0 && b.Unacked == 0
 	})
-}
-
-// Removing an event that looks like the server's word acknowledges all before it. So it stays until those are through: whoever is given the
-// partition next has each of them again.
-func TestMessagesLikeTheServersAcknowledgeNothing(t *testing.T) {
-	c := natstest.Conn(t)
-	thread := events.Thread{Session: "s", Name: "main"}
-	var all []uint64
-	for _, status := range []string{"", "", "100", "", "100", "100", ""} {
-		m := &nats.Msg{Subject: events.EventSubject(thread, events.KindEntry), Data: []byte("x")}
-		if status != "" {
-			m.Data, m.Header = nil, nats.Header{"Status": {status}}
-		}
-		all = append(all, must.Get(c.JetStream().PublishMsg(t.Context(), m))(t).Sequence)
-	}
-	partition := must.Get(c.Events().NewestEvent(t.Context(), thread))(t).Partition
-	consume := func(ack bool) {
-		t.Helper()
-		got := make(chan uint64, 100)
-		of := must.Get(c.Events().Consume(t.Context(), partition, nil, func(d natsio.Delivery) {
-			if ack {
-				must.Do(t, d.Ack())
-			}
-			got <- d.Seq
-		}))(t)
-		defer of.Stop()
-		for i, last := 0, uint64(0); i < len(all); {
-			switch seq := must.Receive(t, got, "delivered %d of %v", i, all); {
-			case seq <= last: // again
-			case seq != all[i]:
-				t.Fatalf("delivered %d behind %d, want %v", seq, last, all)
-			default:
-				i, last = i+1, seq
-			}
+	letters := map[uint64]bool{}
+	must.Do(t, c.DeadLetters().EachLetter(t.Context(), events.Thread{}, func(d natsio.DeadLetter) error {
+		letters[d.Seq] = true
+		return nil
+	}))
+	for _, seq := range unseen {
+		if _, err := s.GetMsg(t.Context(), seq); !letters[seq] || !errors.Is(err, jetstream.ErrMsgNotFound) {
+			t.Errorf("event %d: a letter: %v; in the stream: %v; want it among the dead letters", seq, letters[seq], err)
 		}
 	}
-	consume(false) // by a process that dies before anything of it is through
-	consume(true)
-	s := must.Get(c.JetStream().Stream(t.Context(), events.EventsStream))(t)
-	must.Until(t, "all are through, and those that look like the server's word are gone", func() bool {
-		b := must.Get(c.Events().Backlog(t.Context()))(t)
-		return b.Pending == 0 && b.Unacked == 0 && must.Get(s.Info(t.Context()))(t).State.Msgs == 4
-	})
 }

@@ -164,3 +164,10 @@ func TestOpenConfigFinds(t *testing.T) {
 	must.Do(t, os.Remove(path))
 	must.Same(t, lane(), -1, "lane without a file = %d, want %d")
 }
+
+// A value may read like what package flag says of one.
+func TestParseOddValue(t *testing.T) {
+	if _, err := parse(`-when=x" for flag -nosuch: z`); !errors.As(err, new(UsageError)) {
+		t.Errorf("parse = %v, want a UsageError", err)
+	}
+}

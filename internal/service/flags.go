@@ -170,7 +170,7 @@ func (f *Flags) parseArgs(args []string) error {
 	}
 	said := misparse.FindStringSubmatch(err.Error())
 	switch {
-	case said == nil:
+	case said == nil, said[4] != "" && f.Lookup(said[4][1:]) == nil:
 		return err
 	case said[1] != "":
 		return fmt.Errorf("there is no flag %s", said[1])
@@ -182,7 +182,7 @@ func (f *Flags) parseArgs(args []string) error {
 
 // misparse is what the package flag says of a command line: all that it gives. TestParseSaysWhatAFlagTakes fails if it changes its words.
 var misparse = regexp.MustCompile(`(?s)^(?:flag provided but not defined: (.*)|flag needs an argument: (.*)|` +
-	`invalid (?:boolean )?value (".*") for (?:flag )?(-\S+): (.*))$`)
+	`invalid (?:boolean )?value ("(?:[^"\\]|\\.)*") for (?:flag )?(-\S+): (.*))$`)
 
 // set sets a flag to what the environment or the configuration says.
 func (f *Flags) set(name, value string) error {

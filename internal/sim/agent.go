@@ -8,6 +8,8 @@ import (
 	"strings"
 	"time"
 
+	"github.com/nats-io/nats.go"
+
 	"spool/internal/record"
 	"spool/pkg/artifacts"
 	"spool/pkg/client"
@@ -315,6 +317,13 @@ func (c *call) poison(ctx context.Context) error {
 			Dialect: "item", Thread: t, Body: body(w.Mark, c.op.Size, c.op.Image)})
 		c.w.ledger.holds(w, evs[i+1].Body)
 		ws = append(ws, w)
+	}
+	if c.op.Unseen {
+		m := nats.NewMsg(events.EventSubject(t, events.KindEntry))
+		m.Header.Set("Status", "100")
+		if _, err := conn.JetStream().PublishMsg(ctx, m); err != nil {
+			return err
+		}
 	}
 	err = conn.Events().PublishEvents(ctx, evs)
 	if err == nil {

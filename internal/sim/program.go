@@ -39,14 +39,15 @@ type Op struct {
 	Thread  int  `json:"thread,omitempty"`  // index of threadNames
 	To      int  `json:"to,omitempty"`      // another thread, of a fork or a rename
 	ToSess  int  `json:"to_session,omitempty"`
-	As      int  `json:"as,omitempty"`    // producer; 0 = one of this process alone
-	N       int  `json:"n,omitempty"`     // entries, pieces, messages
-	Size    int  `json:"size,omitempty"`  // bytes of each
-	Ms      int  `json:"ms,omitempty"`    // how long: patience of a publish, length of a pause
-	Kind    int  `json:"kind,omitempty"`  // a variant
-	Again   bool `json:"again,omitempty"` // after an unknown outcome the same is published again; a Rename or Remove always, N ms later
-	Split   bool `json:"split,omitempty"` // each entry is a message of its own, linked to the one before it
-	Image   int  `json:"image,omitempty"` // of entries: each has this image, whose bytes others may have too; 0 = none
+	As      int  `json:"as,omitempty"`     // producer; 0 = one of this process alone
+	N       int  `json:"n,omitempty"`      // entries, pieces, messages
+	Size    int  `json:"size,omitempty"`   // bytes of each
+	Ms      int  `json:"ms,omitempty"`     // how long: patience of a publish, length of a pause
+	Kind    int  `json:"kind,omitempty"`   // a variant
+	Again   bool `json:"again,omitempty"`  // after an unknown outcome the same is published again; a Rename or Remove always, N ms later
+	Unseen  bool `json:"unseen,omitempty"` // before it, a message that nats.go passes to nobody
+	Split   bool `json:"split,omitempty"`  // each entry is a message of its own, linked to the one before it
+	Image   int  `json:"image,omitempty"`  // of entries: each has this image, whose bytes others may have too; 0 = none
 
 	On    string `json:"on,omitempty"`    // of a fault: the class of messages (classOf), or the step; "" = all
 	Times int    `json:"times,omitempty"` // of a fault: how many of them in a row; 0 = one
