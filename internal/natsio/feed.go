@@ -188,7 +188,7 @@ func (f *feed) inOrder(ctx context.Context, m jetstream.Msg, meta *jetstream.Msg
 		return false
 	}
 	seq := meta.Sequence.Consumer
-	if pin := pinOf(m); pin != f.pin {
+	if pin := pinOf(m); pin != "" && pin != f.pin { // headers that nats.go cannot read say nothing of it
 		f.pin, f.next = pin, 0 // what came in between went to another process
 		f.shown.Store(&pin)
 		f.beginTerm()

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 
+	"github.com/nats-io/nats.go"
 	"github.com/nats-io/nats.go/jetstream"
 
 	"spool/pkg/events"
@@ -18,10 +19,11 @@ const hdrStatus = "Status"
 func (f *feed) unseen(ctx context.Context, after uint64, meta *jetstream.MsgMetadata, n uint64) bool {
 	for found := uint64(0); ; found++ {
 		m, err := f.following(ctx, after)
-		if err != nil || m == nil {
+		unreadable := errors.Is(err, nats.ErrBadHeaderMsg) // and so seen, and nobody tells where it is
+		if err != nil && !unreadable || err == nil && m == nil {
 			return false
 		}
-		if m.Sequence >= meta.Sequence.Stream {
+		if unreadable || m.Sequence >= meta.Sequence.Stream {
 			if found != n {
 				return false
 			}
@@ -91,7 +93,7 @@ func (p *partitionFeed) removeUnseen(ctx context.Context, f *feed) error {
 	for _, after := range []uint64{floor, max(floor, p.last)} {
 		for {
 			m, err := f.following(ctx, after)
-			if err != nil {
+			if err != nil && !errors.Is(err, nats.ErrBadHeaderMsg) {
 				return err
 			}
 			if m == nil || !likeServer(m) {

@@ -2,8 +2,11 @@ package natsio_test
 
 import (
 	"errors"
+	"fmt"
+	"io"
 	"slices"
 	"testing"
+	"time"
 
 	"github.com/nats-io/nats.go"
 	"github.com/nats-io/nats.go/jetstream"
@@ -113,4 +116,40 @@ func TestMessagesLikeTheServers(t *testing.T) {
 			t.Errorf("event %d: a letter: %v; in the stream: %v; want it among the dead letters", seq, letters[seq], err)
 		}
 	}
+}
+
+// Headers that nats.go cannot read stop nobody either: not behind an event that is seen by nobody, and not where acks take a while.
+func TestHeadersThatCannotBeRead(t *testing.T) {
+	server := natstest.Server(t)
+	c := natstest.Dial(t, server)
+	must.Do(t, c.Ensure(t.Context(), natsio.Limits{EventsBytes: 1 << 30, ItemsBytes: 1 << 30}))
+	thread := events.Thread{Session: "s", Name: "main"}
+	subject := events.EventSubject(thread, events.KindEntry)
+	raw := must.Get(server.InProcessConn())(t) // nats.go sends none
+	defer raw.Close()
+	go func() { _, _ = io.Copy(io.Discard, raw) }()
+	say := func(format string, args ...any) { must.Get(fmt.Fprintf(raw, format, args...))(t) }
+	say("CONNECT {\"verbose\":false,\"headers\":true}\r\n")
+	publish := func(header, body string) {
+		say("HPUB %s %d %d\r\n%s%s\r\n", subject, len(header), len(header)+len(body), header, body)
+	}
+	const fine, unseen, unreadable = "NATS/1.0\r\n\r\n", "NATS/1.0\r\nStatus: 100\r\n\r\n", "NATS/1.0\r\nnocolon\r\n\r\n"
+	for range 3 {
+		publish(fine, "x")
+		publish(unseen, "")
+		publish(unreadable, "")
+		publish(unreadable, "x")
+		publish(fine, "x")
+	}
+	say("PING\r\n")
+	s := must.Get(c.JetStream().Stream(t.Context(), events.EventsStream))(t)
+	must.Until(t, "all are stored", func() bool { return must.Get(s.Info(t.Context()))(t).State.LastSeq == 15 })
+	partition := natstest.Partition(t, c)
+	defer must.Get(c.Events().Consume(t.Context(), partition, nil, func(d natsio.Delivery) {
+		time.AfterFunc(3*time.Millisecond, func() { _ = d.Ack() })
+	}))(t).Stop()
+	must.Until(t, "all are through", func() bool {
+		b := must.Get(c.Events().Backlog(t.Context()))(t)
+		return b.Pending == 0 && b.Unacked == 0 && must.Get(s.Info(t.Context()))(t).State.Msgs == 12
+	})
 }
