@@ -157,7 +157,8 @@ func (es Events) Consume(ctx context.Context, partition int, begin func(context.
 	}
 	p := &partitionFeed{
 		c: es.c, partition: partition, prelude: begin, deliver: deliver,
-		doubt: make(chan struct{}, 1), mistaken: make(chan struct{}, 1), unseen: make(chan struct{}, 1), connected: es.c.nc.StatusChanged(nats.CONNECTED),
+		doubt: make(chan struct{}, 1), mistaken: make(chan struct{}, 1), unseen: make(chan struct{}, 1),
+		connected: es.c.nc.StatusChanged(nats.CONNECTED),
 	}
 	if err := p.beginAnyhow(ctx); err != nil {
 		es.c.nc.RemoveStatusListener(p.connected)

@@ -77,12 +77,14 @@ func (f *feed) following(ctx context.Context, after uint64) (*jetstream.RawStrea
 	return m, WrapErr(err)
 }
 
-// removeUnseen removes the events that look like the server's word, right above the ack floor and right behind the last delivery that was in
-// order: they are dead letters, and meet nobody else who reads the stream. One that says that the consumer was deleted ends each try to consume.
+// removeUnseen removes the events that look like the server's word, right above the ack floor and right behind the last delivery that
+// was in order: they are dead letters, and meet nobody else who reads the stream. One that says that the consumer was deleted ends
+// each try to consume.
 //
 // The server counts the removal of an event that is on its way as its ack, and with it all before it, which nobody may have applied. So it
-// happens while nothing is asked for and none is on its way, and the floor is set back to where it was: what is done is skipped. That
-// an owner who is not known of is given events in between, and that this process dies before the floor is set, is not defended.
+// happens while nothing is asked for and none is on its way, and the floor is set back to where it was: what is done is skipped. Not
+// defended: an owner who is not known of is given events in between; or this process dies, or its last question gets no answer, before the
+// floor is set back.
 func (p *partitionFeed) removeUnseen(ctx context.Context, f *feed) error {
 	info := f.cons.CachedInfo()
 	if info.NumPending == 0 && info.NumAckPending == 0 {
