@@ -75,40 +75,46 @@ func (l *places) take(ctx context.Context, c *claim, wait time.Duration) (ok boo
 	}
 }
 
-// giving reports whether a request that was ended lately holds something still.
-func (l *places) giving() (yes bool) {
-	for key := range l.held.Range {
-		yes = yes || key.(*patient).gives()
-	}
-	return yes
-}
-
 // ask ends a request that waits for its client: the one that is late most, of the token that holds the most. It must be slow, unless
 // its token has more than its part, and the claim waited for that; then one is ended once the one before has given back. A token that
 // would hold more than its share asks its own.
 func (l *places) ask(c *claim, waited time.Duration) {
-	own, part := l.holds(c.of)+c.n > l.share(), l.most
-	if waited >= lendTime && !l.giving() {
-		part = l.part(c)
-	}
-	var slowest *patient
-	var most int64
-	var latest, limit time.Duration
+	own, fair := l.holds(c.of)+c.n > l.share(), l.part(c)
+	var slow, over, chosen lending
+	giving := waited < lendTime
 	for key, name := range l.held.Range {
 		p, of := key.(*patient), name.(string)
-		n, late, may := l.holds(of), p.late(), lendTime
-		if n > part {
-			may = -lendTime
-		}
-		if late < may || own && of != c.of {
+		giving = giving || p.gives()
+		if own && of != c.of {
 			continue
 		}
-		if n > most || n == most && late > latest {
-			slowest, most, latest, limit = p, n, late, may
+		n, late := l.holds(of), p.late()
+		slow.best(lending{p, n, late, lendTime})
+		if n > fair {
+			over.best(lending{p, n, late, -lendTime})
+		} else {
+			over.best(lending{p, n, late, lendTime})
 		}
 	}
-	if slowest != nil {
-		slowest.lend(limit)
+	if chosen = over; giving {
+		chosen = slow
+	}
+	if chosen.of != nil {
+		chosen.of.lend(chosen.may)
+	}
+}
+
+// lending is a request that can be ended: its token holds so much, and it is so late, which may be this at the least.
+type lending struct {
+	of        *patient
+	n         int64
+	late, may time.Duration
+}
+
+// best is the other one where that is late enough, and of a token that holds more, or later.
+func (l *lending) best(o lending) {
+	if o.late >= o.may && (o.n > l.n || o.n == l.n && o.late > l.late) {
+		*l = o
 	}
 }
 
