@@ -55,8 +55,7 @@ func (c *watchCmd) Run(a *app) error {
 	place := cmp.Or(a.nats.Context, a.nats.Server)
 	w := watch.New(watch.Config{
 		Roots: roots, Match: transcript.IsWanted, Still: transcript.IsBeside, Store: into.store, Capture: into.capture, Tell: into.tell,
-		Mistaken: interchange.IsQwen,
-		Memory:   filepath.Join(state, watch.FileName(place, c.Dialect, roots)),
+		Memory: filepath.Join(state, watch.FileName(place, c.Dialect, roots)),
 	})
 	if c.Once {
 		return errors.Join(w.Once(a.ctx), c.absent(roots))

@@ -185,12 +185,6 @@ func PlaceOf(dialect, session, name string) string {
 	return ""
 }
 
-// IsQwen tells whether a file may be one of Qwen Code's, by its name: earlier versions took those for Claude Code's.
-func IsQwen(name string) bool {
-	folder := path.Base(path.Dir(filepath.ToSlash(name)))
-	return folder == "chats" || path.Base(path.Dir(path.Dir(filepath.ToSlash(name)))) == "subagents"
-}
-
 // slug is the name of the folder in which Gemini CLI keeps the sessions of a directory of that name, the first one that it knows.
 func slug(base string) string {
 	words := strings.FieldsFunc(strings.ToLower(base), func(r rune) bool { return (r < 'a' || r > 'z') && (r < '0' || r > '9') })

@@ -268,7 +268,7 @@ func isMain(t events.Thread) bool {
 
 // noteGenerations says what else the session's file was, or is on another machine: who goes on may want that.
 func (w *materialize) noteGenerations(main client.Thread, all []client.Thread) {
-	all = slices.DeleteFunc(slices.Clone(all), func(t client.Thread) bool { return !w.isGeneration(main.Thread, t) })
+	all = slices.DeleteFunc(slices.Clone(all), func(t client.Thread) bool { return !isGeneration(main.Thread, t.Thread) })
 	if len(all) == 0 {
 		return
 	}
@@ -281,11 +281,8 @@ func (w *materialize) noteGenerations(main client.Thread, all []client.Thread) {
 		"that is kept in %s%s, and %s goes on with it", newest.Thread, more, goesOn(newest.Thread)))
 }
 
-// isGeneration tells whether a thread is another generation of one, and of the same harness: an earlier version took some files for those
-// of another.
-func (w *materialize) isGeneration(of events.Thread, t client.Thread) bool {
-	return t.Thread != of && events.AreGenerations(of, t.Thread) && t.Head.Dialect == w.Harness.Dialect
-}
+// isGeneration tells whether a thread is another generation of one.
+func isGeneration(of, t events.Thread) bool { return t != of && events.AreGenerations(of, t) }
 
 // goesOn is the command that goes on with a thread.
 func goesOn(t events.Thread) string { return "spool resume " + t.String() }
@@ -353,7 +350,7 @@ func (w *materialize) keptIn(ctx context.Context, t events.Thread, name string) 
 		return kept, err
 	}
 	for _, was := range all {
-		if !w.isGeneration(t, was) {
+		if !isGeneration(t, was.Thread) {
 			continue
 		}
 		there, err := w.Dir.Open(name)

@@ -194,37 +194,6 @@ updated_at: "2026-01-05T10:00:01.000Z"
 	r.holds(map[string]string{file: text, beside: named})
 }
 
-// A session of Qwen Code that an earlier version took for one of Claude Code becomes one of Qwen Code with the next import of its file,
-// whether that has grown or not, and goes on there.
-func TestFileOfQwenThatWasClaudes(t *testing.T) {
-	for name, grown := range map[string]string{"as it was": "", "killed": "", "grown": strings.Replace(qwenText, `"uuid":"1","parentUuid":null`, `"uuid":"2","parentUuid":"1"`, 1)} {
-		t.Run(name, func(t *testing.T) {
-			r, here := newRig(t), t.TempDir()
-			at := "projects/-srv-mill/chats/" + geminiID + ".jsonl"
-			file := filepath.Join(here, ".qwen", at)
-			write(t, file, []byte(qwenText))
-			id := loadAs(t, r.conn, here, "claude").Files[0].ID()
-			if name == "killed" {
-				must.Get(r.Client.Internal().Retire(t.Context(), id, must.Get(r.Client.Thread(id).Head(t.Context()))(t)))(t)
-			}
-			write(t, file, []byte(qwenText+grown))
-			written := time.Now().Add(-time.Hour)
-			must.Do(t, os.Chtimes(file, written, written))
-			f := load(t, r.conn, here).Files[0]
-			if f.Thread != events.MainThread || name != "killed" && (f.Former == "" || !strings.Contains(strings.Join(f.Warnings, " "), "took it for")) {
-				t.Errorf("the import is in %s, and has replaced %q: %q", f.Thread, f.Former, f.Warnings)
-			}
-			if res := load(t, r.conn, here); res.Published > 0 || len(res.Files[0].Warnings) > 0 {
-				t.Errorf("one more import: %+v", res)
-			}
-			if done, err := r.write(f.Session); err != nil || done.Harness != "qwen" || done.File != at || done.Notes != nil {
-				t.Fatalf("Session: %v, %+v", err, done)
-			}
-			r.holds(map[string]string{at: qwenText + grown})
-		})
-	}
-}
-
 // Gemini CLI has the folder of a directory's sessions by what it says in it, or by its name.
 func TestMaterializeInTheFolderOfGemini(t *testing.T) {
 	r, here := newRig(t), t.TempDir()

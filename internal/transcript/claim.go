@@ -92,9 +92,6 @@ func (im *Importer) first(ctx context.Context, id Identity, f *file) (*claim, er
 	if c, err = im.goesOn(ctx, id, f); err != nil || c != nil {
 		return c, err
 	}
-	if c, err = im.reread(ctx, id, f); err != nil || c != nil {
-		return c, err
-	}
 	t := beside(id)
 	c, err = im.claim(ctx, id, t)
 	if err == nil && c == nil {
@@ -140,31 +137,6 @@ func (im *Importer) goesOn(ctx context.Context, id Identity, f *file) (*claim, e
 	*c = on
 	return c, nil
 }
-
-// reread claims the thread of a file that an earlier version imported as another program's: what it made of that becomes a former
-// generation. nil: it did not.
-func (im *Importer) reread(ctx context.Context, id Identity, f *file) (*claim, error) {
-	im.mu.Lock()
-	c := im.claims[id.Thread]
-	im.mu.Unlock()
-	ours := source(Identity{Dialect: misread[id.Dialect]})
-	if !slices.ContainsFunc(c.head.Producers, func(p threads.Producer) bool { return strings.HasPrefix(p.ID, ours) }) {
-		return nil, nil
-	}
-	was, err := im.stored.Retire(ctx, c.thread, c.head)
-	if err != nil {
-		return nil, fmt.Errorf("%s: an earlier version took it for a file of %s: %s cannot be read anew: %w",
-			f.src.Path, misread[id.Dialect], c.thread, err)
-	}
-	f.warn(fmt.Sprintf("an earlier version took it for a file of %s: %s is what it says, and what it was taken for is in %s",
-		misread[id.Dialect], c.thread, was))
-	f.res.Former = was.Name
-	c.producer, c.replaced = producer(id), true
-	return c, im.lookAgain(ctx, f, c)
-}
-
-// misread are the dialects that files of others were taken for: Qwen Code's for Claude Code's.
-var misread = map[string]string{"qwen": "claude"}
 
 // beside is the thread of a source whose harness names one that another has.
 func beside(id Identity) events.Thread {

@@ -72,7 +72,7 @@ func (im *Importer) former(ctx context.Context, f *file, c *claim) (old events.T
 		return old, 0, 0, err
 	}
 	for t, head := range beside {
-		if !events.HasFormer(c.thread, t) || head.Dialect != "" && head.Dialect == misread[f.id.Dialect] {
+		if !events.HasFormer(c.thread, t) {
 			continue
 		}
 		last = max(last, head.Updated)

@@ -18,13 +18,9 @@ type Store struct {
 
 // memory is a file of marks. Each is of one store: what another one has is not known from them.
 type memory struct {
-	Version int             `json:"v,omitempty"` // of what was made of files
-	Store   Store           `json:"store"`
-	Files   map[string]Mark `json:"files"`
+	Store Store           `json:"store"`
+	Files map[string]Mark `json:"files"`
 }
-
-// memoryVersion grows when files are taken for something else than before: 1 knows Qwen Code's.
-const memoryVersion = 1
 
 // load gives the tree the marks that a file has of a store, and reports whether they were of it. A file that is not
 // there, cannot be read, or is of another store gives none: everything is captured anew.
@@ -49,10 +45,6 @@ func (t *Tree) load(file string, store Store) (known bool, err error) {
 	clear(t.pending)
 	clear(t.failed)
 	for path, mark := range m.Files {
-		if m.Version < memoryVersion && t.mistaken != nil && t.mistaken(path) {
-			t.changed = true
-			continue
-		}
 		t.marks[path] = mark
 		if mark.Until < mark.Size {
 			t.pending[path] = pending{due: t.now().Add(Quiet), rest: true}
@@ -64,7 +56,7 @@ func (t *Tree) load(file string, store Store) (known bool, err error) {
 // save writes the marks. A process that is killed leaves the file as it was, and what it lacks is captured again; a power cut may leave one
 // that cannot be read, and everything is.
 func (t *Tree) save(file string, store Store) error {
-	b, err := json.Marshal(memory{memoryVersion, store, t.marks})
+	b, err := json.Marshal(memory{store, t.marks})
 	if err != nil {
 		return err
 	}

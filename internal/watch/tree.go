@@ -34,15 +34,14 @@ const (
 
 // Tree is the files below some roots, and what of them was captured. One goroutine uses it.
 type Tree struct {
-	roots    []string
-	match    func(path string) bool // whether a file of a directory is one of them, by its name
-	still    func(path string) bool // whether one is taken whole, when it has been quiet; nil: none is
-	mistaken func(path string) bool // as of Config
-	marks    map[string]Mark
-	changed  bool // marks, since they were saved
-	pending  map[string]pending
-	failed   map[string]int // tries in vain
-	now      func() time.Time
+	roots   []string
+	match   func(path string) bool // whether a file of a directory is one of them, by its name
+	still   func(path string) bool // whether one is taken whole, when it has been quiet; nil: none is
+	marks   map[string]Mark
+	changed bool // marks, since they were saved
+	pending map[string]pending
+	failed  map[string]int // tries in vain
+	now     func() time.Time
 }
 
 // pending is a file that differs from its mark.

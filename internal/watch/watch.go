@@ -13,8 +13,6 @@ type Config struct {
 	Roots []string               // directories and files, absolute; one that is not there is waited for
 	Match func(path string) bool // whether a file of a directory is one to capture, by its name
 	Still func(path string) bool // whether one is captured whole, when it has been quiet; nil: each line is as it comes
-	// Mistaken tells which files an earlier version took for something else, by their names: those are captured anew, once. nil: none.
-	Mistaken func(path string) bool
 
 	// Store asks what changes are captured into. An error means that it does not answer.
 	Store func(ctx context.Context) (Store, error)
@@ -98,7 +96,6 @@ type Watch struct {
 func New(cfg Config) *Watch {
 	cfg.Every, cfg.Grace = cmp.Or(cfg.Every, time.Second), cmp.Or(cfg.Grace, 5*time.Second)
 	w := &Watch{cfg: cfg, tree: NewTree(cfg.Roots, cfg.Match, cfg.Still), reasons: map[string]string{}}
-	w.tree.mistaken = cfg.Mistaken
 	return w
 }
 

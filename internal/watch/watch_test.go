@@ -1,7 +1,6 @@
 package watch
 
 import (
-	"bytes"
 	"context"
 	"errors"
 	"fmt"
@@ -306,23 +305,6 @@ func TestMemory(t *testing.T) {
 	p.away = true
 	if err := New(p.config()).Once(t.Context()); err == nil {
 		t.Error("Once = nil, want that the store is away")
-	}
-}
-
-// What an earlier version marked and took for something else is captured anew, once; nothing else is.
-func TestMemoryOfAnEarlierVersion(t *testing.T) {
-	p := newPlace(t)
-	p.write("a.jsonl", "one\n")
-	p.write("chats.jsonl", "one\n")
-	cfg := p.config()
-	cfg.Mistaken = func(path string) bool { return filepath.Base(path) == "chats.jsonl" }
-	p.must(New(cfg).Once(t.Context()))
-	text := must.Get(os.ReadFile(cfg.Memory))(t)
-	p.must(os.WriteFile(cfg.Memory, bytes.Replace(text, []byte(`"v":1,`), nil, 1), 0o600))
-	for _, want := range []int{1, 0} {
-		p.reads = nil
-		p.must(New(cfg).Once(t.Context()))
-		must.Same(t, len(p.reads), want, "captured %d files, want %d")
 	}
 }
 
