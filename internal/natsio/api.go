@@ -31,13 +31,12 @@ func ask[T any](ctx context.Context, d *denials, f func(context.Context) (T, err
 	return v, outcome(ctx, err)
 }
 
-// asks reports whether a subject is one of the API's that begin so: whole tokens, unless the last one ends with "_",
-// which is the name of a consumer that gets a number.
+// asks reports whether a subject is one of the API's that begin so, with whole tokens.
 func asks(subject string, subjects []string) bool {
 	_, request, ok := strings.Cut(subject, ".API.") // in a domain its name stands between "$JS" and "API"
 	for _, s := range subjects {
 		rest, begins := strings.CutPrefix(request, s)
-		if ok && begins && (rest == "" || rest[0] == '.' || s[len(s)-1] == '_') {
+		if ok && begins && (rest == "" || rest[0] == '.') {
 			return true
 		}
 	}
@@ -118,6 +117,11 @@ func (a api) OrderedConsumer(
 	ctx context.Context, stream string, cfg jetstream.OrderedConsumerConfig,
 ) (jetstream.Consumer, error) {
 	return ordered(ctx, a.denied, a.JetStream, stream, with2(a.JetStream.OrderedConsumer, stream, cfg))
+}
+
+// again is OrderedConsumer for one that reads on.
+func (a api) again(ctx context.Context, stream string, cfg jetstream.ConsumerConfig) (jetstream.Consumer, error) {
+	return ordered(ctx, a.denied, a.JetStream, stream, with2(a.JetStream.CreateOrUpdateConsumer, stream, cfg))
 }
 
 // ordered is consumer for one that is read at once: its server is asked until it answers to what is pulled. In a cluster the word that a
@@ -279,12 +283,8 @@ func (c apiConsumer) Info(ctx context.Context) (*jetstream.ConsumerInfo, error) 
 }
 
 func (c apiConsumer) Messages(opts ...jetstream.PullMessagesOpt) (jetstream.MessagesContext, error) {
-	name := c.CachedInfo().Name
-	if i := strings.LastIndexByte(name, '_'); i >= 0 && c.CachedInfo().Config.Durable == "" {
-		name = name[:i+1] // an ordered consumer that begins again counts on
-	}
 	ctx, done, err := c.denied.watchAs(context.Background(), &waiter{lasts: true, sends: func(subject string) bool {
-		return asks(subject, []string{"CONSUMER.MSG.NEXT." + c.stream + "." + name})
+		return asks(subject, []string{"CONSUMER.MSG.NEXT." + c.stream + "." + c.CachedInfo().Name})
 	}})
 	if err != nil {
 		return nil, err

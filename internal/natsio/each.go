@@ -75,54 +75,49 @@ func (st Streams) follow(
 	ctx context.Context, cons jetstream.Consumer, atEnd func() (bool, error),
 	f func(jetstream.Msg, *jetstream.MsgMetadata) error,
 ) error {
-	pending := cons.CachedInfo().NumPending
-	defer func() { // else it would be among the stream's consumers for a while
-		info := cons.CachedInfo()
-		_ = st.c.js.DeleteConsumer(context.WithoutCancel(ctx), info.Stream, info.Name)
-	}()
-	it, err := cons.Messages(jetstream.PullMaxMessagesWithBytesLimit(scanAhead, scanBytes))
+	it, err := st.c.read(ctx, cons, pulls{messages: scanAhead, bytes: scanBytes})
 	if err != nil {
 		return WrapErr(err)
 	}
-	defer it.Stop()
-	defer context.AfterFunc(ctx, it.Stop)()
+	pending := it.info.NumPending
+	defer func() { // else it would be among the stream's consumers for a while
+		it.stop()
+		_ = st.c.js.DeleteConsumer(context.WithoutCancel(ctx), it.stream, it.info.Name)
+	}()
 	for idle := 0; ; {
 		if pending == 0 {
 			if done, err := atEnd(); err != nil || done {
 				return err
 			}
 		}
-		m, err := it.Next(jetstream.NextMaxWait(st.c.timeout))
+		m, err := it.next(st.c.timeout)
 		if errors.Is(err, nats.ErrTimeout) && ctx.Err() == nil { // those that were counted may have been deleted since
-			info, err := cons.Info(ctx)
-			if err != nil {
+			if err := it.ask(ctx); err != nil {
 				return ownGone(err)
 			}
-			if pending = info.NumPending; pending == 0 {
+			if pending = it.info.NumPending; pending == 0 {
 				continue
 			}
-			if info.Config.DeliverPolicy == jetstream.DeliverLastPerSubjectPolicy {
-				// The server stands still at a message that it chose for its subject and that was removed since. An ordered consumer whose
-				// server has forgotten it goes on by sequence: it gives older messages of a subject beside the last one.
-				_ = st.c.js.DeleteConsumer(ctx, info.Stream, info.Name)
+			if it.info.Config.DeliverPolicy == jetstream.DeliverLastPerSubjectPolicy {
+				// The server stands still at a message that it chose for its subject and that was removed since. By sequence it gives older
+				// messages of a subject beside the last one.
+				if err := it.again(err); err != nil {
+					return WrapErr(err)
+				}
 			}
 			if idle++; idle == stalls {
 				return fmt.Errorf("%w: %s: none of %d messages behind %d in %v: can the server read its disk?",
-					record.ErrBusy, info.Stream, pending, info.Delivered.Stream, stalls*st.c.timeout)
+					record.ErrBusy, it.stream, pending, it.last, stalls*st.c.timeout)
 			}
 			continue
 		}
 		if err != nil {
 			return ownGone(errors.Join(ctx.Err(), err))
 		}
-		meta, err := m.Metadata()
-		if err != nil {
+		if err := f(m, &m.meta); err != nil {
 			return err
 		}
-		if err := f(m, meta); err != nil {
-			return err
-		}
-		pending, idle = meta.NumPending, 0
+		pending, idle = m.meta.NumPending, 0
 	}
 }
 
@@ -188,44 +183,35 @@ func firstSince(ctx context.Context, s jetstream.Stream, since time.Time) (uint6
 	return low, nil
 }
 
-// placed is a message and where its stream has it.
-type placed struct {
-	jetstream.Msg
-	meta *jetstream.MsgMetadata
-}
-
 // messages follows the messages of a stream that a consumer selects, in order, across reconnects, until ctx ends or the
 // caller stops. ready, if not nil, is called once the consumer stands. The first error is the last of all.
 func (st Streams) messages(
-	ctx context.Context, stream string, cfg jetstream.OrderedConsumerConfig, ready func(), opts ...jetstream.PullMessagesOpt,
-) iter.Seq2[placed, error] {
-	return func(yield func(placed, error) bool) {
+	ctx context.Context, stream string, cfg jetstream.OrderedConsumerConfig, of pulls, ready func(),
+) iter.Seq2[message, error] {
+	return func(yield func(message, error) bool) {
 		cons, err := st.c.js.OrderedConsumer(ctx, stream, cfg)
 		if err != nil {
-			yield(placed{}, WrapErr(err))
+			yield(message{}, WrapErr(err))
 			return
 		}
-		it, err := cons.Messages(opts...)
+		it, err := st.c.read(ctx, cons, of)
 		if err != nil {
-			yield(placed{}, WrapErr(err))
+			yield(message{}, WrapErr(err))
 			return
 		}
-		defer it.Stop()
-		defer context.AfterFunc(ctx, it.Stop)() // Next does not look at ctx while it makes its consumer again
+		defer it.stop()
 		if ready != nil {
 			ready()
 		}
 		for {
-			m, err := it.Next(jetstream.NextContext(ctx))
+			m, err := it.next(0)
 			if ctx.Err() != nil {
 				return
 			}
 			if err != nil {
-				yield(placed{}, ownGone(err))
-				return
+				err = ownGone(err)
 			}
-			meta, err := m.Metadata()
-			if !yield(placed{m, meta}, err) || err != nil {
+			if !yield(m, err) || err != nil {
 				return
 			}
 		}

@@ -192,38 +192,27 @@ func (recs Records) scan(ctx context.Context, filter string, names int) (map[str
 	if err != nil {
 		return nil, WrapErr(err)
 	}
-	it, err := cons.Messages(jetstream.PullMaxMessages(scanAhead))
+	it, err := recs.c.read(ctx, cons, pulls{messages: scanAhead})
 	if err != nil {
 		return nil, WrapErr(err)
 	}
-	defer it.Stop()
+	defer it.stop()
 	found := make(map[string]record.Record, names)
 	for {
-		m, err := next(ctx, it, recs.c.timeout)
-		if errors.Is(err, context.DeadlineExceeded) && ctx.Err() == nil {
+		m, err := it.next(recs.c.timeout)
+		if errors.Is(err, nats.ErrTimeout) && ctx.Err() == nil {
 			return found, nil
 		}
 		if err != nil {
-			return nil, WrapErr(err)
+			return nil, WrapErr(errors.Join(ctx.Err(), err))
 		}
-		meta, err := m.Metadata()
-		if err != nil {
-			return nil, err
-		}
-		r, err := recs.opened(ctx, m, meta.Sequence.Stream)
+		r, err := recs.opened(ctx, m, m.meta.Sequence.Stream)
 		if err != nil {
 			return nil, err
 		}
 		found[r.Key] = r
-		if meta.NumPending == 0 || len(found) >= names {
+		if m.meta.NumPending == 0 || len(found) >= names {
 			return found, nil
 		}
 	}
-}
-
-// next waits for a message, but not for ever.
-func next(ctx context.Context, it jetstream.MessagesContext, most time.Duration) (jetstream.Msg, error) {
-	ctx, cancel := context.WithTimeout(ctx, most)
-	defer cancel()
-	return it.Next(jetstream.NextContext(ctx))
 }

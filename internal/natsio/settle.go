@@ -251,7 +251,7 @@ func (m *moves) watch(ctx context.Context, c *Conn, stream, filter string, stand
 		FilterSubjects: []string{filter}, DeliverPolicy: jetstream.DeliverNewPolicy, HeadersOnly: true, InactiveThreshold: time.Minute,
 	}
 	for pause := time.Second; ; pause = min(2*pause, time.Minute) {
-		for msg, err := range c.Streams().messages(ctx, stream, cfg, func() { stand(ctx, true) }) {
+		for msg, err := range c.Streams().messages(ctx, stream, cfg, pulls{}, func() { stand(ctx, true) }) {
 			if err != nil {
 				if c.log.Debug("watch what becomes of threads", "stream", stream, "error", err); errors.Is(err, record.ErrDenied) {
 					pause = time.Minute

@@ -81,11 +81,11 @@ func (its Items) Follow(ctx context.Context, filters []string, from Position, re
 			return
 		}
 		cfg := jetstream.OrderedConsumerConfig{FilterSubjects: filters, DeliverPolicy: policy, OptStartSeq: seq, OptStartTime: since}
-		pull := jetstream.PullMaxMessagesWithBytesLimit(readMessages, readBytes)
-		for m, err := range its.c.Streams().messages(ctx, events.ItemsStream, cfg, ready, pull) {
+		of := pulls{messages: readMessages, bytes: readBytes}
+		for m, err := range its.c.Streams().messages(ctx, events.ItemsStream, cfg, of, ready) {
 			var it StoredItem
 			if err == nil {
-				it = storedItem(m.Msg, m.meta)
+				it = storedItem(m, &m.meta)
 			}
 			if !yield(it, err) {
 				return

@@ -143,15 +143,6 @@ func (p *partitionFeed) blocked(ctx context.Context) bool {
 	return err == nil && m != nil && likeServer(m)
 }
 
-// pinOf is the pin that the server gave with a message. It stands behind one that the message's publisher wrote into the headers.
-func pinOf(m jetstream.Msg) string {
-	pins := m.Headers()[hdrPinID]
-	if len(pins) == 0 {
-		return ""
-	}
-	return pins[len(pins)-1]
-}
-
 // unpinShown gives our pin away, if we have it, and nats.go does not know: it took the publisher's pin for the server's, and asks with that
 // until the server says that it is none. Then it asks without one, and would get nothing for pinnedTTL.
 func (f *feed) unpinShown(ctx context.Context) {

@@ -1,6 +1,7 @@
 package natsio_test
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"io"
@@ -125,23 +126,16 @@ func TestHeadersThatCannotBeRead(t *testing.T) {
 	must.Do(t, c.Ensure(t.Context(), natsio.Limits{EventsBytes: 1 << 30, ItemsBytes: 1 << 30}))
 	thread := events.Thread{Session: "s", Name: "main"}
 	subject := events.EventSubject(thread, events.KindEntry)
-	raw := must.Get(server.InProcessConn())(t) // nats.go sends none
-	defer raw.Close()
-	go func() { _, _ = io.Copy(io.Discard, raw) }()
-	say := func(format string, args ...any) { must.Get(fmt.Fprintf(raw, format, args...))(t) }
-	say("CONNECT {\"verbose\":false,\"headers\":true}\r\n")
-	publish := func(header, body string) {
-		say("HPUB %s %d %d\r\n%s%s\r\n", subject, len(header), len(header)+len(body), header, body)
-	}
+	publish := rawPublisher(t, server)
+	store := func(header, body string) { publish(subject, header, body) }
 	const fine, unseen, unreadable = "NATS/1.0\r\n\r\n", "NATS/1.0\r\nStatus: 100\r\n\r\n", "NATS/1.0\r\nnocolon\r\n\r\n"
 	for range 3 {
-		publish(fine, "x")
-		publish(unseen, "")
-		publish(unreadable, "")
-		publish(unreadable, "x")
-		publish(fine, "x")
+		store(fine, "x")
+		store(unseen, "")
+		store(unreadable, "")
+		store(unreadable, "x")
+		store(fine, "x")
 	}
-	say("PING\r\n")
 	s := must.Get(c.JetStream().Stream(t.Context(), events.EventsStream))(t)
 	must.Until(t, "all are stored", func() bool { return must.Get(s.Info(t.Context()))(t).State.LastSeq == 15 })
 	partition := natstest.Partition(t, c)
@@ -152,4 +146,58 @@ func TestHeadersThatCannotBeRead(t *testing.T) {
 		b := must.Get(c.Events().Backlog(t.Context()))(t)
 		return b.Pending == 0 && b.Unacked == 0 && must.Get(s.Info(t.Context()))(t).State.Msgs == 12
 	})
+}
+
+// rawPublisher publishes what nats.go does not send.
+func rawPublisher(t *testing.T, server nats.InProcessConnProvider) (publish func(subject, header, body string)) {
+	raw := must.Get(server.InProcessConn())(t)
+	t.Cleanup(func() { _ = raw.Close() })
+	go func() { _, _ = io.Copy(io.Discard, raw) }()
+	say := func(format string, args ...any) { must.Get(fmt.Fprintf(raw, format, args...))(t) }
+	say("CONNECT {\"verbose\":false,\"headers\":true}\r\n")
+	return func(subject, header, body string) {
+		say("HPUB %s %d %d\r\n%s%s\r\nPING\r\n", subject, len(header), len(header)+len(body), header, body)
+	}
+}
+
+// Who reads the events of a thread meets those that look like the server's own word, and those whose headers nats.go cannot read, as he
+// meets the others: first, in between, behind all, and where they say that the consumer is gone.
+func TestReadersMeetMessagesLikeTheServers(t *testing.T) {
+	server := natstest.Server(t)
+	c := natstest.Dial(t, server)
+	must.Do(t, c.Ensure(t.Context(), natsio.Limits{EventsBytes: 1 << 30, ItemsBytes: 1 << 30}))
+	thread := events.Thread{Session: "s", Name: "main"}
+	publish, subject := rawPublisher(t, server), events.EventSubject(thread, events.KindEntry)
+	var all []uint64
+	for range 3 {
+		for _, header := range []string{"Status: 100", "Status: 409\r\nDescription: Consumer Deleted", "nocolon", "", "Status: 503", "Status: 408",
+			"nocolon", "Status: 400", "", "Status: 423", "Status: 404"} {
+			body := ""
+			if header == "" {
+				header, body = "A: b", "x"
+			}
+			publish(subject, "NATS/1.0\r\n"+header+"\r\n\r\n", body)
+			all = append(all, uint64(len(all)+1))
+		}
+	}
+	s := must.Get(c.JetStream().Stream(t.Context(), events.EventsStream))(t)
+	must.Until(t, "all are stored", func() bool { return must.Get(s.Info(t.Context()))(t).State.LastSeq == uint64(len(all)) })
+	ctx, cancel := context.WithTimeout(t.Context(), 20*time.Second)
+	defer cancel()
+	var got []uint64
+	take := func(_ jetstream.Msg, meta *jetstream.MsgMetadata) error {
+		got = append(got, meta.Sequence.Stream)
+		return nil
+	}
+	for name, read := range map[string]func() error{
+		"of a subject": func() error {
+			return c.Streams().Each(ctx, events.EventsStream, jetstream.OrderedConsumerConfig{FilterSubjects: []string{events.StoredFilter(thread)}}, take)
+		},
+		"all":           func() error { return c.Streams().Each(ctx, events.EventsStream, jetstream.OrderedConsumerConfig{}, take) },
+		"to the newest": func() error { return c.Streams().EachUntilNewest(ctx, s, 1, take) },
+	} {
+		got = nil
+		must.Do(t, read())
+		must.SameAll(t, got, all, name+": read %v, want %v")
+	}
 }

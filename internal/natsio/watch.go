@@ -42,7 +42,7 @@ func WatchAny(ctx context.Context, recs Records, filters []string, from From, re
 		default:
 			cfg.DeliverPolicy, cfg.OptStartSeq = jetstream.DeliverByStartSequencePolicy, uint64(from)
 		}
-		for m, err := range recs.c.Streams().messages(ctx, events.RecordsStream, cfg, ready) {
+		for m, err := range recs.c.Streams().messages(ctx, events.RecordsStream, cfg, pulls{}, ready) {
 			var r record.Record
 			if err == nil {
 				r, err = recs.opened(ctx, m, m.meta.Sequence.Stream)
