@@ -157,8 +157,7 @@ func (es Events) Consume(ctx context.Context, partition int, begin func(context.
 	}
 	p := &partitionFeed{
 		c: es.c, partition: partition, prelude: begin, deliver: deliver,
-		doubt: make(chan struct{}, 1), mistaken: make(chan struct{}, 1), unseen: make(chan struct{}, 1),
-		connected: es.c.nc.StatusChanged(nats.CONNECTED),
+		doubt: make(chan struct{}, 1), connected: es.c.nc.StatusChanged(nats.CONNECTED),
 	}
 	if err := p.beginAnyhow(ctx); err != nil {
 		es.c.nc.RemoveStatusListener(p.connected)
@@ -180,14 +179,12 @@ type partitionFeed struct {
 	prelude   func(context.Context)
 	deliver   func(Delivery)
 	doubt     chan struct{} // something that a consumer which is gone would cause
-	mistaken  chan struct{} // the server was asked with a pin that it did not give
-	unseen    chan struct{} // events that nats.go passes to nobody
 	connected chan nats.Status
 
-	last    uint64 // feed.last of the feed before
-	feed    *feed
-	consume jetstream.ConsumeContext
-	link    uint64 // over which it is consumed
+	feed *feed
+	pull *pull
+	over chan struct{} // is closed when nothing of it is delivered any more
+	link uint64        // over which it is consumed
 }
 
 func (p *partitionFeed) begin(ctx context.Context) error {
@@ -198,106 +195,100 @@ func (p *partitionFeed) begin(ctx context.Context) error {
 		return fmt.Errorf("consumer of partition %d: %w", p.partition, WrapErr(err))
 	}
 	f := newFeed(c, events.EventsStream, cons)
-	f.met = func() { tell(p.unseen) }
 	if p.feed != nil {
-		p.last = p.feed.last
 		p.feed.beginTerm()
-	}
-	if err := p.removeUnseen(ctx, f); err != nil {
-		return fmt.Errorf("consumer of partition %d: %w", p.partition, err)
 	}
 	if info := cons.CachedInfo(); info.NumAckPending > 0 {
 		f.open = info.Delivered.Stream
 		f.takeBack(ctx) // their owner may be dead, and if it is not, it only sees them twice
 	}
-	cc, err := cons.Consume(func(m jetstream.Msg) {
-		meta, err := m.Metadata()
-		if err != nil {
-			c.log.Error("event without metadata", "subject", m.Subject(), "error", err)
-			return
-		}
-		if !f.inOrder(ctx, m, meta) {
-			return
-		}
-		term := f.term.Load()
-		defer f.taking()()
-		p.deliver(Delivery{
-			Subject: m.Subject(), Data: m.Data(), Seq: meta.Sequence.Stream, Stored: meta.Timestamp.UnixNano(),
-			Partition: p.partition, Link: link, Open: f.open, Term: term, Acks: &Acks{f, term, link, m.Reply()},
-		})
-	},
-		jetstream.PullPriorityGroup(events.PersisterGroup),
-		jetstream.PullMaxMessagesWithBytesLimit(pullMessages, pullBytes),
-		jetstream.PullExpiry(PullExpiry), jetstream.PullHeartbeat(PullHeartbeat),
-		jetstream.ConsumeErrHandler(func(_ jetstream.ConsumeContext, err error) {
-			c.log.Debug("consume", "partition", p.partition, "error", err)
-			if errors.Is(err, nats.ErrNoResponders) || errors.Is(err, jetstream.ErrNoHeartbeat) {
-				tell(p.doubt)
-			}
-			if errors.Is(err, jetstream.ErrPinIDMismatch) {
-				tell(p.mistaken)
-			}
-		}))
+	pull, err := c.pullOf(events.EventsStream, f.name, pulls{
+		messages: pullMessages, bytes: pullBytes, expiry: PullExpiry, beat: PullHeartbeat, group: events.PersisterGroup,
+	})
 	if err != nil {
 		return fmt.Errorf("consume partition %d: %w", p.partition, WrapErr(err))
 	}
-	p.feed, p.consume, p.link = f, cc, link
+	p.feed, p.pull, p.over, p.link = f, pull, make(chan struct{}), link
+	go p.run(ctx, f, pull, link, p.over)
 	return nil
 }
 
-// keep sees to it that the partition is consumed until it is stopped: nats.go stops for good when it is told that the consumer was
-// deleted, goes on asking nobody when it was not there to be told, and goes on where it was over another connection.
+// run delivers what is pulled until the pull ends, or the server says that there is nothing to pull from.
+func (p *partitionFeed) run(ctx context.Context, f *feed, pull *pull, link uint64, over chan struct{}) {
+	defer close(over)
+	defer pull.stop()
+	for {
+		m, err := pull.message(0)
+		if err == nil {
+			p.give(ctx, f, link, m)
+			continue
+		}
+		p.c.log.Debug("consume", "partition", p.partition, "error", err)
+		switch {
+		case errors.Is(err, nats.ErrNoResponders), errors.Is(err, jetstream.ErrNoHeartbeat):
+			tell(p.doubt)
+		case errors.Is(err, record.ErrDenied):
+			p.c.log.Error("a partition is not consumed", "partition", p.partition, "error", err)
+			select {
+			case <-pull.stopped.c:
+			case <-time.After(againMost):
+			}
+			return
+		case errors.Is(err, errPullEnded), errors.Is(err, errOverNew), errors.Is(err, jetstream.ErrConsumerDeleted),
+			errors.Is(err, jetstream.ErrBadRequest):
+			return
+		}
+	}
+}
+
+func (p *partitionFeed) give(ctx context.Context, f *feed, link uint64, m message) {
+	if !f.inOrder(ctx, m, &m.meta) {
+		return
+	}
+	term := f.term.Load()
+	defer f.taking()()
+	p.deliver(Delivery{
+		Subject: m.Subject(), Data: m.Data(), Seq: m.meta.Sequence.Stream, Stored: m.meta.Timestamp.UnixNano(),
+		Partition: p.partition, Link: link, Open: f.open, Term: term, Acks: &Acks{f, term, link, m.Reply()},
+	})
+}
+
+// keep sees to it that the partition is consumed until it is stopped: a pull ends when it is told that the consumer was deleted, and goes
+// on asking nobody when it was not there to be told.
 func (p *partitionFeed) keep(ctx context.Context, of *Consumed) {
 	defer p.c.nc.RemoveStatusListener(p.connected)
-	closed := p.consume.Closed()
-	look := time.NewTicker(ackWait)
-	defer look.Stop()
 	for {
 		select {
-		case <-look.C:
-			if p.blocked(ctx) {
-				p.consume.Stop()
-			}
-			continue
 		case <-of.quit.c:
-			p.consume.Stop()
-			<-closed
+			p.pull.stop()
+			<-p.over
 			p.feed.unpin()
 			return
 		case <-of.drain.c:
-			p.consume.Drain()
-			<-closed
+			p.pull.drain()
+			<-p.over
 			of.drained.give()
 			<-of.quit.c
 			p.feed.unpin()
 			return
 		case <-p.doubt:
 			if p.gone(ctx) {
-				p.consume.Stop()
-			}
-			continue
-		case <-p.mistaken:
-			p.feed.unpinShown(ctx)
-			continue
-		case <-p.unseen:
-			if p.feed.over.Load() {
-				p.consume.Stop()
+				p.pull.stop()
 			}
 			continue
 		case <-p.connected:
 			if p.link == p.c.Events().Link() {
 				continue
 			}
-			p.consume.Stop()
-			<-closed
+			p.pull.stop()
+			<-p.over
 			p.feed.unpin()
-		case <-closed:
+		case <-p.over:
 			p.feed.unpin() // or the server would wait for its pin
 		}
 		if p.c.nc.IsClosed() || !p.beginAgain(ctx, of) {
 			return
 		}
-		closed = p.consume.Closed()
 	}
 }
 

@@ -44,10 +44,7 @@ type feed struct {
 	beating bool        // … so that the pin is kept …
 	slow    *time.Timer // … by this
 
-	last uint64      // stream sequence of the last delivery that was in order
-	open uint64      // Delivery.Open of the next one
-	over atomic.Bool // unseen events were met: the partition is begun again
-	met  func()      // says so
+	open uint64 // Delivery.Open of the next one
 
 	term   atomic.Uint64        // of the next delivery
 	acked  atomic.Pointer[Acks] // the last one
@@ -55,7 +52,7 @@ type feed struct {
 }
 
 func newFeed(c *Conn, stream string, cons jetstream.Consumer) *feed {
-	f := &feed{c: c, stream: stream, name: cons.CachedInfo().Name, cons: cons, met: func() {}}
+	f := &feed{c: c, stream: stream, name: cons.CachedInfo().Name, cons: cons}
 	f.slow = time.AfterFunc(pinBeat, f.stillBusy)
 	f.slow.Stop()
 	f.beginTerm()
@@ -184,9 +181,6 @@ func (f *feed) beat(group string) {
 // inOrder reports whether a delivery is the next one. Otherwise it has the consumer reset, and the deliveries until its new
 // first one are dropped.
 func (f *feed) inOrder(ctx context.Context, m jetstream.Msg, meta *jetstream.MsgMetadata) bool {
-	if f.over.Load() {
-		return false
-	}
 	seq := meta.Sequence.Consumer
 	if pin := pinOf(m); pin != "" && pin != f.pin { // headers that nats.go cannot read say nothing of it
 		f.pin, f.next = pin, 0 // what came in between went to another process
@@ -196,15 +190,11 @@ func (f *feed) inOrder(ctx context.Context, m jetstream.Msg, meta *jetstream.Msg
 	if f.next == 0 {
 		info, err := f.cons.Info(ctx)
 		if err == nil && !hidesOpen(info) {
-			first := info.AckFloor.Consumer + 1
 			// What comes again may come in another order than it was published in: a message for which no request has room
 			// goes behind the others that come again.
-			switch {
-			case first == seq && meta.NumDelivered == 1:
+			if info.AckFloor.Consumer+1 == seq && meta.NumDelivered == 1 {
 				f.next = seq
-			case first < seq && f.unseen(ctx, info.AckFloor.Stream, meta, seq-first):
-				return false
-			default:
+			} else {
 				f.open = info.Delivered.Stream
 			}
 		}
@@ -218,11 +208,8 @@ func (f *feed) inOrder(ctx context.Context, m jetstream.Msg, meta *jetstream.Msg
 		if seq != f.next { // another process had the consumer reset
 			f.beginTerm()
 		}
-		f.next, f.last = seq+1, meta.Sequence.Stream
+		f.next = seq + 1
 		return true
-	}
-	if f.next > 0 && seq > f.next && f.unseenSince(ctx, meta, seq-f.next) {
-		return false
 	}
 	if f.next == 1 { // reset already: these are still on their way from before
 		return false

@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"strconv"
 	"strings"
+	"sync/atomic"
 	"time"
 
 	"github.com/nats-io/nats.go"
@@ -34,6 +35,7 @@ type pull struct {
 	// to be asked.
 	closed    signal
 	stopped   signal
+	draining  atomic.Bool
 	ctx       context.Context //nolint:containedctx // of the requests, while there are any
 	done      func()
 	connected chan nats.Status
@@ -102,12 +104,15 @@ func (p *pull) stop() {
 }
 
 // drain ends it behind what was given.
-func (p *pull) drain() { _ = p.sub.Drain() }
+func (p *pull) drain() {
+	p.draining.Store(true)
+	_ = p.sub.Drain()
+}
 
 // ask asks for more where less than half of what may be on its way is.
 func (p *pull) ask() {
 	n := p.pulls.messages - p.left
-	if 2*p.left >= p.pulls.messages {
+	if 2*p.left >= p.pulls.messages || p.draining.Load() {
 		return
 	}
 	body, err := json.Marshal(struct {

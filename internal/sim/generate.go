@@ -170,8 +170,7 @@ func (p *Program) sensible() {
 		if o.ofAgent() && o.As%2 == 0 && replaces {
 			o.As = min(o.As, 1)
 		}
-		// Who reads the stream for a backup waits until a persister has removed it.
-		o.Unseen = o.Do == Poison && o.Kind == 2 && o.N == 3 && !p.wants(BackUp)
+		o.Unseen = o.Do == Poison && o.Kind == 2 && o.N == 3
 	}
 }
 
