@@ -108,7 +108,7 @@ func (a *Admin) Messages(ctx context.Context, stream string, from uint64, f func
 
 // Message reads one message of a stream from its leader: record.ErrNotFound if it does not have it.
 func (a *Admin) Message(ctx context.Context, stream string, seq uint64) (data []byte, err error) {
-	s, err := a.js.Stream(ctx, stream)
+	s, err := natsio.MessagesOf(ctx, a.streams, stream)
 	if err != nil {
 		return nil, fmt.Errorf("read %s: %w", stream, natsio.WrapErr(err))
 	}

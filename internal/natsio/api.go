@@ -3,9 +3,13 @@ package natsio
 import (
 	"cmp"
 	"context"
+	"encoding/json"
+	"errors"
+	"maps"
 	"strings"
 	"time"
 
+	"github.com/nats-io/nats.go"
 	"github.com/nats-io/nats.go/jetstream"
 )
 
@@ -192,13 +196,64 @@ func (s apiStream) Info(ctx context.Context, opts ...jetstream.StreamInfoOpt) (*
 }
 
 func (s apiStream) GetMsg(ctx context.Context, seq uint64, opts ...jetstream.GetMsgOpt) (*jetstream.RawStreamMsg, error) {
-	f := func(ctx context.Context) (*jetstream.RawStreamMsg, error) { return s.Stream.GetMsg(ctx, seq, opts...) }
+	f := func(ctx context.Context) (*jetstream.RawStreamMsg, error) {
+		m, err := s.Stream.GetMsg(ctx, seq, opts...)
+		if errors.Is(err, nats.ErrBadHeaderMsg) {
+			return s.unheaded(ctx, opts, map[string]any{"seq": seq})
+		}
+		return m, err
+	}
 	return ask(ctx, s.denied, f, "STREAM.MSG.GET."+s.name, "DIRECT.GET."+s.name)
 }
 
 func (s apiStream) GetLastMsgForSubject(ctx context.Context, subject string) (*jetstream.RawStreamMsg, error) {
-	f := with1(s.Stream.GetLastMsgForSubject, subject)
+	f := func(ctx context.Context) (*jetstream.RawStreamMsg, error) {
+		m, err := s.Stream.GetLastMsgForSubject(ctx, subject)
+		if errors.Is(err, nats.ErrBadHeaderMsg) {
+			return s.unheaded(ctx, nil, map[string]any{"last_by_subj": subject})
+		}
+		return m, err
+	}
 	return ask(ctx, s.denied, f, "STREAM.MSG.GET."+s.name, "DIRECT.GET."+s.name)
+}
+
+// unheaded reads a message whose headers nats.go cannot read, without them: whoever publishes writes what he likes.
+func (s apiStream) unheaded(ctx context.Context, opts []jetstream.GetMsgOpt, request map[string]any) (*jetstream.RawStreamMsg, error) {
+	body, err := wanted(opts)
+	all := map[string]any{}
+	if err == nil {
+		err = json.Unmarshal(body, &all)
+	}
+	if err == nil {
+		maps.Copy(all, request)
+		body, err = json.Marshal(all)
+	}
+	if err != nil {
+		return nil, err
+	}
+	answer, err := s.js.Conn().RequestWithContext(ctx, apiSubject(s.js, "STREAM.MSG.GET."+s.name), body)
+	if err != nil {
+		return nil, err
+	}
+	m, err := parseNewest(answer)
+	if err == nil && m.Seq == 0 {
+		err = jetstream.ErrMsgNotFound
+	}
+	if err != nil {
+		return nil, err
+	}
+	return &jetstream.RawStreamMsg{Subject: m.Subject, Sequence: m.Seq, Data: m.Data, Time: m.Time}, nil
+}
+
+// wanted is what options put into a request for a message. nats.go does not name its type.
+func wanted[R any, O ~func(*R) error](opts []O) ([]byte, error) {
+	var r R
+	for _, set := range opts {
+		if err := set(&r); err != nil {
+			return nil, err
+		}
+	}
+	return json.Marshal(r)
 }
 
 func (s apiStream) DeleteMsg(ctx context.Context, seq uint64) error {

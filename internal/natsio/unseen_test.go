@@ -2,6 +2,7 @@ package natsio_test
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"io"
 	"testing"
@@ -169,6 +170,19 @@ func TestReadersMeetMessagesLikeTheServers(t *testing.T) {
 	for name, read := range map[string]func() error{
 		"of a subject": func() error {
 			return c.Streams().Each(ctx, events.EventsStream, jetstream.OrderedConsumerConfig{FilterSubjects: []string{events.StoredFilter(thread)}}, take)
+		},
+		"one by one": func() error {
+			leader, err := natsio.MessagesOf(ctx, c.Streams(), events.EventsStream)
+			for at := uint64(1); err == nil; at++ {
+				var m *jetstream.RawStreamMsg
+				if m, err = leader.GetMsg(ctx, at, jetstream.WithGetMsgSubject(events.StoredFilter(thread))); err == nil {
+					got = append(got, m.Sequence)
+				}
+			}
+			if errors.Is(err, jetstream.ErrMsgNotFound) {
+				return nil
+			}
+			return err
 		},
 		"all": func() error {
 			return c.Streams().Each(ctx, events.EventsStream, jetstream.OrderedConsumerConfig{}, take)

@@ -45,7 +45,7 @@ type Op struct {
 	Ms      int  `json:"ms,omitempty"`     // how long: patience of a publish, length of a pause
 	Kind    int  `json:"kind,omitempty"`   // a variant
 	Again   bool `json:"again,omitempty"`  // after an unknown outcome the same is published again; a Rename or Remove always, N ms later
-	Unseen  bool `json:"unseen,omitempty"` // before it, a message that nats.go passes to nobody
+	Unseen  bool `json:"unseen,omitempty"` // before it, an event that looks like the word of the server
 	Split   bool `json:"split,omitempty"`  // each entry is a message of its own, linked to the one before it
 	Image   int  `json:"image,omitempty"`  // of entries: each has this image, whose bytes others may have too; 0 = none
 
