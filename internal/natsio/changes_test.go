@@ -7,6 +7,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/nats-io/nats.go"
 	"github.com/nats-io/nats.go/jetstream"
 
 	"spool/internal/must"
@@ -19,7 +20,7 @@ import (
 // TestChanges: of several readers of a name one is given a version, and once, though it holds it for far longer than a reader may that
 // gives no sign. What was given to a reader that died comes to the next, and no version that was overwritten meanwhile.
 func TestChanges(t *testing.T) {
-	c, filter, wait := natstest.Conn(t), "deleted.*", time.Second
+	c, filter, wait := natstest.Conn(t), "deleted.*", 3*time.Second
 	put := func(key, value string) {
 		t.Helper()
 		must.Get(c.Records().Write(t.Context(), record.Put{Key: "deleted." + key, Value: []byte(value), Expect: record.Any}))(t)
@@ -70,13 +71,21 @@ func TestChanges(t *testing.T) {
 	put("overwritten", "3")
 	put("again", "1")
 	put("slow", "1")
+	signs := make(chan struct{}, 1000)
+	must.Get(c.JetStream().Conn().Subscribe("$JS.ACK."+events.RecordsStream+".desk.>", func(m *nats.Msg) {
+		if string(m.Data) == "+WPI" {
+			signs <- struct{}{}
+		}
+	}))(t)
 	read()
 	read()
 	must.Receive(t, held, "the slow one is given")
 	for said, want := range map[string]int{"deleted.dies1": 1, "deleted.overwritten3": 1, "deleted.again1": 2} {
 		must.Until(t, said+" is given while another one is slow", func() bool { return times(said) == want })
 	}
-	time.Sleep(3 * wait) // nothing tells of what does not happen
+	for range 5 { // for longer than without a sign
+		must.Receive(t, signs, "the slow one gives signs")
+	}
 	close(let)
 	put("last", "1")
 	must.Until(t, "the last one is given", func() bool { return times("deleted.last1") == 1 })
