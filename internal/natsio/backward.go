@@ -234,11 +234,28 @@ func (b *Backward) each(ctx context.Context, from, below uint64, f func(newestMs
 	if err != nil {
 		return WrapErr(err)
 	}
-	return b.recs.c.Streams().each(ctx, cons, func(m jetstream.Msg, meta *jetstream.MsgMetadata) error {
-		return f(newestMsg{Subject: m.Subject(), Seq: meta.Sequence.Stream, Check: m.Headers().Get(hdrCheck), Data: m.Data(),
-			Time: meta.Timestamp})
-	})
+	last := from - 1
+	take := func(m jetstream.Msg, meta *jetstream.MsgMetadata) error {
+		last = meta.Sequence.Stream
+		return f(newestMsg{Subject: m.Subject(), Seq: last, Check: m.Headers().Get(hdrCheck), Data: m.Data(), Time: meta.Timestamp})
+	}
+	if below > 0 {
+		return b.recs.c.Streams().each(ctx, cons, take)
+	}
+	// What a consumer says is pending lags behind what is stored: of a record that is written anew meanwhile it may count neither.
+	asked := 0
+	return b.recs.c.Streams().follow(ctx, cons, func() (bool, error) {
+		asked++
+		_, err := b.s.GetMsg(ctx, last+1, jetstream.WithGetMsgSubject(events.RecordSubject(">")))
+		if errors.Is(err, jetstream.ErrMsgNotFound) {
+			return true, nil
+		}
+		return asked == mostAsked, WrapErr(err)
+	}, take)
 }
+
+// mostAsked is how often the stream is asked for what is behind the last record, where others write without a pause.
+const mostAsked = 8
 
 // eachOf gives the records with sequences from one on and below another one to f, some hundred at a time.
 func (b *Backward) eachOf(ctx context.Context, from, below uint64, f func(newestMsg) error) error {

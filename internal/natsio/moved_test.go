@@ -11,6 +11,7 @@ import (
 	"spool/internal/must"
 	"spool/internal/natsio"
 	"spool/internal/natstest"
+	"spool/internal/record"
 	"spool/pkg/events"
 )
 
@@ -89,4 +90,28 @@ func TestMovedEnds(t *testing.T) {
 	close(stop)
 	busy.Wait()
 	must.Do(t, err)
+}
+
+// What is written while the last of what moved is read has moved, too.
+func TestMovedToTheEnd(t *testing.T) {
+	c := natstest.Conn(t)
+	put := func(key string) {
+		must.Get(c.Records().Write(t.Context(), record.Put{Key: key, Value: []byte("1"), Expect: record.Any}))(t)
+	}
+	put("counter.a")
+	put("counter.b")
+	written := false
+	back := must.Get(natsio.ReadBackward(t.Context(), c.Records(), 256, natsio.Gap{}, 0, func(key string) bool {
+		if key == "counter.c" && !written {
+			written = true
+			put("counter.b")
+		}
+		return true
+	}))(t)
+	put("counter.c")
+	var keys []string
+	for _, r := range must.Get(back.Moved(t.Context()))(t) {
+		keys = append(keys, r.Key)
+	}
+	must.SameAll(t, keys, []string{"counter.b", "counter.c"}, "moved are %v, want %v")
 }
