@@ -27,10 +27,11 @@ func TestEventsOfAnyHeaders(t *testing.T) {
 	defer raw.Close()
 	go func() { _, _ = io.Copy(io.Discard, raw) }()
 	must.Get(fmt.Fprint(raw, "CONNECT {\"verbose\":false,\"headers\":true}\r\n"))(t)
+	subject := events.EventSubject(id, events.KindEntry)
 	bad := []string{"Status: 100", "nocolon", "Status: 409\r\nDescription: Consumer Deleted", "Status: 404"}
 	for _, header := range bad {
 		header = "NATS/1.0\r\n" + header + "\r\n\r\n"
-		must.Get(fmt.Fprintf(raw, "HPUB %s %d %d\r\n%s\r\nPING\r\n", events.EventSubject(id, events.KindEntry), len(header), len(header), header))(t)
+		must.Get(fmt.Fprintf(raw, "HPUB %s %d %d\r\n%s\r\nPING\r\n", subject, len(header), len(header), header))(t)
 	}
 	must.Until(t, "all are stored", func() bool {
 		return must.Get(conn.Streams().LastSeqs(t.Context(), events.EventsStream))(t)[events.EventsStream] == uint64(len(bad))

@@ -148,8 +148,8 @@ func TestReadersMeetMessagesLikeTheServers(t *testing.T) {
 	publish, subject := rawPublisher(t, server), events.EventSubject(thread, events.KindEntry)
 	var all []uint64
 	for range 3 {
-		for _, header := range []string{"Status: 100", "Status: 409\r\nDescription: Consumer Deleted", "nocolon", "", "Status: 503", "Status: 408",
-			"nocolon", "Status: 400", "", "Status: 423", "Status: 404"} {
+		for _, header := range []string{"Status: 100", "Status: 409\r\nDescription: Consumer Deleted", "nocolon", "", "Status: 503",
+			"Status: 408", "nocolon", "Status: 400", "", "Status: 423", "Status: 404"} {
 			body := ""
 			if header == "" {
 				header, body = "A: b", "x"
@@ -169,7 +169,8 @@ func TestReadersMeetMessagesLikeTheServers(t *testing.T) {
 	}
 	for name, read := range map[string]func() error{
 		"of a subject": func() error {
-			return c.Streams().Each(ctx, events.EventsStream, jetstream.OrderedConsumerConfig{FilterSubjects: []string{events.StoredFilter(thread)}}, take)
+			cfg := jetstream.OrderedConsumerConfig{FilterSubjects: []string{events.StoredFilter(thread)}}
+			return c.Streams().Each(ctx, events.EventsStream, cfg, take)
 		},
 		"one by one": func() error {
 			leader, err := natsio.MessagesOf(ctx, c.Streams(), events.EventsStream)

@@ -1,0 +1,116 @@
+package natsio
+
+import (
+	"context"
+	"errors"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/nats-io/nats.go"
+	"github.com/nats-io/nats.go/jetstream"
+
+	"spool/internal/record"
+	"spool/internal/sleep"
+)
+
+// reading reads a stream in order by a consumer that its reader made, and by others that it makes where that one goes, is not heard, or
+// leaves something out.
+type reading struct {
+	c      *Conn
+	pulls  pulls
+	stream string
+	cfg    jetstream.ConsumerConfig
+	name   string          // of its consumers, but for their numbers
+	made   int             // how many they are
+	ctx    context.Context //nolint:containedctx // it ends when nothing is wanted any more
+	stop   func()          // ends it. Its consumer stays. For any goroutine
+	pull   *pull
+	info   *jetstream.ConsumerInfo // as it was asked for
+	given  uint64                  // messages of this consumer
+	last   uint64                  // the stream's sequence of the last one
+	pause  time.Duration           // before another consumer, where the one before gave nothing
+}
+
+func (c *Conn) read(ctx context.Context, cons jetstream.Consumer, of pulls) (*reading, error) {
+	info := cons.CachedInfo()
+	r := &reading{c: c, pulls: of, stream: info.Stream, cfg: info.Config, name: info.Name, made: 1}
+	if i := strings.LastIndexByte(info.Name, '_'); i >= 0 {
+		r.name = info.Name[:i]
+	}
+	r.ctx, r.stop = context.WithCancel(ctx)
+	if err := r.begin(cons); err != nil {
+		r.stop()
+		return nil, err
+	}
+	return r, nil
+}
+
+func (r *reading) begin(cons jetstream.Consumer) (err error) {
+	r.info, r.given = cons.CachedInfo(), 0
+	if r.pull, err = r.c.pullOf(r.stream, r.info.Name, r.pulls); err == nil {
+		context.AfterFunc(r.ctx, r.pull.stop)
+	}
+	return err
+}
+
+// next waits for the next message; most is for how long: then it is nats.ErrTimeout; 0: as long as it takes.
+func (r *reading) next(most time.Duration) (m message, err error) {
+	for {
+		m, err = r.pull.message(most)
+		switch {
+		case err == nil && m.meta.Sequence.Consumer == r.given+1:
+			r.given, r.last, r.pause = r.given+1, m.meta.Sequence.Stream, 0
+			return m, nil
+		case errors.Is(err, nats.ErrTimeout), errors.Is(err, errPullEnded), errors.Is(err, record.ErrDenied):
+			return m, err
+		case errors.Is(err, nats.ErrNoResponders): // it is asked again when it is not heard
+			continue
+		}
+		if err := r.again(err); err != nil {
+			return m, err
+		}
+	}
+}
+
+// ask asks for the consumer's state.
+func (r *reading) ask(ctx context.Context) error {
+	cons, err := r.c.js.Consumer(ctx, r.stream, r.info.Name)
+	if err == nil {
+		r.info = cons.CachedInfo()
+	}
+	return err
+}
+
+// remove removes a consumer, which the server would keep for a while.
+func (r *reading) remove(name string) {
+	ctx, cancel := context.WithTimeout(context.Background(), r.c.timeout)
+	defer cancel()
+	_ = r.c.js.DeleteConsumer(ctx, r.stream, name)
+}
+
+// again reads on by another consumer, behind the last message. It tries until it is stopped, or the server refuses it.
+func (r *reading) again(why error) error {
+	r.c.log.Debug("a stream is read on by another consumer", "stream", r.stream, "seq", r.last, "error", why)
+	r.pull.stop()
+	go r.remove(r.info.Name)
+	cfg := r.cfg
+	if cfg.Metadata = nil; r.last > 0 {
+		cfg.DeliverPolicy, cfg.OptStartSeq, cfg.OptStartTime = jetstream.DeliverByStartSequencePolicy, r.last+1, nil
+	}
+	for {
+		if !sleep.For(r.ctx, r.pause) {
+			return errPullEnded
+		}
+		r.pause = min(max(2*r.pause, againFirst), againMost)
+		r.made++
+		cfg.Name = r.name + "_" + strconv.Itoa(r.made)
+		cons, err := r.c.js.(api).again(r.ctx, r.stream, cfg)
+		if err == nil {
+			err = r.begin(cons)
+		}
+		if err == nil || errors.Is(err, record.ErrDenied) {
+			return err
+		}
+	}
+}
