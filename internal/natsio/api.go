@@ -5,7 +5,6 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
-	"maps"
 	"strings"
 	"time"
 
@@ -198,8 +197,8 @@ func (s apiStream) Info(ctx context.Context, opts ...jetstream.StreamInfoOpt) (*
 func (s apiStream) GetMsg(ctx context.Context, seq uint64, opts ...jetstream.GetMsgOpt) (*jetstream.RawStreamMsg, error) {
 	f := func(ctx context.Context) (*jetstream.RawStreamMsg, error) {
 		m, err := s.Stream.GetMsg(ctx, seq, opts...)
-		if errors.Is(err, nats.ErrBadHeaderMsg) {
-			return s.unheaded(ctx, opts, map[string]any{"seq": seq})
+		if errors.Is(err, nats.ErrBadHeaderMsg) { // whoever publishes writes what he likes
+			return s.unheaded(ctx, seq, opts)
 		}
 		return m, err
 	}
@@ -207,27 +206,18 @@ func (s apiStream) GetMsg(ctx context.Context, seq uint64, opts ...jetstream.Get
 }
 
 func (s apiStream) GetLastMsgForSubject(ctx context.Context, subject string) (*jetstream.RawStreamMsg, error) {
-	f := func(ctx context.Context) (*jetstream.RawStreamMsg, error) {
-		m, err := s.Stream.GetLastMsgForSubject(ctx, subject)
-		if errors.Is(err, nats.ErrBadHeaderMsg) {
-			return s.unheaded(ctx, nil, map[string]any{"last_by_subj": subject})
-		}
-		return m, err
-	}
+	f := with1(s.Stream.GetLastMsgForSubject, subject)
 	return ask(ctx, s.denied, f, "STREAM.MSG.GET."+s.name, "DIRECT.GET."+s.name)
 }
 
-// unheaded reads a message whose headers nats.go cannot read, without them: whoever publishes writes what he likes.
-func (s apiStream) unheaded(ctx context.Context, opts []jetstream.GetMsgOpt, request map[string]any) (*jetstream.RawStreamMsg, error) {
-	body, err := wanted(opts)
-	all := map[string]any{}
-	if err == nil {
-		err = json.Unmarshal(body, &all)
+// unheaded is GetMsg without the headers.
+func (s apiStream) unheaded(ctx context.Context, seq uint64, opts []jetstream.GetMsgOpt) (*jetstream.RawStreamMsg, error) {
+	request, err := wanted(opts)
+	if err != nil {
+		return nil, err
 	}
-	if err == nil {
-		maps.Copy(all, request)
-		body, err = json.Marshal(all)
-	}
+	request["seq"] = seq
+	body, err := json.Marshal(request)
 	if err != nil {
 		return nil, err
 	}
@@ -239,21 +229,17 @@ func (s apiStream) unheaded(ctx context.Context, opts []jetstream.GetMsgOpt, req
 	if err == nil && m.Seq == 0 {
 		err = jetstream.ErrMsgNotFound
 	}
-	if err != nil {
-		return nil, err
-	}
-	return &jetstream.RawStreamMsg{Subject: m.Subject, Sequence: m.Seq, Data: m.Data, Time: m.Time}, nil
+	return &jetstream.RawStreamMsg{Subject: m.Subject, Sequence: m.Seq, Data: m.Data, Time: m.Time}, err
 }
 
 // wanted is what options put into a request for a message. nats.go does not name its type.
-func wanted[R any, O ~func(*R) error](opts []O) ([]byte, error) {
+func wanted[R any, O ~func(*R) error](opts []O) (members map[string]any, err error) {
 	var r R
 	for _, set := range opts {
-		if err := set(&r); err != nil {
-			return nil, err
-		}
+		err = errors.Join(err, set(&r))
 	}
-	return json.Marshal(r)
+	body, failed := json.Marshal(r)
+	return members, errors.Join(err, failed, json.Unmarshal(body, &members))
 }
 
 func (s apiStream) DeleteMsg(ctx context.Context, seq uint64) error {
