@@ -30,41 +30,13 @@ func (recs Records) Ages(ctx context.Context, filter string, least time.Duration
 	if err != nil {
 		return nil, err
 	}
-	cons, err := s.CreateConsumer(ctx, jetstream.ConsumerConfig{
-		FilterSubject: events.RecordSubject(filter), DeliverPolicy: jetstream.DeliverLastPerSubjectPolicy, HeadersOnly: true,
-		AckPolicy: jetstream.AckNonePolicy, MemoryStorage: true, InactiveThreshold: 10 * time.Second,
-	})
-	if err != nil {
-		return nil, WrapErr(err)
-	}
-	info := cons.CachedInfo()
-	defer func() { _ = s.DeleteConsumer(context.WithoutCancel(ctx), info.Name) }()
 	old := map[string]Aged{}
-	for left := info.NumPending; left > 0; {
-		batch, err := cons.FetchNoWait(int(min(left, 1000)))
-		if err != nil {
-			return nil, WrapErr(err)
+	return old, eachHeader(ctx, recs, filter, func(m jetstream.Msg, meta *jetstream.MsgMetadata) {
+		key, age := RecordKey(m.Subject()), ages.Of(meta)
+		if delete(old, key); age >= least && m.Headers().Get(hdrOperation) == "" { // one that is written meanwhile comes again
+			old[key] = Aged{meta.Sequence.Stream, age}
 		}
-		got := uint64(0)
-		for m := range batch.Messages() {
-			got++
-			meta, err := m.Metadata()
-			if err != nil {
-				return nil, err
-			}
-			if age := ages.Of(meta); age >= least && m.Headers().Get(hdrOperation) == "" {
-				old[RecordKey(m.Subject())] = Aged{meta.Sequence.Stream, age}
-			}
-		}
-		if err := batch.Error(); err != nil {
-			return nil, WrapErr(err)
-		}
-		if got == 0 {
-			break
-		}
-		left -= min(got, left)
-	}
-	return old, nil
+	})
 }
 
 // Aging tells how old messages of a stream are, by the server's clock as far as that can be trusted. Whoever decides by age

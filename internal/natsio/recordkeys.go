@@ -76,23 +76,23 @@ func EachKey(ctx context.Context, recs Records, filter string, f func(key string
 		}
 		return err
 	}
-	return eachHeader(ctx, recs, filter, func(m jetstream.Msg) { f(RecordKey(m.Subject())) })
+	return eachHeader(ctx, recs, filter, func(m jetstream.Msg, _ *jetstream.MsgMetadata) { f(RecordKey(m.Subject())) })
 }
 
 // EachThere gives the keys of the records that match a filter and are not removed to f. It reads the headers of all that match.
 func EachThere(ctx context.Context, recs Records, filter string, f func(key string)) error {
-	return eachHeader(ctx, recs, filter, func(m jetstream.Msg) {
+	return eachHeader(ctx, recs, filter, func(m jetstream.Msg, _ *jetstream.MsgMetadata) {
 		if m.Headers().Get(nats.MsgSize) != "0" {
 			f(RecordKey(m.Subject()))
 		}
 	})
 }
 
-func eachHeader(ctx context.Context, recs Records, filter string, f func(jetstream.Msg)) error {
+func eachHeader(ctx context.Context, recs Records, filter string, f func(jetstream.Msg, *jetstream.MsgMetadata)) error {
 	err := recs.c.Streams().Each(ctx, events.RecordsStream, jetstream.OrderedConsumerConfig{
 		FilterSubjects: []string{events.RecordSubject(filter)}, DeliverPolicy: jetstream.DeliverAllPolicy, HeadersOnly: true,
-	}, func(m jetstream.Msg, _ *jetstream.MsgMetadata) error {
-		f(m)
+	}, func(m jetstream.Msg, meta *jetstream.MsgMetadata) error {
+		f(m, meta)
 		return nil
 	})
 	if err != nil {
