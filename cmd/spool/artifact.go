@@ -69,7 +69,7 @@ func sizeOf(r artifacts.Record) string {
 
 type artifactGetCmd struct {
 	ID     string `arg:"" name:"artifact" help:"The artifact's id, art_…; spool read finds one by its number."`
-	Output string `short:"o" placeholder:"FILE" help:"File to write (default: standard output)."`
+	Output string `type:"path" short:"o" placeholder:"FILE" help:"File to write (default: standard output)."`
 	Force  bool   `short:"f" help:"Replace a file: do not mind that it holds something else."`
 }
 
@@ -303,9 +303,6 @@ type artifactCleanupCmd struct {
 func (c *artifactCleanupCmd) Run(a *app) error {
 	if (c.Session == "") != c.All {
 		return service.UsageError{Err: errors.New("name a session, or say --all-sessions")}
-	}
-	if err := atLeast("older-than", c.OlderThan, 0); err != nil {
-		return err
 	}
 	cl, err := a.client()
 	if err != nil {

@@ -132,7 +132,7 @@ func (d *authDir) add(t *tenants.Tenant, u tenants.User) error {
 }
 
 type authInitCmd struct {
-	Dir string `arg:"" help:"Directory: nobody else may read it."`
+	Dir string `arg:"" type:"path" help:"Directory: nobody else may read it."`
 	URL string `placeholder:"URL" default:"nats://127.0.0.1:4222" help:"Where clients will connect (${default})."`
 }
 

@@ -25,16 +25,16 @@ type backupCmd struct {
 }
 
 type backupCreateCmd struct {
-	Dir  string `arg:"" help:"Directory of the backup; what it has already is not copied again."`
+	Dir  string `type:"path" arg:"" help:"Directory of the backup; what it has already is not copied again."`
 	JSON bool   `help:"The result as one line of JSON."`
 }
 
 func (c *backupCreateCmd) Run(a *app) error {
-	repo, err := backup.Open(c.Dir, true)
+	conn, err := a.dial()
 	if err != nil {
 		return err
 	}
-	conn, err := a.dial()
+	repo, err := backup.Open(c.Dir, true)
 	if err != nil {
 		return err
 	}
@@ -110,7 +110,7 @@ func (c *backupVerifyCmd) Run(a *app) error {
 type restoreCmd struct {
 	Dir         string `arg:"" help:"Directory of the backup."`
 	Snapshot    string `help:"Which snapshot (default: the newest)."`
-	Data        string `placeholder:"DIR" help:"Restore into a new data directory of spool up, instead of a NATS system."`
+	Data        string `type:"path" placeholder:"DIR" help:"Restore into a new data directory of spool up, instead of a NATS system."`
 	Replicas    int    `default:"1" help:"Copies of each stream."`
 	EventsBytes size   `placeholder:"SIZE" help:"Size of EVENTS (default 4 GiB or a quarter of the disk limit)."`
 	ItemsBytes  size   `placeholder:"SIZE" help:"Size of ITEMS."`

@@ -68,7 +68,7 @@ type benchPipelineCmd struct {
 	Batch      int    `default:"500" placeholder:"N" help:"Entries in one publish of Spool's publishers, over 50 sessions in turn: with 50 or fewer no two are of one session (${default})."`
 	Sync       string `default:"both" enum:"always,default,both" help:"When the servers force data to disk: with every acked write, every two minutes as JetStream does, or measure both (${enum})."`
 	InProcess  bool   `help:"Connect in process, without a socket, not over loopback TCP as other processes do; every part."`
-	CPUProfile string `name:"cpuprofile" placeholder:"FILE" help:"Write a CPU profile of Spool's first run."`
+	CPUProfile string `type:"path" name:"cpuprofile" placeholder:"FILE" help:"Write a CPU profile of Spool's first run."`
 }
 
 func (c *benchPipelineCmd) Run(a *app) error {

@@ -12,7 +12,7 @@ type benchFleetCmd struct {
 	Batch      int    `default:"500" placeholder:"N" help:"Entries in one publish (${default})."`
 	InARow     int    `default:"10" placeholder:"N" help:"Entries of a session before the next one has its turn (${default})."`
 	HeadBytes  int    `placeholder:"N" help:"Bytes of heads that the persister keeps in memory; else as many as it does by itself."`
-	CPUProfile string `name:"cpuprofile" placeholder:"FILE" help:"Write a CPU profile of the first run of the last size."`
+	CPUProfile string `type:"path" name:"cpuprofile" placeholder:"FILE" help:"Write a CPU profile of the first run of the last size."`
 }
 
 func (c *benchFleetCmd) Run(a *app) error {

@@ -31,7 +31,7 @@ type checkCmd struct {
 	Format   string             `default:"text" enum:"nagios,json,prometheus,text" help:"Form of the answer (${enum})."`
 	Warn     map[string]float64 `placeholder:"CHECK=N" help:"From which value on a check warns; also several, separated by semicolons."`
 	Critical map[string]float64 `placeholder:"CHECK=N" help:"From which value on it is critical."`
-	Outfile  string             `placeholder:"FILE" help:"Write the answer there, all at once, instead of to standard output."`
+	Outfile  string             `type:"path" placeholder:"FILE" help:"Write the answer there, all at once, instead of to standard output."`
 }
 
 // level is a state of a check, and its exit code as Nagios has it.

@@ -33,7 +33,7 @@ type execCmd struct {
 	Keep    bool     `help:"Keep the whole output as an artifact, also when the result shows all of it."`
 	UserID  string   `name:"user-id" placeholder:"U" help:"user_id stamped on the items."`
 	ACP     bool     `name:"acp" help:"The command is an agent of the Agent Client Protocol: record its sessions, and serve them to its editor."`
-	Offline string   `placeholder:"DIR" help:"With --acp: where what no server takes is kept (default: in $XDG_STATE_HOME/spool or ~/.local/state/spool)."`
+	Offline string   `type:"path" placeholder:"DIR" help:"With --acp: where what no server takes is kept (default: in $XDG_STATE_HOME/spool or ~/.local/state/spool)."`
 	Command []string `arg:"" passthrough:"" help:"The command and its arguments, behind --."`
 }
 
@@ -64,9 +64,6 @@ func (c *execCmd) Run(a *app) error {
 		c.Command = c.Command[1:]
 	} else if len(c.Command) > 0 && strings.HasPrefix(c.Command[0], "-") {
 		return service.UsageError{Err: fmt.Errorf("there is no flag %s; the command and its arguments stand behind --", c.Command[0])}
-	}
-	if err := errors.Join(atLeast("head", c.Head, 0), atLeast("columns", c.Columns, 0), atLeast("show", c.Show, 0)); err != nil {
-		return err
 	}
 	if c.Offline != "" && !c.ACP {
 		return service.UsageError{Err: errors.New("--offline is for --acp: without it nothing is run that cannot be recorded")}

@@ -23,8 +23,8 @@ import (
 
 type exportCmd struct {
 	Thread string `arg:"" optional:"" name:"session[/thread]" help:"The thread; main unless named. Or a state, node:sha256:…: what leads to it, also where its thread was removed."`
-	Output string `short:"o" placeholder:"FILE" help:"File to write (default: standard output)."`
-	All    string `placeholder:"DIR" help:"Write every thread, each to DIR/SESSION/THREAD.jsonl."`
+	Output string `type:"path" short:"o" placeholder:"FILE" help:"File to write (default: standard output)."`
+	All    string `type:"path" placeholder:"DIR" help:"Write every thread, each to DIR/SESSION/THREAD.jsonl."`
 	Force  bool   `short:"f" help:"Replace files: do not mind that they hold something else. A beginning of what is written is always replaced."`
 	Full   bool   `xor:"form" help:"Entries as they were, images in line (the default)."`
 	Stored bool   `xor:"form" help:"Entries as they are stored: long strings cut, images as blob refs."`

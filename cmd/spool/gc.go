@@ -43,7 +43,7 @@ func (a *app) collector(cfg gc.Config) (*natsio.Conn, *gc.Collector, error) {
 type gcRunCmd struct {
 	service.Collecting
 	DoApply bool   `name:"apply" help:"Collect; otherwise nothing is deleted."`
-	Plan    string `placeholder:"FILE" help:"Keep the plan in a file, for spool gc apply."`
+	Plan    string `type:"path" placeholder:"FILE" help:"Keep the plan in a file, for spool gc apply."`
 	JSON    bool   `name:"json" help:"The report as one JSON object."`
 }
 

@@ -21,7 +21,7 @@ import (
 )
 
 type historyCmd struct {
-	Data string `placeholder:"DIR" help:"Data directory of spool up (default: $XDG_DATA_HOME/spool or ~/.local/share/spool)."`
+	Data string `type:"path" placeholder:"DIR" help:"Data directory of spool up (default: $XDG_DATA_HOME/spool or ~/.local/share/spool)."`
 
 	Search  historySearchCmd  `cmd:"" help:"Find prompts that have all words of the query, newest first."`
 	Recent  historyRecentCmd  `cmd:"" help:"Show the newest prompts."`

@@ -30,14 +30,6 @@ func (l listArgs) check() error {
 	return nil
 }
 
-// atLeast refuses a flag's number or duration that is too small.
-func atLeast[N ~int | ~int64](flag string, n, least N) error {
-	if n >= least {
-		return nil
-	}
-	return service.UsageError{Err: fmt.Errorf("--%s %v: use %v or more", flag, n, least)}
-}
-
 // look says how a thing of a list is shown.
 type look[T any] struct {
 	json   func(T) any                            // to a program

@@ -101,9 +101,12 @@ type app struct {
 	opened   []*natsio.Conn
 }
 
-// vars are what helps say of tables.
-func vars() kong.Vars {
-	return kong.Vars{"checks": checkNamesList(), "harnesses": listed(interchange.Titles()), "dialects": listed(dialect.Names())}
+// vars are what helps say of tables, and how a path is read.
+func vars() kong.Option {
+	said := kong.Vars{"checks": checkNamesList(), "harnesses": listed(interchange.Titles()), "dialects": listed(dialect.Names())}
+	return kong.OptionFunc(func(k *kong.Kong) error {
+		return errors.Join(said.Apply(k), kong.NamedMapper("path", kong.MapperFunc(pathOf)).Apply(k))
+	})
 }
 
 // listed is a list in words.
@@ -130,6 +133,9 @@ func run(args []string, in io.Reader, out, errw io.Writer) int {
 			return service.Exit("spool", err, errw)
 		}
 		if kctx, err := parser.Parse(args); err == nil {
+			if err := inRange(kctx); err != nil {
+				return service.Exit("spool", err, errw)
+			}
 			return c.execute(kctx, in, out, errw)
 		}
 		c = cli{} // what is wrong is said, and the configuration file read, with all commands in view
@@ -145,6 +151,9 @@ func run(args []string, in io.Reader, out, errw io.Writer) int {
 	kctx, err := parser.Parse(args)
 	if ls := lists(err); ls != "" {
 		kctx, err = parser.Parse(append(args, ls))
+	}
+	if err == nil {
+		err = inRange(kctx)
 	}
 	if err != nil {
 		at := wrongAt(err)

@@ -18,8 +18,8 @@ import (
 
 type sessionMaterializeCmd struct {
 	Session string `arg:"" name:"session[/thread]" help:"The session, or the beginning of its id; its thread, main unless named."`
-	To      string `xor:"place" placeholder:"DIR" help:"Directory of the harness, as ~/.claude (default: where it keeps its sessions on this machine)."`
-	Home    string `xor:"place" placeholder:"DIR" help:"Home directory that has the harness's directory."`
+	To      string `type:"path" xor:"place" placeholder:"DIR" help:"Directory of the harness, as ~/.claude (default: where it keeps its sessions on this machine)."`
+	Home    string `type:"path" xor:"place" placeholder:"DIR" help:"Home directory that has the harness's directory."`
 	Cwd     string `placeholder:"DIR" help:"Working directory to go on in: it names the folder of a new file of Claude Code."`
 	Force   bool   `short:"f" help:"Do not mind files that hold something else: keep them beside those that replace them."`
 	JSON    bool   `help:"What was written as one line of JSON."`

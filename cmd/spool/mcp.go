@@ -18,7 +18,7 @@ import (
 type mcpCmd struct {
 	Answer bool   `help:"Also give it a tool that answers prompts, for the person who started it."`
 	By     string `placeholder:"NAME" help:"With --answer: who answers (default: mcp: and the user name)."`
-	Data   string `placeholder:"DIR" help:"Data directory of spool up, for its prompt history (default: $XDG_DATA_HOME/spool or ~/.local/share/spool)."`
+	Data   string `type:"path" placeholder:"DIR" help:"Data directory of spool up, for its prompt history (default: $XDG_DATA_HOME/spool or ~/.local/share/spool)."`
 }
 
 func (c *mcpCmd) Help() string {

@@ -163,9 +163,6 @@ func (c *promptsAskCmd) Run(a *app) error {
 	if strings.TrimSpace(c.Text) == "" {
 		return service.UsageError{Err: errors.New("the question is empty")}
 	}
-	if err := atLeast("deadline", c.Timeout, 0); err != nil {
-		return err
-	}
 	if i := strings.IndexFunc(c.ID, func(r rune) bool { return unicode.IsSpace(r) || !unicode.IsPrint(r) }); i >= 0 {
 		return service.UsageError{Err: fmt.Errorf("--id %q has %q: use one word, as spool prompts answer is given it", c.ID, c.ID[i])}
 	}

@@ -17,7 +17,7 @@ type promptsWatchCmd struct {
 	Session string `arg:"" optional:"" help:"Prompts of one session (default: of all)."`
 	Exec    string `xor:"to" placeholder:"COMMAND" help:"Run it in sh for each: what is told as JSON is its standard input, and in SPOOL_TYPE, SPOOL_SESSION, SPOOL_THREAD, SPOOL_PROMPT, SPOOL_RUN, SPOOL_STATE and SPOOL_TEXT; exit code 0 takes it."`
 	URL     string `xor:"to" name:"url" placeholder:"URL" help:"POST each to this address, as Standard Webhooks has it; any 2xx takes it."`
-	Secret  string `name:"secret-file" placeholder:"FILE" help:"Sign with the key in this file: whsec_ and base64."`
+	Secret  string `type:"path" name:"secret-file" placeholder:"FILE" help:"Sign with the key in this file: whsec_ and base64."`
 	Private bool   `help:"The address may be one of this machine or network."`
 	Name    string `placeholder:"NAME" help:"Go on where the last watch of this name stopped; the first begins with what waits. Without it a watch begins with the next prompt."`
 	Failed  bool   `help:"Also threads that end with another return code than 0."`

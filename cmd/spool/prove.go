@@ -22,9 +22,9 @@ import (
 
 type proveCmd struct {
 	Thread string `arg:"" optional:"" name:"session[/thread]" help:"One thread, or all of a session."`
-	Output string `short:"o" placeholder:"FILE" help:"File to write."`
-	Key    string `placeholder:"FILE" help:"File of the signing key, which nobody else may read."`
-	NewKey string `placeholder:"FILE" help:"Make a signing key in FILE, and its public key in FILE.pub, instead."`
+	Output string `type:"path" short:"o" placeholder:"FILE" help:"File to write."`
+	Key    string `type:"path" placeholder:"FILE" help:"File of the signing key, which nobody else may read."`
+	NewKey string `type:"path" placeholder:"FILE" help:"Make a signing key in FILE, and its public key in FILE.pub, instead."`
 	Name   string `default:"spool" help:"With --new-key: what the key is called in what it signs."`
 	Force  bool   `short:"f" help:"Replace a file: do not mind that it holds something else."`
 	JSON   bool   `help:"What was proved as one line of JSON."`
@@ -191,7 +191,7 @@ func keyLine(name string) (string, os.FileMode, error) {
 type verifyCmd struct {
 	File    string `arg:"" help:"The file of spool prove."`
 	Key     string `required:"" placeholder:"KEY" help:"Public key of who signed it, or a file that has it."`
-	Earlier string `placeholder:"FILE" help:"An earlier proof of the session: its threads must be there, and have all that they had then."`
+	Earlier string `type:"path" placeholder:"FILE" help:"An earlier proof of the session: its threads must be there, and have all that they had then."`
 	JSON    bool   `help:"One JSON object."`
 }
 

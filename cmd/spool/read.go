@@ -26,9 +26,6 @@ func (c *readCmd) Help() string {
 }
 
 func (c *readCmd) Run(a *app) error {
-	if err := errors.Join(atLeast("offset", c.Offset, 0), atLeast("limit", c.Limit, 0)); err != nil {
-		return err
-	}
 	cl, err := a.client()
 	if err != nil {
 		return err

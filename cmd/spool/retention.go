@@ -56,7 +56,7 @@ func (c *retentionReportCmd) Run(a *app) error {
 
 type retentionApplyCmd struct {
 	unasked
-	Share float64 `default:"0.3" help:"Most that may be removed of all sessions; ten may always go (${default})."`
+	Share float64 `default:"0.3" most:"1" help:"Most that may be removed of all sessions; ten may always go (${default})."`
 	Allow string  `placeholder:"damage" enum:",damage" default:"" help:"damage: remove although something that was lost stands, or a clock is wrong."`
 	JSON  bool    `name:"json" help:"The report as one JSON object."`
 }

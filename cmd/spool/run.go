@@ -58,7 +58,7 @@ type runStartCmd struct {
 	ID      string        `name:"id" placeholder:"ID" help:"Names the run in its session, for ever (default: a new one)."`
 	Agent   string        `placeholder:"NAME" help:"Who runs."`
 	State   string        `default:"running" enum:"queued,pending,running" help:"Where it stands (${enum})."`
-	Lease   time.Duration `default:"1m" help:"How long a sign of life counts, at least 1s."`
+	Lease   time.Duration `default:"1m" least:"1s" most:"168h" help:"How long a sign of life counts, at least 1s."`
 	Summary string        `placeholder:"TEXT" help:"What it is about, for people."`
 	JSON    bool          `help:"The run as one line of JSON, instead of its id."`
 }
@@ -76,9 +76,6 @@ func (c *runStartCmd) Run(a *app) error {
 	if err != nil {
 		return err
 	}
-	if err := checkLease(c.Lease); err != nil {
-		return err
-	}
 	run, err := cl.Thread(t).StartRun(a.ctx, client.RunConfig{
 		ID: c.ID, Agent: c.Agent, State: artifacts.RunStatus(c.State), Lease: c.Lease, Summary: c.Summary,
 	})
@@ -92,14 +89,6 @@ func (c *runStartCmd) Run(a *app) error {
 		return err
 	}
 	return a.sayRun(cl, c.JSON, t.Session, run.ID(), run.ID())
-}
-
-// checkLease refuses a lease that no run has.
-func checkLease(d time.Duration) error {
-	if most := events.Millis(events.MaxLease); d > most {
-		return service.UsageError{Err: fmt.Errorf("--lease %v: use at most %v", d, most)}
-	}
-	return atLeast("lease", d, time.Second)
 }
 
 // sayRun says what is done: the run as JSON, or in words.
@@ -123,7 +112,7 @@ type runRenewCmd struct {
 	Session string        `arg:"" help:"Session."`
 	ID      string        `arg:"" name:"run" help:"Id of the run."`
 	State   string        `default:"" enum:",pending,running" help:"Where it stands now: pending, running (default: as it was)."`
-	Lease   time.Duration `help:"How long a sign of life counts, at least 1s (default: as it was)."`
+	Lease   time.Duration `least:"1s" most:"168h" help:"How long a sign of life counts, at least 1s (default: as it was)."`
 	Summary string        `placeholder:"TEXT" help:"What it is about now, for people."`
 	JSON    bool          `help:"The run as one line of JSON."`
 }
@@ -133,11 +122,6 @@ func (c *runRenewCmd) Help() string {
 }
 
 func (c *runRenewCmd) Run(a *app) error {
-	if c.Lease != 0 {
-		if err := checkLease(c.Lease); err != nil {
-			return err
-		}
-	}
 	return a.onRun(&c.Session, c.ID, func(cl *client.Client) error {
 		how := client.RunConfig{State: artifacts.RunStatus(c.State), Lease: c.Lease, Summary: c.Summary}
 		if err := cl.Session(c.Session).RenewRun(a.ctx, c.ID, how); err != nil {

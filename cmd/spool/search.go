@@ -19,7 +19,7 @@ type itemsOf struct {
 	Session string `placeholder:"ID" help:"Only of this session."`
 	Since   string `placeholder:"TIME" help:"Not before: a time, a date, or how long ago (36h, 7d)."`
 	Until   string `placeholder:"TIME" help:"Before, as --since."`
-	Data    string `placeholder:"DIR" help:"Data directory of spool up (default: $XDG_DATA_HOME/spool or ~/.local/share/spool)."`
+	Data    string `type:"path" placeholder:"DIR" help:"Data directory of spool up (default: $XDG_DATA_HOME/spool or ~/.local/share/spool)."`
 	JSON    bool   `help:"As JSON, in the form of the HTTP API."`
 }
 

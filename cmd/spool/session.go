@@ -70,9 +70,6 @@ func (c *sessionLsCmd) most(a *app) int {
 
 func (c *sessionLsCmd) Run(a *app) error {
 	q := sessions.Query{Unanswered: c.Unanswered, Limit: c.most(a)}
-	if err := atLeast("limit", q.Limit, 0); err != nil {
-		return err
-	}
 	if !c.All {
 		var err error
 		if q.Cwd, err = filepath.Abs(c.Cwd); err != nil {

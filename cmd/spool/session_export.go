@@ -15,7 +15,7 @@ import (
 
 type sessionExportCmd struct {
 	Session string `arg:"" help:"The session."`
-	Dir     string `required:"" placeholder:"DIR" help:"Directory to write, as oh-my-pi keeps ~/.omp/agent; it may have other sessions in it."`
+	Dir     string `type:"path" required:"" placeholder:"DIR" help:"Directory to write, as oh-my-pi keeps ~/.omp/agent; it may have other sessions in it."`
 	Force   bool   `short:"f" help:"Replace files: do not mind that they hold what their threads do not have."`
 	JSON    bool   `help:"What was written as one line of JSON."`
 }

@@ -41,9 +41,6 @@ func (c *showCmd) Help() string {
 }
 
 func (c *showCmd) Run(a *app) error {
-	if err := atLeast("last", c.Last, 0); err != nil {
-		return err
-	}
 	name, number, one := strings.Cut(c.What, "#")
 	n := int64(0)
 	if one {

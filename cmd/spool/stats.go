@@ -16,7 +16,7 @@ import (
 type statsCmd struct {
 	By     string `default:"project" placeholder:"WHAT" help:"Divided by project, model or day (${default})."`
 	Prices string `type:"existingfile" placeholder:"FILE" help:"Say costs, by the prices of a million tokens in this JSON file."`
-	Limit  int    `default:"20" placeholder:"N" help:"At most so many rows of a table (${default}); --json has all."`
+	Limit  int    `default:"20" least:"1" placeholder:"N" help:"At most so many rows of a table (${default}); --json has all."`
 	itemsOf
 }
 
@@ -27,9 +27,6 @@ func (c *statsCmd) Help() string {
 
 func (c *statsCmd) Run(a *app) error {
 	f, err := c.filter()
-	if err == nil {
-		err = atLeast("limit", c.Limit, 1)
-	}
 	var prices history.Prices
 	if err == nil && c.Prices != "" {
 		prices, err = readPrices(c.Prices)

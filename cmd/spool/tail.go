@@ -145,9 +145,6 @@ func (c *tailCmd) noteUnkept(
 }
 
 func (c *tailCmd) parse() (f client.Filter, p client.Position, err error) {
-	if err := atLeast("count", c.Count, 0); err != nil {
-		return f, p, err
-	}
 	f.Type = c.Type
 	if c.Where != "" {
 		session, thread, _ := strings.Cut(c.Where, "/")

@@ -43,9 +43,6 @@ const taskFolder = ".soong-agent/tasks"
 const maxTaskLine = 16 << 20
 
 func (c *tasksCleanupCmd) Run(a *app) error {
-	if err := atLeast("older-than", c.OlderThan, 0); err != nil {
-		return err
-	}
 	dir, err := os.OpenRoot(filepath.Join(c.Project, filepath.FromSlash(taskFolder)))
 	if errors.Is(err, fs.ErrNotExist) {
 		return c.report(a, nil, nil, nil)

@@ -79,9 +79,6 @@ type threadShowCmd struct {
 }
 
 func (c *threadShowCmd) Run(a *app) error {
-	if err := atLeast("last", c.Last, 0); err != nil {
-		return err
-	}
 	return a.readThread(c.Thread, func(cl *client.Client, t events.Thread) error { return c.show(a, cl, t) })
 }
 

@@ -10,7 +10,6 @@ import (
 
 	"spool/internal/project"
 	"spool/internal/rehydrate"
-	"spool/internal/service"
 	"spool/internal/show"
 	"spool/internal/text"
 	"spool/pkg/casstore"
@@ -21,7 +20,7 @@ import (
 
 type threadLogCmd struct {
 	Thread  string `arg:"" name:"session[/thread]" help:"The thread; main unless named."`
-	Limit   int    `short:"n" default:"50" placeholder:"N" help:"At most so many entries (${default}); with --graph of each thread."`
+	Limit   int    `short:"n" default:"50" least:"1" placeholder:"N" help:"At most so many entries (${default}); with --graph of each thread."`
 	Skip    int    `placeholder:"N" help:"Leave out the newest N entries."`
 	Context bool   `name:"model-context" help:"Only what a model is sent: from the newest summary on, oldest first; of a session of omp entries as session context shows it."`
 	Graph   bool   `help:"Draw the thread with its branches, and the threads of its session that share entries with it."`
@@ -29,9 +28,6 @@ type threadLogCmd struct {
 }
 
 func (c *threadLogCmd) Run(a *app) error {
-	if c.Limit < 1 || c.Skip < 0 {
-		return service.UsageError{Err: fmt.Errorf("--limit %d --skip %d: show 1 entry or more, and leave out 0 or more", c.Limit, c.Skip)}
-	}
 	return a.readThread(c.Thread, func(cl *client.Client, t events.Thread) error { return c.show(a, cl, t) })
 }
 

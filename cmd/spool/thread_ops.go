@@ -20,8 +20,8 @@ import (
 type threadForkCmd struct {
 	From  string  `arg:"" name:"session[/thread]" help:"The thread to fork."`
 	Name  string  `arg:"" help:"Name of the new thread, or session/thread."`
-	Index *int64  `xor:"at" placeholder:"N" help:"At the N-th entry, from 1."`
-	Item  *int64  `xor:"at" short:"n" placeholder:"N" help:"At the entry of item N, from 1; the n of the HTTP API."`
+	Index *int64  `xor:"at" least:"1" placeholder:"N" help:"At the N-th entry, from 1."`
+	Item  *int64  `xor:"at" short:"n" least:"1" placeholder:"N" help:"At the entry of item N, from 1; the n of the HTTP API."`
 	Node  *string `xor:"at" placeholder:"REF" help:"At this state; the beginning of its digits is enough, as thread log shows them."`
 	Entry *string `xor:"at" placeholder:"ID" help:"At the entry that has this id in its source."`
 	Role  *string `xor:"at" placeholder:"ROLE" help:"At the first step of this role."`
@@ -102,11 +102,6 @@ func (c *threadForkCmd) point(from events.Thread) (events.Fork, error) {
 			return f, service.UsageError{Err: fmt.Errorf("--%s is empty: name a point, or leave it out", flag)}
 		}
 	}
-	for flag, n := range map[string]*int64{"index": c.Index, "item": c.Item} {
-		if n != nil && *n < 1 {
-			return f, atLeast(flag, *n, 1)
-		}
-	}
 	f.Index, f.Item, f.Node, f.Entry, f.Role = given(c.Index), given(c.Item), given(c.Node), given(c.Entry), given(c.Role)
 	return f, nil
 }
@@ -129,9 +124,6 @@ type threadStartCmd struct {
 }
 
 func (c *threadStartCmd) Run(a *app) error {
-	if err := errors.Join(atLeast("max-rounds", c.MaxRounds, 0), atLeast("depth", c.Depth, 0)); err != nil {
-		return err
-	}
 	return a.operate(c.Thread, func(cl *client.Client, t events.Thread) (string, error) {
 		return fmt.Sprintf("%s has begun", t), cl.Thread(t).Start(a.ctx, events.Start{
 			Name: c.Name, Hash: c.Bundle, MaxRounds: c.MaxRounds, Depth: c.Depth, Prompt: c.Prompt,
@@ -141,7 +133,7 @@ func (c *threadStartCmd) Run(a *app) error {
 
 type threadEndCmd struct {
 	Thread  string `arg:"" name:"session[/thread]" help:"The thread; main unless named."`
-	Code    int    `default:"0" placeholder:"N" help:"Return code (${default})."`
+	Code    int    `least:"-255" default:"0" placeholder:"N" help:"Return code (${default})."`
 	Summary string `placeholder:"TEXT" help:"What came of it."`
 }
 

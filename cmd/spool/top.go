@@ -25,7 +25,7 @@ import (
 )
 
 type topCmd struct {
-	Every time.Duration `default:"2s" help:"Time between two looks; a look that takes long makes it longer."`
+	Every time.Duration `default:"2s" least:"1ms" help:"Time between two looks; a look that takes long makes it longer."`
 	Limit int           `default:"20" placeholder:"N" help:"With --once or --json: at most so many sessions, 0 for all."`
 	Once  bool          `help:"Look once, print it and end."`
 	JSON  bool          `help:"Each look as one line of JSON."`
@@ -36,12 +36,6 @@ const busy = 10
 
 func (c *topCmd) Run(a *app) error {
 	live := !c.Once && !c.JSON
-	if err := atLeast("limit", c.Limit, 0); err != nil {
-		return err
-	}
-	if c.Every <= 0 {
-		return service.UsageError{Err: errors.New("--every must be above zero")}
-	}
 	if live && !service.IsTerminal(a.out) {
 		return service.UsageError{Err: errors.New("spool top needs a terminal; use --once, or --json")}
 	}

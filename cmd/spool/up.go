@@ -16,7 +16,7 @@ import (
 )
 
 type upCmd struct {
-	Data   string `placeholder:"DIR" help:"Data directory (default: $XDG_DATA_HOME/spool or ~/.local/share/spool)."`
+	Data   string `type:"path" placeholder:"DIR" help:"Data directory (default: $XDG_DATA_HOME/spool or ~/.local/share/spool)."`
 	Listen string `default:"127.0.0.1:4222" placeholder:"HOST:PORT" help:"Address of the embedded NATS server (${default})."`
 	service.WebDoor
 	service.Webhooks
@@ -26,7 +26,7 @@ type upCmd struct {
 	ItemsAge    time.Duration    `placeholder:"DURATION" help:"Age at which ITEMS forgets, when it is created (default never)."`
 	GCEvery     service.Schedule `name:"gc-every" default:"24h" placeholder:"WHEN" help:"Time between collections of garbage, a time of day in UTC (03:30), or a cron (30 3 * * 0); 0: none (${default})."`
 	GCKeep      time.Duration    `name:"gc-quarantine" default:"24h" placeholder:"DURATION" help:"How long what was collected can be had back with spool gc undelete (${default})."`
-	RetainShare float64          `name:"retention-share" default:"0.3" help:"Most that retention may remove at a time of all sessions; ten may always go (${default})."`
+	RetainShare float64          `name:"retention-share" default:"0.3" most:"1" help:"Most that retention may remove at a time of all sessions; ten may always go (${default})."`
 	ScrubEvery  time.Duration    `name:"scrub-every" placeholder:"DURATION" help:"Read all that is stored against its digests so often; default: never."`
 	ScrubRate   string           `name:"scrub-rate" default:"20MiB/s" placeholder:"BYTES/s" help:"With --scrub-every: bytes that are read in a second at most (${default})."`
 	service.Artifacts

@@ -3,10 +3,14 @@ package main
 import (
 	"errors"
 	"fmt"
+	"reflect"
 	"regexp"
+	"slices"
 	"strings"
 
 	"github.com/alecthomas/kong"
+
+	"spool/internal/service"
 )
 
 const (
@@ -58,6 +62,39 @@ func reworded(err error, at *kong.Node) error {
 		return errors.New(strings.NewReplacer(words...).Replace(ours))
 	}
 	return err
+}
+
+// inRange refuses a number or a duration of a flag that is out of the range that its tags say.
+func inRange(kctx *kong.Context) error {
+	for _, f := range kctx.Flags() {
+		v := kctx.FlagValue(f)
+		given := slices.ContainsFunc(kctx.Path, func(p *kong.Path) bool { return p.Flag == f })
+		if !given && reflect.ValueOf(v).IsZero() {
+			continue
+		}
+		if err := service.InRange(v, f.Tag); err != nil {
+			return service.UsageError{Err: fmt.Errorf("--%s %v: %w", f.Name, reflect.Indirect(reflect.ValueOf(v)), err), Command: "spool " + commandOf(kctx.Selected())}
+		}
+	}
+	return nil
+}
+
+// pathOf reads where something is to be in the file system, for fields of the type path: an address of another kind, and nothing, as of a
+// variable that is not set, are refused before a directory of that name is made. A home directory is the shell's business,
+// but for a word that it does not see, as behind --data=.
+func pathOf(ctx *kong.DecodeContext, target reflect.Value) error {
+	var name string
+	if err := ctx.Scan.PopValueInto("file", &name); err != nil {
+		return err
+	}
+	if name == "" || strings.Contains(name, "://") {
+		return fmt.Errorf("%q: use the name of a file or directory", name)
+	}
+	if strings.HasPrefix(name, "~/") {
+		name = kong.ExpandPath(name)
+	}
+	target.SetString(name)
+	return nil
 }
 
 // anyOf is a list of kong's in words.

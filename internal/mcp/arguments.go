@@ -14,23 +14,35 @@ import (
 	"spool/internal/mapped"
 )
 
-// add adds a tool whose arguments are the fields of In. A call whose arguments are others is told so in words that a model can go by:
-// those of the library name neither the tool nor what to give.
-func add[In, Out any](s *sdk.Server, t *sdk.Tool, do func(context.Context, In) (Out, error)) {
-	sdk.AddTool(s, t, tool(do))
-	takes := argumentsOf(reflect.TypeFor[In]())
-	s.AddReceivingMiddleware(func(next sdk.MethodHandler) sdk.MethodHandler {
-		return func(ctx context.Context, method string, req sdk.Request) (sdk.Result, error) {
-			if call, ok := req.GetParams().(*sdk.CallToolParamsRaw); ok && call.Name == t.Name {
-				if err := takes.check(t.Name, call.Arguments); err != nil {
-					res := &sdk.CallToolResult{}
-					res.SetError(fmt.Errorf("%s", snippet(err.Error(), mostError)))
-					return res, nil
-				}
-			}
+// tools are those of a server, with the arguments of each.
+type tools struct {
+	*sdk.Server
+	takes map[string]arguments
+}
+
+// add adds a tool whose arguments are the fields of In.
+func add[In, Out any](s tools, t *sdk.Tool, do func(context.Context, In) (Out, error)) {
+	sdk.AddTool(s.Server, t, tool(do))
+	s.takes[t.Name] = argumentsOf(reflect.TypeFor[In]())
+}
+
+// check is a middleware. A call whose arguments are others than its tool's is told so in words that a model can go by: those of the library
+// name neither the tool nor what to give.
+func (s tools) check(next sdk.MethodHandler) sdk.MethodHandler {
+	return func(ctx context.Context, method string, req sdk.Request) (sdk.Result, error) {
+		call, ok := req.GetParams().(*sdk.CallToolParamsRaw)
+		if !ok {
 			return next(ctx, method, req)
 		}
-	})
+		if takes, known := s.takes[call.Name]; known {
+			if err := takes.check(call.Name, call.Arguments); err != nil {
+				res := &sdk.CallToolResult{}
+				res.SetError(fmt.Errorf("%s", snippet(err.Error(), mostError)))
+				return res, nil
+			}
+		}
+		return next(ctx, method, req)
+	}
 }
 
 // argument is one that a tool takes.

@@ -55,12 +55,13 @@ type peer struct {
 // New makes a server. Running it starts nothing else.
 func New(cfg Config) *sdk.Server {
 	p := &peer{cfg, view.NewReader(cfg.Client)}
-	s := sdk.NewServer(&sdk.Implementation{Name: "spool", Title: "Spool", Version: cfg.Version},
+	s := tools{sdk.NewServer(&sdk.Implementation{Name: "spool", Title: "Spool", Version: cfg.Version},
 		&sdk.ServerOptions{Instructions: instructions,
 			// What there is does not change while it runs: nobody needs to be told.
 			Capabilities: &sdk.ServerCapabilities{Tools: &sdk.ToolCapabilities{}, Resources: &sdk.ResourceCapabilities{}},
 			// Nobody between the peer and this server may give to others what this one may read.
-			SetCacheable: func(_ context.Context, _ sdk.Request, c *sdk.Cacheable) { c.CacheScope = "private" }})
+			SetCacheable: func(_ context.Context, _ sdk.Request, c *sdk.Cacheable) { c.CacheScope = "private" }}), map[string]arguments{}}
+	s.AddReceivingMiddleware(s.check)
 	reads(s, "list_sessions", "List sessions, newest first: what each is about, whether it works, and its threads.",
 		p.listSessions)
 	reads(s, "search_history", "Find what people asked agents for, in all sessions: prompts that have all words of the query, "+
@@ -81,12 +82,12 @@ func New(cfg Config) *sdk.Server {
 				"back: answer only what the person has decided.",
 			Annotations: &sdk.ToolAnnotations{OpenWorldHint: &no, IdempotentHint: true}}, p.answerPrompt)
 	}
-	p.addResources(s)
-	return s
+	p.addResources(s.Server)
+	return s.Server
 }
 
 // reads adds a tool that changes nothing.
-func reads[In, Out any](s *sdk.Server, name, about string, do func(context.Context, In) (Out, error)) {
+func reads[In, Out any](s tools, name, about string, do func(context.Context, In) (Out, error)) {
 	no := false
 	hints := &sdk.ToolAnnotations{ReadOnlyHint: true, OpenWorldHint: &no}
 	add(s, &sdk.Tool{Name: name, Description: about, Annotations: hints}, do)

@@ -63,6 +63,7 @@ func TestParseSaysWhatAFlagTakes(t *testing.T) {
 		"-lane=x": `-lane "x": use a whole number`, "-lane=": `-lane "": use a whole number`,
 		"-output-lease=3":            `-output-lease "3": use a duration like 90s, 10m or 36h`,
 		"-lane=99999999999999999999": "use a whole number", "-version=maybe": `-version "maybe": use true or false`,
+		"-output-lease=-1h": "-output-lease -1h0m0s: use 0 or more", "-artifact-bytes=-5": "-artifact-bytes -5: use 0 or more",
 		"-nosuch": "there is no flag -nosuch", "-when=x": `-when "x": never`, "-lane": "-lane needs a value",
 	} {
 		if _, err := parse(arg); !errors.As(err, new(UsageError)) || !strings.Contains(err.Error(), says) {
@@ -71,6 +72,10 @@ func TestParseSaysWhatAFlagTakes(t *testing.T) {
 	}
 	t.Setenv("SPOOL_ARTIFACT_BYTES", "many")
 	if _, err := parse(); err == nil || !strings.Contains(err.Error(), `SPOOL_ARTIFACT_BYTES "many": use a whole number`) {
+		t.Errorf("in the environment: %v, want what the flag takes", err)
+	}
+	t.Setenv("SPOOL_ARTIFACT_BYTES", "-5")
+	if _, err := parse(); err == nil || !strings.Contains(err.Error(), `SPOOL_ARTIFACT_BYTES "-5": use 0 or more`) {
 		t.Errorf("in the environment: %v, want what the flag takes", err)
 	}
 	t.Setenv("SPOOL_ARTIFACT_BYTES", "")

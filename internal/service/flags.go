@@ -44,7 +44,8 @@ type Flags struct {
 	level   string
 	format  string
 	version bool
-	common  map[string]bool   // flags that every program has
+	common  map[string]bool // flags that every program has
+	ranges  map[string]reflect.StructTag
 	env     map[string]string // the environment variables of flags
 }
 
@@ -52,6 +53,7 @@ type Flags struct {
 func NewFlags(role, name string, out, errw io.Writer) *Flags {
 	f := &Flags{
 		FlagSet: flag.NewFlagSet(name, flag.ContinueOnError), role: role, err: errw, common: map[string]bool{}, env: map[string]string{},
+		ranges: map[string]reflect.StructTag{},
 	}
 	f.SetOutput(out)
 	f.Take(&f.NATS)
@@ -81,6 +83,7 @@ func (f *Flags) Take(to any, when ...string) {
 		if env := tag.Get("env"); env != "" {
 			usage, f.env[name] = usage+" ["+env+"]", env
 		}
+		f.ranges[name] = tag
 		f.register(v.FieldByIndex(field.Index).Addr().Interface(), name, strings.Join(when, "")+usage)
 		if text, ok := tag.Lookup("default"); ok {
 			one := f.Lookup(name)
@@ -166,7 +169,12 @@ func (f *Flags) parseArgs(args []string) error {
 		return err
 	}
 	if err == nil {
-		return nil
+		f.Visit(func(one *flag.Flag) {
+			if e := f.inRange(one); e != nil && err == nil {
+				err = fmt.Errorf("-%s %v: %w", one.Name, one.Value, e)
+			}
+		})
+		return err
 	}
 	said := misparse.FindStringSubmatch(err.Error())
 	switch {
@@ -188,9 +196,18 @@ var misparse = regexp.MustCompile(`(?s)^(?:flag provided but not defined: (.*)|f
 func (f *Flags) set(name, value string) error {
 	err := f.Set(name, value)
 	if err != nil {
-		err = f.takes(name, strconv.Quote(value), err)
+		return f.takes(name, strconv.Quote(value), err)
 	}
-	return err
+	return f.inRange(f.Lookup(name))
+}
+
+// inRange refuses what InRange does of a flag that is not as it is by itself.
+func (f *Flags) inRange(one *flag.Flag) error {
+	getter, ok := one.Value.(flag.Getter)
+	if !ok || one.Value.String() == one.DefValue {
+		return nil
+	}
+	return InRange(getter.Get(), f.ranges[one.Name])
 }
 
 // takes says of a value that a flag does not take what it takes. The package flag says so only of flags of other packages, whose words may
@@ -211,6 +228,33 @@ func (f *Flags) takes(name, quoted string, err error) error {
 		return errors.New("use a duration like 90s, 10m or 36h")
 	}
 	return errors.New(strings.TrimPrefix(err.Error(), quoted+": "))
+}
+
+// InRange refuses a number or a duration that is below what the tag least of its field says, 0 where there is none, or above its tag most.
+func InRange(value any, tag interface{ Get(key string) string }) error {
+	v := reflect.Indirect(reflect.ValueOf(value))
+	var n float64
+	bound := func(s string) float64 { f, _ := strconv.ParseFloat(s, 64); return f }
+	switch {
+	case !v.IsValid():
+		return nil
+	case v.Type() == reflect.TypeFor[time.Duration]():
+		n, bound = float64(v.Int()), func(s string) float64 { d, _ := time.ParseDuration(s); return float64(d) }
+	case v.CanInt():
+		n = float64(v.Int())
+	case v.CanFloat():
+		n = v.Float()
+	default:
+		return nil
+	}
+	least, most := cmp.Or(tag.Get("least"), "0"), tag.Get("most")
+	switch {
+	case !(n >= bound(least)): // also what is no number
+		return fmt.Errorf("use %s or more", least)
+	case most != "" && n > bound(most):
+		return fmt.Errorf("use at most %s", most)
+	}
+	return nil
 }
 
 func (f *Flags) takeSection(c *Config, section string, given map[string]bool) error {
@@ -244,7 +288,7 @@ type Collecting struct {
 	InboxAge   time.Duration `default:"1h" help:"Least age of a body in the inbox that no event claims (${default})."`
 	EndedAge   time.Duration `default:"24h" help:"How long it is known that an output has ended, so that its id is taken (${default})."`
 	ReclaimAge time.Duration `default:"24h" help:"How long bytes must have been seen that no record names (${default})."`
-	Share      float64       `default:"0.3" help:"Most that may be condemned of all packs and blobs, or reclaimed of a bucket's bytes (${default})."`
+	Share      float64       `default:"0.3" most:"1" help:"Most that may be condemned of all packs and blobs, or reclaimed of a bucket's bytes (${default})."`
 	Floor      int64         `default:"67108864" placeholder:"BYTES" help:"Bytes that may always go, whatever share they are (${default})."`
 	Allow      []string      `placeholder:"BRAKE" help:"Go on in spite of a brake: no-roots, share, rewind, damage, reclaim, world, class, missing."`
 }

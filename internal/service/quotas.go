@@ -15,7 +15,7 @@ type Rates struct {
 	RateUser    string `env:"SPOOL_RATE_USER" placeholder:"RATE" help:"What one user of a token may (default any)."`
 	RateToken   string `env:"SPOOL_RATE_TOKEN" placeholder:"RATE" help:"What may be stored with one token (default any)."`
 
-	TokenSessions int `env:"SPOOL_TOKEN_SESSIONS" placeholder:"N" help:"Sessions that may be stored to with one token in an hour (default 100000; -1: any number)."`
+	TokenSessions int `env:"SPOOL_TOKEN_SESSIONS" least:"-1" placeholder:"N" help:"Sessions that may be stored to with one token in an hour (default 100000; -1: any number)."`
 }
 
 // tokenSessions is how many sessions may be stored to with one token in an hour: it stops a flood, and nothing else.
@@ -46,8 +46,8 @@ func (r Rates) Open() (*quota.Limiter, error) {
 
 // Limits are the flags that say what a session may have.
 type Limits struct {
-	SessionThreads   int64 `env:"SPOOL_SESSION_THREADS" placeholder:"N" help:"Threads that a session may have (default 10000; -1: any number)."`
-	SessionProducers int64 `env:"SPOOL_SESSION_PRODUCERS" placeholder:"N" help:"Producers that may be new to one of its threads (default 100000; -1: any number)."`
+	SessionThreads   int64 `env:"SPOOL_SESSION_THREADS" least:"-1" placeholder:"N" help:"Threads that a session may have (default 10000; -1: any number)."`
+	SessionProducers int64 `env:"SPOOL_SESSION_PRODUCERS" least:"-1" placeholder:"N" help:"Producers that may be new to one of its threads (default 100000; -1: any number)."`
 }
 
 // Limits is what the flags say.
