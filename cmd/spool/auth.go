@@ -11,6 +11,7 @@ import (
 
 	"spool/internal/jsonscan"
 	"spool/internal/natsadmin"
+	"spool/internal/natsio"
 	"spool/internal/service"
 	"spool/internal/tenants"
 	"spool/internal/text"
@@ -137,6 +138,9 @@ type authInitCmd struct {
 }
 
 func (c *authInitCmd) Run(a *app) error {
+	if err := natsio.CheckURL(c.URL); err != nil {
+		return service.UsageError{Err: fmt.Errorf("--url: %w", err)}
+	}
 	path, err := filepath.Abs(c.Dir)
 	if err != nil {
 		return err

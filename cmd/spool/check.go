@@ -121,7 +121,8 @@ func (c *checkCmd) Run(a *app) error {
 		}
 	}
 	if err := c.write(a, all, worst); err != nil {
-		return err
+		fmt.Fprintln(a.err, "spool:", err)
+		worst = levelUnknown
 	}
 	if worst != levelOK {
 		return exitCode(worst)
@@ -184,7 +185,7 @@ func (c *checkCmd) write(a *app, all []checked, worst level) error {
 	}
 	f, err := os.CreateTemp(filepath.Dir(c.Outfile), "."+filepath.Base(c.Outfile)+".*")
 	if err != nil {
-		return err
+		return fmt.Errorf("--outfile %s: %w", c.Outfile, err)
 	}
 	defer func() { _ = os.Remove(f.Name()) }()
 	// A collector may be another user.

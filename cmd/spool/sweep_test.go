@@ -182,7 +182,11 @@ func TestWrongValues(t *testing.T) {
 					t.Errorf("--%s of %s takes any text for a %s, want a type of kong's", f.Name, commandOf(leaf), holder)
 				}
 				for _, value := range wrong {
-					s.refused(s.line(leaf, f.Name, "--"+f.Name+"="+value), "--"+f.Name, value)
+					words := []string{"--" + f.Name, value}
+					if f.Name == "http" {
+						words[0] = "listen"
+					}
+					s.refused(s.line(leaf, f.Name, "--"+f.Name+"="+value), words...)
 				}
 			}
 		}
@@ -210,6 +214,33 @@ func wrongValues(f *kong.Flag) []string {
 		return []string{"many", "-8765"}
 	case of == reflect.TypeFor[service.Schedule]():
 		return []string{"soon"}
+	case f.Name == "http":
+		return []string{"foo://x", "127.0.0.1:99999", "0.0.0.0:7717"}
+	case f.PlaceHolder == "URL" && f.Name != "nats": // TestWrongLines has that one
+		return []string{"foo://x"}
 	}
 	return nil
+}
+
+// TestUpMakesNothing: without a server that is named, spool up refuses what it cannot do before it makes its data directory.
+func TestUpMakesNothing(t *testing.T) {
+	s := newSweep(t)
+	t.Setenv("NATS_URL", "")
+	for flag, value := range map[string]string{
+		"data": "foo://x", "listen": "127.0.0.1:99999", "http": "127.0.0.1:99999", "items-age": "-1h", "gc-quarantine": "-1h",
+		"retention-share": "7", "scrub-rate": "fast", "sync": "soon", "cors-origin": "page", "rate-user": "many",
+	} {
+		line := []string{"up", "--data", "new", "--" + flag + "=" + value}
+		s.refused(line, strings.TrimSuffix(value, "h"))
+	}
+}
+
+// TestCheckOutfile: a check whose answer cannot be written says that nothing is known.
+func TestCheckOutfile(t *testing.T) {
+	newSweep(t)
+	var out, errw bytes.Buffer
+	code := run([]string{"check", "--outfile", "no/such"}, strings.NewReader(""), &out, &errw)
+	if code != int(levelUnknown) || !strings.Contains(errw.String(), "--outfile no/such: ") || strings.Count(errw.String(), "\n") != 1 {
+		t.Errorf("check --outfile no/such = %d %q, want %d and the file", code, &errw, levelUnknown)
+	}
 }

@@ -182,16 +182,27 @@ func (l *Listener) URL() string {
 	return "http://" + l.Addr().String()
 }
 
+// CheckListen says what is wrong with an address to listen at, whatever listens there.
+func CheckListen(addr string, tokens *access.Tokens) error {
+	host, port, err := net.SplitHostPort(addr)
+	if err == nil {
+		_, err = net.LookupPort("tcp", port)
+	}
+	if err != nil {
+		return fmt.Errorf("%w: %q: %w", ErrListen, addr, err)
+	}
+	if !tokens.Required() && !loopback(host) {
+		return fmt.Errorf("%w: %q is reached from other machines and there is no token: use 127.0.0.1, or give a token file", ErrListen, addr)
+	}
+	return nil
+}
+
 // Listen opens an address: one of this machine, or any other when there are tokens (DESIGN 11). Of cfg it takes Tokens,
 // Cert, Key and Log.
 func Listen(addr string, cfg Config) (*Listener, error) {
-	host, _, err := net.SplitHostPort(addr)
+	err := CheckListen(addr, cfg.Tokens)
 	if err != nil {
-		return nil, fmt.Errorf("%w: %q: %w", ErrListen, addr, err)
-	}
-	if !cfg.Tokens.Required() && !loopback(host) {
-		return nil, fmt.Errorf("%w: %q is reached from other machines and there is no token: use 127.0.0.1, or give a token file", ErrListen,
-			addr)
+		return nil, err
 	}
 	l := &Listener{tokens: cfg.Tokens, log: cfg.Log}
 	if l.cert, err = reload.OpenCertificate(cfg.Cert, cfg.Key); err != nil {

@@ -8,7 +8,6 @@ import (
 	"fmt"
 	"io"
 	"log/slog"
-	"net"
 	"os"
 	"reflect"
 	"regexp"
@@ -372,16 +371,17 @@ type Door struct {
 func (d Door) API(log *slog.Logger) (cfg httpapi.Config, err error) {
 	cfg.Log, cfg.Cert, cfg.Key, cfg.MCPAnswers = log, d.HTTPCert, d.HTTPKey, d.MCPAnswer
 	cfg.Version, _ = Version()
-	if _, _, err := net.SplitHostPort(d.HTTP); err != nil && d.HTTP != "" {
-		return cfg, UsageError{Err: fmt.Errorf("HTTP address: %w", err)}
-	}
 	if cfg.Quotas, err = d.Rates.Open(); err != nil {
 		return cfg, err
 	}
 	if d.TokenFile != "" {
-		if cfg.Tokens, err = access.ReadFile(d.TokenFile); err != nil {
-			err = UsageError{Err: err}
-		}
+		cfg.Tokens, err = access.ReadFile(d.TokenFile)
+	}
+	if err == nil && d.HTTP != "" {
+		err = httpapi.CheckListen(d.HTTP, cfg.Tokens)
+	}
+	if err != nil {
+		err = UsageError{Err: err}
 	}
 	return cfg, err
 }
