@@ -58,7 +58,7 @@ type runStartCmd struct {
 	ID      string        `name:"id" placeholder:"ID" help:"Names the run in its session, for ever (default: a new one)."`
 	Agent   string        `placeholder:"NAME" help:"Who runs."`
 	State   string        `default:"running" enum:"queued,pending,running" help:"Where it stands (${enum})."`
-	Lease   time.Duration `default:"1m" least:"1s" most:"168h" help:"How long a sign of life counts, at least 1s."`
+	Lease   time.Duration `default:"1m" least:"1s" most:"168h0m0s" help:"How long a sign of life counts, at least 1s."`
 	Summary string        `placeholder:"TEXT" help:"What it is about, for people."`
 	JSON    bool          `help:"The run as one line of JSON, instead of its id."`
 }
@@ -112,7 +112,7 @@ type runRenewCmd struct {
 	Session string        `arg:"" help:"Session."`
 	ID      string        `arg:"" name:"run" help:"Id of the run."`
 	State   string        `default:"" enum:",pending,running" help:"Where it stands now: pending, running (default: as it was)."`
-	Lease   time.Duration `least:"1s" most:"168h" help:"How long a sign of life counts, at least 1s (default: as it was)."`
+	Lease   time.Duration `least:"1s" most:"168h0m0s" help:"How long a sign of life counts, at least 1s (default: as it was)."`
 	Summary string        `placeholder:"TEXT" help:"What it is about now, for people."`
 	JSON    bool          `help:"The run as one line of JSON."`
 }
