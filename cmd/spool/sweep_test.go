@@ -178,8 +178,9 @@ func TestWrongValues(t *testing.T) {
 					continue
 				}
 				tried[f.Name] = true
-				if holder := f.PlaceHolder; wrong == nil && f.Target.Kind() == reflect.String && (holder == "FILE" || holder == "DIR") && f.Name != "cwd" {
-					t.Errorf("--%s of %s takes any text for a %s, want a type of kong's", f.Name, commandOf(leaf), holder)
+				file := f.PlaceHolder == "FILE" || f.PlaceHolder == "DIR"
+				if file && wrong == nil && f.Target.Kind() == reflect.String && f.Name != "cwd" {
+					t.Errorf("--%s of %s takes any text for a %s, want a type of kong's", f.Name, commandOf(leaf), f.PlaceHolder)
 				}
 				for _, value := range wrong {
 					words := []string{"--" + f.Name, value}

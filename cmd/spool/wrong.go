@@ -73,7 +73,8 @@ func inRange(kctx *kong.Context) error {
 			continue
 		}
 		if err := service.InRange(v, f.Tag); err != nil {
-			return service.UsageError{Err: fmt.Errorf("--%s %v: %w", f.Name, reflect.Indirect(reflect.ValueOf(v)), err), Command: "spool " + commandOf(kctx.Selected())}
+			err = fmt.Errorf("--%s %v: %w", f.Name, reflect.Indirect(reflect.ValueOf(v)), err)
+			return service.UsageError{Err: err, Command: "spool " + commandOf(kctx.Selected())}
 		}
 	}
 	return nil
