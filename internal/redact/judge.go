@@ -66,7 +66,7 @@ func isCommon(v []byte) bool {
 }
 
 var common = func() []string {
-	words := strings.Fields(`a aa aaa ab abc abcd abcde abcdef abcdefg abcdefgh access
+	words := strings.Fields(`a aa aaa ab abc abcd abcde abcdef abcdefg abcdefgh abcdefghijklmnop access
 		admin administrator adminadmin
 		alice anonymous api apikey auth authtoken bar bearer baz bob boolean changeit client clientid
 		clientsecret correct credential

@@ -126,6 +126,24 @@ https://x.dev/a/b?token=abc&page=2
 https://x.dev/reset?token={token1}
 https://x.dev/path/:id/token/:token1
 https://storage.googleapis.com/b/o?generation=1690000000000000
+https://x.dev/list?sort=asc&key=created_at_and_updated_at_2
+https://x.dev/i18n?key=settings.profile.notifications.v2.title
+https://x.dev/cache?key=node-modules-linux-x64-v3-20261120
+https://x.dev/api?key=YOUR_API_KEY_GOES_HERE_123
+https://x.dev/api?key={your_api_key_of_20_chars1}
+https://x.dev/api?key=${GOOGLE_MAPS_API_KEY_2}
+https://x.dev/object?key=uploads/2026/11/30/report-final-v2.pdf
+https://x.dev/o?key=3f786850e387550fdab836ed7e6dc881de23001b
+https://x.dev/o?key=1b4e28ba-2fa1-41d2-883f-0016d3cca427
+kubectl get cm -o jsonpath='{.data}'; open 'http://x/?a=1&key=abc'
+password: this will only work once, then make your own
+the password must have some more text than that
+password: have a look at what they said
+the app password: abcd efgh ijkl mnop
+app password: xxxx xxxx xxxx xxxx
+password is the same when both sites took yours from here
+passwords: they must have been lost
+your password: type only what they gave
 http://127.0.0.1:8222/jsz?accounts=true&streams=1
 machine learning login flow password reset page
 machine-id login shell password expired
