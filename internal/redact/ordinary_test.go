@@ -329,6 +329,8 @@ func generated(g *maker) []string {
 	sum, id := func() string { return g.of(hexes, 64) }, func() string { return g.uuid() }
 	texts := []string{
 		"data:image/png;base64," + g.of(base, 4000),
+		`{"data":"` + g.of(base, 300) + "+1/" + "/0" + g.of(alnum, 70) + "+" + g.of(base, 300) + `"}`,
+		"data:image/png;base64," + g.of(base, 300) + "/1/" + "/0" + g.of(alnum, 70) + "/" + g.of(base, 300),
 		`{"type":"image","source":{"type":"base64","media_type":"image/png","data":"` + g.of(base, 9000) + `"}}`,
 		`{"signature":"` + g.of(base, 700) + `"}`, `{"encrypted_content":"` + g.of(words, 900) + `"}`,
 		"-----BEGIN CERTIFICATE-----\n" + g.lines(12, 64) + "-----END CERTIFICATE-----",
