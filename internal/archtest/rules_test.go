@@ -73,7 +73,7 @@ var rules = []rule{
 	{decide, []string{"internal/record"}, layer0, []string{msgpack, xsync}},
 	{decide, []string{"internal/retry"}, slices.Concat(layer0, []string{"internal/record"}), []string{backoff}},
 	{decide, []string{"internal/sleep"}, nil, nil},
-	{decide, []string{"internal/project"}, layer0, nil},
+	{decide, []string{"internal/project"}, layer0, []string{xsync}},
 	{decide, []string{"internal/rehydrate"}, slices.Concat(layer0, []string{"internal/project"}), nil},
 	{decide, []string{"internal/apply"}, slices.Concat(layer0, []string{"internal/record", "internal/project", "internal/rehydrate"}), nil},
 	{decide, []string{"internal/persist"}, slices.Concat(layer0, shared, []string{"internal/apply"}), []string{xsync}},

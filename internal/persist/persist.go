@@ -12,6 +12,7 @@ import (
 	"golang.org/x/sync/errgroup"
 
 	"spool/internal/apply"
+	"spool/internal/project"
 	"spool/internal/record"
 	"spool/pkg/artifacts"
 	"spool/pkg/casstore"
@@ -256,7 +257,7 @@ func New(deps Deps, cfg Config) *Persister {
 	p := &Persister{
 		Deps: deps, cfg: cfg, space: newSpace(cfg.QueueBytes), parking: newParking(cfg.QueueBytes),
 		windows: windows{of: map[int]*window{}},
-		reader:  threads.Reader{Packs: deps.Packs, Nodes: deps.Search}, broken: make(chan error, 1),
+		reader:  threads.Reader{Packs: deps.Packs, Nodes: deps.Search, Hold: project.Room()}, broken: make(chan error, 1),
 	}
 	p.queue, p.space.parked = newQueue(p.parking), p.parking
 	p.Records = patient{deps.Records, p}

@@ -5,15 +5,30 @@ import (
 	"iter"
 	"slices"
 
+	"golang.org/x/sync/semaphore"
+
 	"spool/pkg/events"
 	"spool/pkg/threads"
 )
 
-// large is above how many bytes an entry has a few of its kind at most in memory to make items of, in the process: what is made of it
-// is short, and it takes a multiple of itself meanwhile. Small ones wait for none.
-const large = 1 << 20
+// Of entries of more than large bytes a reader has so many in memory at most to make items of: what is made of one is short, and it takes
+// a multiple of itself meanwhile. Small ones wait for none.
+const (
+	large     = 1 << 20
+	mostLarge = 64 << 20
+)
 
-var larges = make(chan struct{}, 4)
+// Room is a threads.Reader's Hold, for whoever makes items of what it reads.
+func Room() func(ctx context.Context, bytes int64) (free func(), err error) {
+	room := semaphore.NewWeighted(mostLarge)
+	return func(ctx context.Context, bytes int64) (free func(), err error) {
+		if bytes <= large {
+			return func() {}, nil
+		}
+		bytes = min(bytes, mostLarge)
+		return func() { room.Release(bytes) }, room.Acquire(ctx, bytes)
+	}
+}
 
 // Items makes the items of an entry again from its node: the same, byte for byte, as were sent (DESIGN 8), without the
 // Life that their thread's head knows.
@@ -21,14 +36,11 @@ func Items(ctx context.Context, t events.Thread, step threads.Step) ([]events.Po
 	if step.Entry.Count == 0 {
 		return nil, nil
 	}
-	if step.ContentSize() > large {
-		select {
-		case larges <- struct{}{}:
-			defer func() { <-larges }()
-		case <-ctx.Done():
-			return nil, ctx.Err()
-		}
+	free, err := step.Hold(ctx)
+	if err != nil {
+		return nil, err
 	}
+	defer free()
 	content, err := step.ReadContent(ctx)
 	if err != nil {
 		return nil, err

@@ -30,13 +30,13 @@ func one(t *testing.T, store *casstore.Memory, id byte, size int) casstore.Locat
 	return at
 }
 
-// Of large entries few are read at a time, however many are asked for: who comes then waits, and small ones do not.
+// Of large entries a reader has so many bytes in memory: who comes then waits, and small ones, and another reader's, do not.
 func TestFewLargeOnesAtATime(t *testing.T) {
 	store, th := casstore.NewMemory(), events.Thread{Session: "s", Name: "main"}
-	small, big := one(t, store, 1, 10), one(t, store, 2, 2<<20)
-	reading, goOn := make(chan struct{}), make(chan struct{})
+	small, big := one(t, store, 1, 10), one(t, store, 2, 15<<20)
+	reading, goOn, room := make(chan struct{}), make(chan struct{}), project.Room()
 	step := func(at casstore.Located) threads.Step {
-		return must.Get(threads.Reader{Packs: store, Read: func(_ casstore.Ref, n casstore.Node) error {
+		return must.Get(threads.Reader{Packs: store, Hold: room, Read: func(_ casstore.Ref, n casstore.Node) error {
 			if n.Type == threads.TypeContent && len(n.Payload) > 1<<20 {
 				reading <- struct{}{}
 				<-goOn
@@ -62,6 +62,10 @@ func TestFewLargeOnesAtATime(t *testing.T) {
 	}
 	if items, err := project.Items(t.Context(), th, step(small)); err != nil || len(items) != 1 {
 		t.Errorf("a small one beside large ones = %d items, %v", len(items), err)
+	}
+	other := must.Get(threads.Reader{Packs: store, Hold: project.Room()}.Step(t.Context(), big))(t)
+	if items, err := project.Items(t.Context(), th, other); err != nil || len(items) != 1 {
+		t.Errorf("a large one of another reader = %d items, %v", len(items), err)
 	}
 	gone, cancel := context.WithCancel(t.Context())
 	ask(gone)

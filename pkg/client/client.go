@@ -13,6 +13,7 @@ import (
 
 	"spool/internal/mapped"
 	"spool/internal/natsio"
+	"spool/internal/project"
 	"spool/internal/record"
 	"spool/internal/rehydrate"
 	"spool/internal/sessionstore"
@@ -82,7 +83,7 @@ func New(conn *natsio.Conn) *Client {
 	store := conn.Store(0)
 	c := &Client{
 		conn: conn, store: store, sessions: sessionstore.Of(conn),
-		reader:  threads.Reader{Packs: casstore.NewPackCache(store, packCache), Nodes: store.Search()},
+		reader:  threads.Reader{Packs: casstore.NewPackCache(store, packCache), Nodes: store.Search(), Hold: project.Room()},
 		records: conn.Records(), inbox: conn.Inbox(), events: conn.Events(), items: conn.Items(), dead: conn.DeadLetters(), live: conn.Outputs(),
 		agents: &agentCalls{of: map[string]*sessionCalls{}}, whole: make(chan struct{}, mostWhole),
 	}

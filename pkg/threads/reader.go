@@ -22,6 +22,10 @@ type Reader struct {
 	// Read is told of each node that was read and checked, as often as it is read. Its error becomes that of the read.
 	// nil: nobody is told.
 	Read func(casstore.Ref, casstore.Node) error
+
+	// Hold waits until there is room for so many bytes of a large content, from which more is made in memory (Step.Hold), and
+	// gives what frees it. nil: there always is.
+	Hold func(ctx context.Context, bytes int64) (free func(), err error)
 }
 
 // opened is a pack that was read, and the id by which it was asked for. The zero opened is none.
@@ -139,13 +143,14 @@ func (s Step) ReadContent(ctx context.Context) (Content, error) {
 	return s.readContent(ctx, s.State.Content)
 }
 
-// ContentSize is how many bytes the content of the step has; 0: that is not known before it is read.
-func (s Step) ContentSize() int {
-	if !s.pack.holds(s.State.Content) {
-		return 0
+// Hold waits until the step's content, if it is large, may be read to make something of it, and gives what says that it is made. A content
+// of another pack is not waited for: its size is not known before it is read.
+func (s Step) Hold(ctx context.Context) (free func(), err error) {
+	if s.from.Hold == nil || !s.pack.holds(s.State.Content) {
+		return func() {}, nil
 	}
 	i, _ := s.pack.Find(s.State.Content)
-	return s.pack.NodeLen(i)
+	return s.from.Hold(ctx, int64(s.pack.NodeLen(i)))
 }
 
 // readContent reads a content node that the state refers to.
