@@ -42,20 +42,16 @@ func (st *Store) PurgeSession(ctx context.Context, session string, how record.De
 	if err := st.RemoveItems(ctx, session, how.Items); err != nil {
 		return fmt.Errorf("purge session %s: remove its items: %w", session, err)
 	}
-	for _, p := range []struct {
-		stream, filter string
-		below          uint64
-	}{
-		{events.DeadStream, events.DeadFilter(events.Thread{Session: session}), how.Dead + 1},
-		{events.EventsStream, events.StoredOfSession(session), how.Seq},
-	} {
-		s, err := st.js.Stream(ctx, p.stream)
-		if err == nil {
-			err = s.Purge(ctx, jetstream.WithPurgeSubject(p.filter), jetstream.WithPurgeSequence(p.below))
-		}
-		if err != nil {
-			return fmt.Errorf("purge session %s: purge %s: %w", session, p.stream, natsio.WrapErr(err))
-		}
+	s, err := st.js.Stream(ctx, events.DeadStream)
+	if err == nil {
+		filter := events.DeadFilter(events.Thread{Session: session})
+		err = s.Purge(ctx, jetstream.WithPurgeSubject(filter), jetstream.WithPurgeSequence(how.Dead+1))
+	}
+	if err != nil {
+		return fmt.Errorf("purge session %s: purge %s: %w", session, events.DeadStream, natsio.WrapErr(err))
+	}
+	if err := st.events.Purge(ctx, session, how.Seq); err != nil {
+		return fmt.Errorf("purge session %s: purge %s: %w", session, events.EventsStream, err)
 	}
 	return nil
 }
