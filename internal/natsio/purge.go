@@ -10,13 +10,13 @@ import (
 	"spool/pkg/events"
 )
 
-// Purge removes the events of a session below a sequence. Doing it again changes nothing more.
+// PurgeEvents removes the events of a session below a sequence. Doing it again changes nothing more.
 //
 // When an event that was given and not acknowledged is due again, and is gone, the server takes that for an ack of it, and of all before
 // it in its partition, whosever they are: once who has these in hand dies, nobody is given them. So deliveries are taken back before
 // events among them are removed, and none is due for a while, and again behind that: what is left comes again. A crash in
 // between leaves what is gone among the deliveries for ackWait, in which whoever begins the partition takes them back.
-func (es Events) Purge(ctx context.Context, session string, below uint64) error {
+func PurgeEvents(ctx context.Context, es Events, session string, below uint64) error {
 	takeBack, err := es.takeBack(ctx, session, below)
 	if err != nil {
 		return err
@@ -49,9 +49,17 @@ func (es Events) takeBack(ctx context.Context, session string, below uint64) (ta
 	if err != nil {
 		return nil, fmt.Errorf("consumer of partition %d: %w", newest.Partition, WrapErr(err))
 	}
-	open, err := es.c.at(ctx, events.EventsStream, cons.CachedInfo().AckFloor.Stream+1, events.StoredOfSession(session))
-	if err != nil || open.Seq == 0 || open.Seq >= below {
-		return none, err
+	s, err := MessagesOf(ctx, es.c.Streams(), events.EventsStream)
+	if err != nil {
+		return nil, err
+	}
+	floor := cons.CachedInfo().AckFloor.Stream
+	open, err := s.GetMsg(ctx, floor+1, jetstream.WithGetMsgSubject(events.StoredOfSession(session)))
+	if errors.Is(err, jetstream.ErrMsgNotFound) || err == nil && open.Sequence >= below {
+		return none, nil
+	}
+	if err != nil {
+		return nil, err
 	}
 	return func() error {
 		_, err := es.c.js.ResetConsumer(ctx, events.EventsStream, name)

@@ -343,12 +343,14 @@ var named = []kind{
 		"BitLocker Recovery Key: %s", "recovery password %s"}},
 	{"openvpn", func(g *maker) string { return strings.TrimSpace(strings.Repeat(g.of(hexes, 32)+"\n", 16)) }, []string{
 		"<tls-auth>\n-----BEGIN OpenVPN Static key V1-----\n%s\n-----END OpenVPN Static key V1-----\n</tls-auth>"}},
-	besides("key of a url", alnum, 24, "https://maps.googleapis.com/maps/api/geocode/json?address=a&key=%s", "https://x.dev/v3/items?key=%s&page=2",
+	besides("key of a url", alnum, 24,
+		"https://maps.googleapis.com/maps/api/geocode/json?address=a&key=%s", "https://x.dev/v3/items?key=%s&page=2",
 		"curl 'https://x.dev/v1/models/m1:generateContent?key=%s' -d @a.json", "GET /v1/complete?input=a%%20b&key=%s HTTP/1.1",
 		`<script src="https://maps.googleapis.com/maps/api/js?v=3&amp;key=%s"></script>`),
 	{"app password (before what tells)", func(g *maker) string {
 		return strings.Join([]string{g.of(lower, 4), g.of(lower, 4), g.of(lower, 4), g.of(lower, 4)}, " ")
-	}, []string{"app password: %s", "Gmail app password is %s", "GMAIL_APP_PASSWORD=\"%s\"", "smtp_pass = '%s'", "my password: \"%s\", keep it",
+	}, []string{"app password: %s", "Gmail app password is %s",
+		"GMAIL_APP_PASSWORD=\"%s\"", "smtp_pass = '%s'", "my password: \"%s\", keep it",
 		"appPassword: `%s`,"}},
 	chosen("openssl", "openssl rsa -in k -passin pass:%s"), chosen("keytool",
 		"keytool -list -storepass %s -keystore x"),

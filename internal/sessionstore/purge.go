@@ -50,7 +50,7 @@ func (st *Store) PurgeSession(ctx context.Context, session string, how record.De
 	if err != nil {
 		return fmt.Errorf("purge session %s: purge %s: %w", session, events.DeadStream, natsio.WrapErr(err))
 	}
-	if err := st.events.Purge(ctx, session, how.Seq); err != nil {
+	if err := natsio.PurgeEvents(ctx, st.events, session, how.Seq); err != nil {
 		return fmt.Errorf("purge session %s: purge %s: %w", session, events.EventsStream, err)
 	}
 	return nil

@@ -31,7 +31,8 @@ type Store struct {
 // Of makes the Store of the system that a connection leads to.
 func Of(conn *natsio.Conn) *Store {
 	return &Store{
-		js: conn.JetStream(), streams: conn.Streams(), records: conn.Records(), objects: conn.Objects(), events: conn.Events(), dead: conn.DeadLetters(),
+		js: conn.JetStream(), streams: conn.Streams(), records: conn.Records(), objects: conn.Objects(),
+		events: conn.Events(), dead: conn.DeadLetters(),
 		artifacts: artifactstore.Of(conn, 0),
 	}
 }
