@@ -51,7 +51,7 @@ func (es Events) takeBack(ctx context.Context, session string, below uint64) (ta
 	}
 	s, err := MessagesOf(ctx, es.c.Streams(), events.EventsStream)
 	if err != nil {
-		return nil, err
+		return nil, WrapErr(err)
 	}
 	floor := cons.CachedInfo().AckFloor.Stream
 	open, err := s.GetMsg(ctx, floor+1, jetstream.WithGetMsgSubject(events.StoredOfSession(session)))
@@ -59,7 +59,7 @@ func (es Events) takeBack(ctx context.Context, session string, below uint64) (ta
 		return none, nil
 	}
 	if err != nil {
-		return nil, err
+		return nil, WrapErr(err)
 	}
 	return func() error {
 		_, err := es.c.js.ResetConsumer(ctx, events.EventsStream, name)
