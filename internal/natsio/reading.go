@@ -26,6 +26,7 @@ type reading struct {
 	ctx    context.Context //nolint:containedctx // it ends when nothing is wanted any more
 	stop   func()          // ends it. Its consumer stays. For any goroutine
 	pull   *pull
+	over   func() bool             // forgets to stop the pull with ctx
 	info   *jetstream.ConsumerInfo // as it was asked for
 	given  uint64                  // messages of this consumer
 	last   uint64                  // the stream's sequence of the last one
@@ -38,6 +39,9 @@ func (c *Conn) read(ctx context.Context, cons jetstream.Consumer, of pulls) (*re
 	if i := strings.LastIndexByte(info.Name, '_'); i >= 0 {
 		r.name = info.Name[:i]
 	}
+	if r.cfg.DeliverPolicy == jetstream.DeliverNewPolicy { // for another one, what is new began there too
+		r.cfg.DeliverPolicy, r.cfg.OptStartSeq = jetstream.DeliverByStartSequencePolicy, info.Delivered.Stream+1
+	}
 	r.ctx, r.stop = context.WithCancel(ctx)
 	if err := r.begin(cons); err != nil {
 		r.stop()
@@ -49,7 +53,7 @@ func (c *Conn) read(ctx context.Context, cons jetstream.Consumer, of pulls) (*re
 func (r *reading) begin(cons jetstream.Consumer) (err error) {
 	r.info, r.given = cons.CachedInfo(), 0
 	if r.pull, err = r.c.pullOf(r.stream, r.info.Name, r.pulls); err == nil {
-		context.AfterFunc(r.ctx, r.pull.stop)
+		r.over = context.AfterFunc(r.ctx, r.pull.stop)
 	}
 	return err
 }
@@ -64,8 +68,6 @@ func (r *reading) next(most time.Duration) (m message, err error) {
 			return m, nil
 		case errors.Is(err, nats.ErrTimeout), errors.Is(err, errPullEnded), errors.Is(err, record.ErrDenied):
 			return m, err
-		case errors.Is(err, nats.ErrNoResponders): // it is asked again when it is not heard
-			continue
 		}
 		if err := r.again(err); err != nil {
 			return m, err
@@ -93,6 +95,7 @@ func (r *reading) remove(name string) {
 func (r *reading) again(why error) error {
 	r.c.log.Debug("a stream is read on by another consumer", "stream", r.stream, "seq", r.last, "error", why)
 	r.pull.stop()
+	r.over()
 	go r.remove(r.info.Name)
 	cfg := r.cfg
 	if cfg.Metadata = nil; r.last > 0 {
