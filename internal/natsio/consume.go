@@ -25,7 +25,7 @@ const (
 	maxAckPending = 100_000 // of one session at worst: then the others of its partition wait
 
 	pullMessages = 500
-	pullBytes    = 4 << 20 // above any message, or a pull could never be met
+	pullBytes    = 4 << 20
 )
 
 // How long a consumer that waits for messages asks at a time, and within which time it hears that the server is there.
@@ -227,15 +227,16 @@ func (p *partitionFeed) run(ctx context.Context, f *feed, pull *pull, link uint6
 		switch {
 		case errors.Is(err, nats.ErrNoResponders), errors.Is(err, jetstream.ErrNoHeartbeat):
 			tell(p.doubt)
-		case errors.Is(err, record.ErrDenied):
+		case errors.Is(err, errNoPin):
+			Unpin(ctx, p.c.Events(), p.partition)
+		case errors.Is(err, record.ErrDenied), errors.Is(err, jetstream.ErrBadRequest):
 			p.c.log.Error("a partition is not consumed", "partition", p.partition, "error", err)
 			select {
 			case <-pull.stopped.c:
 			case <-time.After(againMost):
 			}
 			return
-		case errors.Is(err, errPullEnded), errors.Is(err, errOverNew), errors.Is(err, jetstream.ErrConsumerDeleted),
-			errors.Is(err, jetstream.ErrBadRequest):
+		case errors.Is(err, errPullEnded), errors.Is(err, errOverNew), errors.Is(err, jetstream.ErrConsumerDeleted):
 			return
 		}
 	}

@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"math/rand/v2"
 	"strconv"
 	"strings"
 	"sync/atomic"
@@ -38,9 +39,11 @@ type pull struct {
 	connected chan nats.Status
 	silence   *time.Timer
 
-	pin  string // of the consumer's group that we were given
-	left int    // messages that may come of what was asked for
-	link uint64 // over which it was
+	pin   string // of the consumer's group that we were given
+	blind bool   // we were given one with a message whose headers cannot be read
+	left  int    // messages that may come of what was asked for
+	large bool   // the next message is larger than what is asked for
+	link  uint64 // over which it was
 }
 
 // pulls says what is asked for at a time. The zero values are those of nats.go.
@@ -54,6 +57,7 @@ type pulls struct {
 var (
 	errPullEnded = errors.New("nothing is pulled any more")
 	errOverNew   = errors.New("the connection was made again")
+	errNoPin     = errors.New("the server gave a pin that cannot be read: it gives to nobody else while it lasts")
 )
 
 // statusRoom is for what the server says beside the messages that were asked for.
@@ -70,7 +74,7 @@ func (c *Conn) pullOf(stream, consumer string, of pulls) (*pull, error) {
 		of.beat = of.expiry / 2
 	}
 	request := "CONSUMER.MSG.NEXT." + stream + "." + consumer
-	p := &pull{c: c, pulls: of, next: apiSubject(c.js, request), inbox: c.nc.NewInbox(), came: make(chan *nats.Msg, of.messages+statusRoom),
+	p := &pull{c: c, pulls: of, next: apiSubject(c.js, request), inbox: c.nc.NewInbox(), came: make(chan *nats.Msg, 2*of.messages+statusRoom),
 		closed: newSignal(), stopped: newSignal(), link: c.Events().Link()}
 	var err error
 	p.ctx, p.done, err = c.denied.watchAs(context.Background(), &waiter{lasts: true, sends: func(subject string) bool {
@@ -106,11 +110,18 @@ func (p *pull) drain() {
 	_ = p.sub.Drain()
 }
 
-// ask asks for more where less than half of what may be on its way is.
+// ask asks for more where less than half of what may be on its way is, for half of the bytes: two requests are open, and seldom more. A message
+// that is larger than that comes alone. Where nothing is to come any more, what the server has said of other requests is read first.
 func (p *pull) ask() {
-	n := p.pulls.messages - p.left
-	if 2*p.left >= p.pulls.messages || p.draining.Load() {
+	n, size := p.pulls.messages-p.left, p.pulls.bytes/2
+	if p.draining.Load() || 2*p.left >= p.pulls.messages || p.left == 0 && len(p.came) > 0 {
 		return
+	}
+	switch {
+	case p.large:
+		n, size, p.large = 1, 0, false
+	case size > 0: // a request whose last message takes the last byte ends without a word: publishers do not know which that is
+		size -= rand.N(uneven)
 	}
 	body, err := json.Marshal(struct {
 		Batch   int           `json:"batch"`
@@ -119,15 +130,18 @@ func (p *pull) ask() {
 		Beat    time.Duration `json:"idle_heartbeat"`
 		Group   string        `json:"group,omitempty"`
 		Pin     string        `json:"id,omitempty"`
-	}{n, p.pulls.bytes, p.pulls.expiry, p.pulls.beat, p.pulls.group, p.pin})
+	}{n, size, p.pulls.expiry, p.pulls.beat, p.pulls.group, p.pin})
 	if err == nil {
 		err = p.c.nc.PublishRequest(p.next, p.inbox, body)
 	}
 	if err != nil { // it is asked again when nothing is heard
 		p.c.log.Debug("pull messages", "subject", p.next, "error", err)
 	}
-	p.left = p.pulls.messages
+	p.left += n
 }
+
+// uneven is by how many bytes requests differ.
+const uneven = 4096
 
 // forget has what was asked for asked for again.
 func (p *pull) forget() { p.left = 0 }
@@ -172,7 +186,7 @@ func (p *pull) message(most time.Duration) (message, error) {
 				return message{}, errOverNew
 			}
 		case <-p.silence.C:
-			if p.silence.Reset(2 * p.pulls.beat); p.c.Connected() {
+			if p.silence.Reset(2 * p.pulls.beat); len(p.came) == 0 && p.c.Connected() {
 				p.forget()
 				return message{}, jetstream.ErrNoHeartbeat
 			}
@@ -192,15 +206,16 @@ func (p *pull) take(m *nats.Msg) (message, error) {
 		if err != nil {
 			return message{}, err
 		}
-		p.left--
+		p.left = max(0, p.left-1)
 		got := message{m: m, meta: jetstream.MsgMetadata{
 			Sequence:     jetstream.SequencePair{Consumer: meta.Sequence.Consumer, Stream: meta.Sequence.Stream},
 			NumDelivered: meta.NumDelivered, NumPending: meta.NumPending, Timestamp: meta.Timestamp,
 			Stream: meta.Stream, Consumer: meta.Consumer, Domain: meta.Domain,
 		}}
-		if pin := pinOf(got); pin != "" {
+		if pin := pinOf(got); pin != "" && p.pulls.group != "" {
 			p.pin = pin
 		}
+		p.blind = p.pin == "" && p.pulls.group != ""
 		return got, nil
 	}
 	status, what := m.Header.Get("Status"), strings.ToLower(m.Header.Get("Description"))
@@ -208,15 +223,20 @@ func (p *pull) take(m *nats.Msg) (message, error) {
 	switch {
 	case status == "100", status == "404":
 		return message{}, nil
-	case status == "408", is("batch completed"), is("message size exceeds maxbytes"):
+	case status == "408", status == "423", is("batch completed"), is("message size exceeds maxbytes"):
 		n, err := strconv.Atoi(m.Header.Get("Nats-Pending-Messages"))
+		size, _ := strconv.Atoi(m.Header.Get("Nats-Pending-Bytes"))
 		if p.left = max(0, p.left-n); err != nil {
 			p.forget()
 		}
-		return message{}, nil
-	case status == "423":
-		p.pin = ""
-		p.forget()
+		p.large = p.large || is("exceeds") && 2*(size+uneven) > p.pulls.bytes
+		if status == "423" {
+			p.pin = ""
+		}
+		if p.blind {
+			p.blind = false
+			return message{}, errNoPin
+		}
 		return message{}, nil
 	case is("leadership change"):
 		p.forget()
