@@ -144,7 +144,7 @@ func (c *Consumed) Stop() {
 }
 
 // Consume calls deliver for every event of the partition, in order and without a gap, as long as this process is the pinned
-// one. It returns at once. deliver may block: no more than pullBytes wait behind it. A consumer that somebody deleted is
+// one. It returns at once. deliver may block: about pullBytes wait behind it. A consumer that somebody deleted is
 // made again, and gives every event that is still there; what was applied is skipped by whoever gets it. A stream that was
 // deleted is not: that is waited for, and logged.
 //

@@ -101,7 +101,7 @@ func (st Streams) follow(
 			if it.info.Config.DeliverPolicy == jetstream.DeliverLastPerSubjectPolicy {
 				// The server stands still at a message that it chose for its subject and that was removed since. By sequence it gives older
 				// messages of a subject beside the last one.
-				if err := it.again(err); err != nil {
+				if err := it.again(err, st.c.timeout); err != nil {
 					return WrapErr(err)
 				}
 			}

@@ -69,7 +69,7 @@ func (r *reading) next(most time.Duration) (m message, err error) {
 		case errors.Is(err, nats.ErrTimeout), errors.Is(err, errPullEnded), errors.Is(err, record.ErrDenied):
 			return m, err
 		}
-		if err := r.again(err); err != nil {
+		if err := r.again(err, most); err != nil {
 			return m, err
 		}
 	}
@@ -91,8 +91,8 @@ func (r *reading) remove(name string) {
 	_ = r.c.js.DeleteConsumer(ctx, r.stream, name)
 }
 
-// again reads on by another consumer, behind the last message. It tries until it is stopped, or the server refuses it.
-func (r *reading) again(why error) error {
+// again reads on by another consumer, behind the last message. It tries until it is stopped, or the server refuses it, or for so long.
+func (r *reading) again(why error, most time.Duration) error {
 	r.c.log.Debug("a stream is read on by another consumer", "stream", r.stream, "seq", r.last, "error", why)
 	r.pull.stop()
 	r.over()
@@ -101,7 +101,7 @@ func (r *reading) again(why error) error {
 	if cfg.Metadata = nil; r.last > 0 {
 		cfg.DeliverPolicy, cfg.OptStartSeq, cfg.OptStartTime = jetstream.DeliverByStartSequencePolicy, r.last+1, nil
 	}
-	for {
+	for begun := time.Now(); ; {
 		if !sleep.For(r.ctx, r.pause) {
 			return errPullEnded
 		}
@@ -112,7 +112,7 @@ func (r *reading) again(why error) error {
 		if err == nil {
 			err = r.begin(cons)
 		}
-		if err == nil || errors.Is(err, record.ErrDenied) {
+		if err == nil || errors.Is(err, record.ErrDenied) || most > 0 && time.Since(begun) > most {
 			return err
 		}
 	}

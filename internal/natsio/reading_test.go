@@ -1,10 +1,10 @@
 package natsio_test
 
 import (
+	"context"
 	"testing"
 	"time"
 
-	"github.com/nats-io/nats.go"
 	"github.com/nats-io/nats.go/jetstream"
 
 	"spool/internal/must"
@@ -19,11 +19,7 @@ func TestSlowReaderReadsOn(t *testing.T) {
 	t.Parallel()
 	c := natstest.Conn(t)
 	const all = 48
-	for range all {
-		must.Get(c.JetStream().PublishMsg(t.Context(), &nats.Msg{
-			Subject: events.EventSubject(events.Thread{Session: "s", Name: "main"}, events.KindEntry), Data: make([]byte, 900_000),
-		}))(t)
-	}
+	storeOf(t, c, sized(all, 900_000)...)
 	s := must.Get(c.JetStream().Stream(t.Context(), events.EventsStream))(t)
 	n := 0
 	must.Do(t, c.Streams().Each(t.Context(), events.EventsStream, jetstream.OrderedConsumerConfig{InactiveThreshold: time.Second},
@@ -64,4 +60,23 @@ func TestWatchOfWhatIsNewOverALostConnection(t *testing.T) {
 	way.Leads(s)
 	must.Same(t, must.Receive(t, seen, "the change"), "label.a", "change of %s, want %s")
 	must.Same(t, must.Receive(t, seen, "the change"), "label.b", "change of %s, want %s")
+}
+
+// Who reads a stream to its end is told when it is deleted meanwhile.
+func TestReaderOfAStreamThatIsDeleted(t *testing.T) {
+	t.Parallel()
+	c := must.Get(natsio.Dial(t.Context(), natsio.Config{InProcess: natstest.Server(t), Timeout: time.Second}))(t)
+	t.Cleanup(c.Close)
+	must.Do(t, c.Ensure(t.Context(), natsio.Limits{EventsBytes: 1 << 30, ItemsBytes: 1 << 30}))
+	storeOf(t, c, sized(30, 900_000)...)
+	ctx, cancel := context.WithTimeout(t.Context(), 20*time.Second)
+	defer cancel()
+	n := 0
+	err := c.Streams().Each(ctx, events.EventsStream, jetstream.OrderedConsumerConfig{}, func(jetstream.Msg, *jetstream.MsgMetadata) error {
+		if n++; n == 5 {
+			must.Do(t, c.JetStream().DeleteStream(ctx, events.EventsStream))
+		}
+		return nil
+	})
+	must.Is(t, err, record.ErrNoStream, "read")
 }
