@@ -33,6 +33,10 @@ type reading struct {
 	pause  time.Duration           // before another consumer, where the one before gave nothing
 }
 
+// newestAhead is how many newest messages of subjects are asked for ahead. Those that Spool stores have 350,000 bytes at most, and mostly a
+// few thousand.
+const newestAhead = 256
+
 func (c *Conn) read(ctx context.Context, cons jetstream.Consumer, of pulls) (*reading, error) {
 	info := cons.CachedInfo()
 	r := &reading{c: c, pulls: of, stream: info.Stream, cfg: info.Config, name: info.Name, made: 1}
@@ -41,6 +45,10 @@ func (c *Conn) read(ctx context.Context, cons jetstream.Consumer, of pulls) (*re
 	}
 	if r.cfg.DeliverPolicy == jetstream.DeliverNewPolicy { // for another one, what is new began there too
 		r.cfg.DeliverPolicy, r.cfg.OptStartSeq = jetstream.DeliverByStartSequencePolicy, info.Delivered.Stream+1
+	}
+	if r.cfg.DeliverPolicy == jetstream.DeliverLastPerSubjectPolicy {
+		// nats-server 2.15.2 leaves out the message that a request has no bytes for: it is asked for few, of any size.
+		r.pulls = pulls{messages: newestAhead}
 	}
 	r.ctx, r.stop = context.WithCancel(ctx)
 	if err := r.begin(cons); err != nil {

@@ -1,7 +1,9 @@
 package natsio_test
 
 import (
+	"bytes"
 	"context"
+	"fmt"
 	"testing"
 	"time"
 
@@ -79,4 +81,19 @@ func TestReaderOfAStreamThatIsDeleted(t *testing.T) {
 		return nil
 	})
 	must.Is(t, err, record.ErrNoStream, "read")
+}
+
+// Who asks for the newest of each subject is given all of them, however many bytes they have.
+func TestNewestOfEachBeyondAWindow(t *testing.T) {
+	t.Parallel()
+	c := natstest.Conn(t)
+	const sessions = 40
+	for i := range sessions {
+		subject := events.ItemSubject(events.Thread{Session: fmt.Sprint("s", i), Name: "main"}, "user", "")
+		must.Get(c.JetStream().Publish(t.Context(), subject, append(bytes.Repeat([]byte(" "), 900<<10), "{}"...)))(t)
+	}
+	given := 0
+	must.Do(t, c.Streams().Each(t.Context(), events.ItemsStream, jetstream.OrderedConsumerConfig{DeliverPolicy: jetstream.DeliverLastPerSubjectPolicy},
+		func(jetstream.Msg, *jetstream.MsgMetadata) error { given++; return nil }))
+	must.Same(t, given, sessions, "given %d, want %d")
 }
