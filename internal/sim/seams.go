@@ -58,6 +58,17 @@ func (p *Program) lateAck(r *rand.Rand) []Op {
 	return append(ops, Op{Do: Sleep, Ms: r.IntN(3000)}, one(1+r.IntN(2)), Op{Do: Sleep, Ms: 8000 + r.IntN(4000)}, one(1))
 }
 
+// purged is a scene: a session is deleted while an event of another one, which came before its own in their partition, waits for its
+// body for longer than the server waits for acks, and then whoever has it in hand dies.
+func (p *Program) purged(r *rand.Rand) []Op {
+	p.Agents, p.Payload, p.Free = max(p.Agents, 2), 64<<10, false
+	large, deleted := p.some(r, 0, 0), p.some(r, 1, 0)
+	large.Size, large.Image, deleted.Who = 60_000, 0, 1
+	return []Op{p.some(r, 0, 1), {Do: Settle}, {Do: DropAsk, On: "chunks", Kind: 2, Times: 4 + r.IntN(8)}, large,
+		{Do: Sleep, Ms: 50 + r.IntN(500)}, deleted, {Do: Sleep, Ms: r.IntN(1000)}, {Do: Delete, Session: 1, Who: 1},
+		{Do: Sleep, Ms: 18_000 + r.IntN(12_000)}, {Do: KillOne}, {Do: KillOne, Who: 1}, {Do: StartOne}, {Do: Sleep, Ms: 9000}, p.some(r, 0, 0)}
+}
+
 // lateRemoval is a scene: a removal, or what else takes a name from a thread, is committed late, behind what another persister
 // applied meanwhile.
 func (p *Program) lateRemoval(r *rand.Rand) []Op {
