@@ -242,19 +242,32 @@ func (b *Backward) each(ctx context.Context, from, below uint64, f func(newestMs
 	if below > 0 {
 		return b.recs.c.Streams().each(ctx, cons, take)
 	}
-	// What a consumer says is pending lags behind what is stored: of a record that is written anew meanwhile it may count neither.
-	asked := 0
+	// What a consumer says is pending lags behind what is stored: of a record that is written anew meanwhile it may count neither. So the
+	// stream is asked, until all is read that it had when it was asked before, as often as others write meanwhile, up to mostAsked times: what
+	// escapes moved in each of them.
+	asked, had, seen := 0, uint64(0), uint64(0)
 	return b.recs.c.Streams().follow(ctx, cons, func() (bool, error) {
-		asked++
+		if last < had && last != seen { // seen twice: what it had is gone
+			seen = last
+			return false, nil
+		}
 		_, err := b.s.GetMsg(ctx, last+1, jetstream.WithGetMsgSubject(events.RecordSubject(">")))
 		if errors.Is(err, jetstream.ErrMsgNotFound) {
 			return true, nil
 		}
-		return asked == mostAsked, WrapErr(err)
+		if err != nil {
+			return false, WrapErr(err)
+		}
+		info, err := b.s.Info(ctx)
+		if err != nil {
+			return false, WrapErr(err)
+		}
+		asked, had = asked+1, info.State.LastSeq
+		return asked > mostAsked, nil
 	}, take)
 }
 
-// mostAsked is how often the stream is asked for what is behind the last record, where others write without a pause.
+// mostAsked is how often what was stored meanwhile is read, where others write without a pause.
 const mostAsked = 8
 
 // eachOf gives the records with sequences from one on and below another one to f, some hundred at a time.

@@ -13,9 +13,15 @@ import (
 	"spool/pkg/events"
 )
 
-// TestPurgeAcknowledgesNothing: the events of a deleted session are purged while those of another one, which came before them in their
-// partition, still wait. Whoever has these in hand may die: they come again, to whoever is there.
+// TestPurgeAcknowledgesNothing: the events of a deleted session, one or several, are purged while those of another one, which came before
+// them in their partition, still wait. Whoever has these in hand may die: they come again, to whoever is there.
 func TestPurgeAcknowledgesNothing(t *testing.T) {
+	for _, n := range []int{1, 2} {
+		t.Run(fmt.Sprint(n), func(t *testing.T) { purgeAcknowledgesNothing(t, n) })
+	}
+}
+
+func purgeAcknowledgesNothing(t *testing.T, n int) {
 	srv := natstest.Server(t)
 	one, two := natstest.Dial(t, srv), natstest.Dial(t, srv)
 	must.Do(t, one.Ensure(t.Context(), natsio.Limits{EventsBytes: 1 << 30, ItemsBytes: 1 << 30}))
@@ -31,8 +37,12 @@ func TestPurgeAcknowledgesNothing(t *testing.T) {
 	deleted, last := "", uint64(0)
 	for i := 0; last == 0; i++ {
 		deleted = fmt.Sprint("deleted-", i)
-		if p, _ := publish(deleted); p == partition {
-			_, last = publish(deleted)
+		p, seq := publish(deleted)
+		if p == partition && n > 1 {
+			_, seq = publish(deleted)
+		}
+		if p == partition {
+			last = seq
 		}
 	}
 	cfg := must.Get(one.JetStream().Consumer(t.Context(), events.EventsStream, events.PartitionConsumer(partition)))(t).CachedInfo().Config

@@ -70,7 +70,6 @@ var moods = []mood{
 	{name: "remembered", often: 2, scene: (*Program).remembered},
 	{name: "late ack", often: 4, scene: (*Program).lateAck},
 	{name: "late removal", often: 3, scene: (*Program).lateRemoval},
-	{name: "purged", often: 2, scene: (*Program).purged},
 	{name: "killed again", often: 5, scene: (*Program).killedAgain},
 	{name: "own queue", often: 4, scene: (*Program).ownQueue},
 	{name: "letters kept", often: 2, scene: (*Program).lettersKept},
@@ -89,6 +88,7 @@ var moods = []mood{
 	{name: "claimed", often: 3, scene: (*Program).claimed},
 	{name: "refers", often: 3, scene: (*Program).refers},
 	{name: "open", often: 2, scene: (*Program).openMeanwhile},
+	{name: "purged", often: 2, scene: (*Program).purged},
 }
 
 // Generate makes the program of a seed. One in forty is large.
