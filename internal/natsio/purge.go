@@ -18,7 +18,8 @@ import (
 // that for an ack of it, and of all before it in its partition, whosever they are: once who has these in hand dies, nobody is given them.
 // So deliveries are taken back before events among them are removed, and none is due for a while; and behind that the floor of the
 // acks is set to where it was, whatever became of the purge: what is left comes again. Not defended: both this process and who has the
-// others in hand, which may be one, die between the purge and that.
+// others in hand, which may be one, die between the purge and that; ctx ends there, or another purge in the partition begins: what reads
+// the floor then takes the raised one for it.
 func PurgeEvents(ctx context.Context, es Events, session string, below uint64) error {
 	name, floor, err := es.openBefore(ctx, session, below)
 	if err != nil {
