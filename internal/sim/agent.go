@@ -143,10 +143,17 @@ func (a *agent) do(ctx context.Context, c *call) error {
 	case Output:
 		return c.output(ctx, cl, t)
 	case Ask:
-		_, err := cl.Thread(t).Ask(ctx, events.Prompt{ID: fmt.Sprintf("q%d", o.N), Kind: events.PromptText, Text: "go on?"})
+		if o.Kind == 2 { // as one who does not look first
+			asks := events.PendingPrompt(fmt.Sprintf("q%d", o.N), string(events.PromptText), "and now?", nil)
+			return c.say(ctx, fmt.Sprintf("%s-asks%d", c.proc.name, c.index), 1, t, events.KindEntry, asks.JSON())
+		}
+		_, err := cl.Thread(t).Ask(ctx, events.Prompt{ID: fmt.Sprintf("q%d", o.N), Kind: events.PromptText,
+			Text: []string{"go on?", "stop?"}[o.Kind%2]})
 		return err
 	case Answer:
 		return c.answer(ctx, cl, t)
+	case Sign:
+		return c.signs(ctx, t)
 	case PutArtifact:
 		return c.artifact(ctx, cl, t.Session)
 	case Refer:
@@ -334,6 +341,9 @@ func (c *call) poison(ctx context.Context) error {
 
 // output streams what a tool prints.
 func (c *call) output(ctx context.Context, cl *client.Client, t events.Thread) error {
+	if c.op.Again {
+		return c.strays(ctx, t)
+	}
 	w := c.write(t, "output", true)
 	out, err := cl.Thread(t).Output(ctx, client.OutputConfig{ID: fmt.Sprintf("o%d-%d", c.index, c.lives), Tool: "sh",
 		Window: 64 << 10})
@@ -382,6 +392,12 @@ func (c *call) answer(ctx context.Context, cl *client.Client, t events.Thread) e
 	}
 	p := open[0]
 	by := fmt.Sprintf("%s by op %d", c.proc.name, c.index)
+	if c.op.Kind == 2 { // it was seen some time ago, and arrives now
+		_ = sleep(ctx, 3000)
+		op := events.Control{Op: events.OpAnswer,
+			Answer: &events.Answer{Prompt: p.ID, Answer: []byte(`"late"`), By: by, Life: p.Life}}
+		return c.say(ctx, fmt.Sprintf("%s-late%d", c.proc.name, c.index), 1, p.Thread, events.KindControl, op.Encode())
+	}
 	_, err = cl.Thread(p.Thread).Answer(ctx, events.Answer{Prompt: p.ID, Answer: []byte(`"yes"`), By: by})
 	if err == nil && !c.proc.dead.Load() {
 		c.w.ledger.answered(fmt.Sprintf("%s %s asked at %d", p.Thread, p.ID, p.Asked.UnixMilli()), by)

@@ -231,7 +231,7 @@ func (d *driver) mayBegin(o Op) bool {
 
 func (o Op) ofAgent() bool {
 	switch o.Do {
-	case Publish, Async, Echo, Poison, PoisonOp, Skip, Reuse, Fork, Rename, Remove, End, Delete, Output, Ask,
+	case Publish, Async, Echo, Poison, PoisonOp, Skip, Reuse, Fork, Rename, Remove, End, Delete, Output, Sign, Ask,
 		Answer, PutArtifact, Refer, Read:
 		return true
 	}

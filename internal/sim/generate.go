@@ -31,12 +31,14 @@ var moods = []mood{
 	{name: "deletion", often: 6, verbs: map[Verb]int{Publish: 30, Delete: 8, Remove: 4, Async: 4, Subscribe: 4, Settle: 5, KillOne: 2,
 		StartOne: 2}},
 	{name: "poison", often: 6, verbs: map[Verb]int{Publish: 15, Poison: 12, PoisonOp: 8, End: 2, KillOne: 2, StartOne: 2}},
-	{name: "outputs", often: 4, verbs: map[Verb]int{Publish: 8, Output: 14, FreezeOne: 3, ThawOne: 3, Remove: 4, Rename: 3, Sleep: 6,
+	{name: "outputs", often: 4, verbs: map[Verb]int{Publish: 8, Output: 14, End: 2, FreezeOne: 3, ThawOne: 3, Remove: 4, Rename: 3, Sleep: 6,
 		KillOne: 2, StartOne: 2, Settle: 2}},
 	{name: "offline", often: 6, verbs: map[Verb]int{Publish: 30, Echo: 4, Away: 8, Back: 8, Die: 8, Sleep: 8, Settle: 2}},
 	{name: "garbage", often: 6, verbs: map[Verb]int{Publish: 30, Collect: 12, Keep: 6, Undelete: 5, Remove: 6, Delete: 3, Read: 10,
 		Fork: 4, Settle: 8, Sleep: 4, Fsck: 1}},
 	{name: "people", often: 6, verbs: map[Verb]int{Publish: 6, Ask: 8, Answer: 14, Remove: 2, KillOne: 2, StartOne: 2, Sleep: 4}},
+	{name: "runs", often: 3, verbs: map[Verb]int{Publish: 6, Sign: 16, End: 2, Remove: 1, FreezeOne: 2, ThawOne: 2, KillOne: 2, StartOne: 2,
+		Sleep: 3, Settle: 2}},
 	{name: "artifacts", often: 6, verbs: map[Verb]int{PutArtifact: 20, Publish: 6, Delete: 2, DropTell: 5, Refuse: 5, Sleep: 2}},
 	{name: "readers", often: 6, verbs: map[Verb]int{Publish: 25, Subscribe: 8, Unsubscribe: 3, Remove: 4, Delete: 3, KillOne: 3,
 		StartOne: 3, Settle: 3}},
@@ -202,7 +204,7 @@ func (m mood) pick(r *rand.Rand) Verb {
 }
 
 var verbs = []Verb{
-	Publish, Async, Echo, Poison, PoisonOp, Skip, Reuse, Fork, Rename, Remove, End, Delete, Output, Ask, Answer,
+	Publish, Async, Echo, Poison, PoisonOp, Skip, Reuse, Fork, Rename, Remove, End, Delete, Output, Sign, Ask, Answer,
 	PutArtifact, Refer, Subscribe, Unsubscribe, Read,
 	Die, FreezeAgent, ThawAgent, Collect, Keep, Undelete, Retain, Fsck, BackUp, Index, StartOne, StopOne, KillOne,
 	FreezeOne, ThawOne, CutOne, CutAgent,
@@ -230,16 +232,18 @@ func (p *Program) op(r *rand.Rand, v Verb) Op {
 		o.N, o.Again, o.Kind = []int{0, 50, 500, 5000}[r.IntN(4)], r.IntN(2) == 0, r.IntN(6)
 		o.Split = v == Reuse && r.IntN(2) == 0
 	case Output:
-		o.N, o.Kind = 1+r.IntN(5), r.IntN(2)*r.IntN(5)
+		o.N, o.Kind, o.Again = 1+r.IntN(5), r.IntN(2)*r.IntN(5), r.IntN(4) == 0
 		if r.IntN(3) == 0 {
 			o.Size = 30_000
 		}
 	case Refer:
 		o.N = []int{0, 300, 3000}[r.IntN(3)]
+	case Sign:
+		o.Session, o.Thread, o.N, o.Kind = 0, r.IntN(2), few(r, 2), r.IntN(4)
 	case PutArtifact:
 		o.N, o.Kind = few(r, 2), r.IntN(2)
 	case Ask, Answer:
-		o.N, o.Kind = few(r, 2), few(r, 2)
+		o.N, o.Kind = few(r, 2), few(r, 3)
 	case Remove, Rename:
 		o.Kind = r.IntN(3)
 		if o.Again = r.IntN(3) == 0; o.Again {

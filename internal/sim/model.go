@@ -38,6 +38,7 @@ type model struct {
 	fates   map[string]*fate                // by mark
 	kepts   map[string]map[identity]bool    // by mark, the events that are applied, or dead letters
 	broken  []string                        // rules that the events and the letters alone show to be broken
+	runs    map[string]lastSign             // by session and id
 	missing map[string][]string             // by session, events that must be a dead letter and are none: a deletion takes them away
 	named   map[identity]string             // what a sequence of a producer names
 	nowhere map[identity]bool               // what a name without a thread refused
@@ -91,6 +92,7 @@ type life struct {
 	dropped bool                 // a forced rename has taken its name from outputs that went on
 	open    map[string]time.Time // outputs that are open, and when their last piece was stored
 	changed uint64               // the last entry that was applied to it
+	asked   map[string]string    // what it asks, by the prompt's id
 }
 
 // held is an entry that a thread holds, for certain or, when must is false, perhaps.
@@ -137,8 +139,8 @@ func newModel(l *Ledger) *model {
 		ledger: l, letters: map[place]string{}, threads: map[events.Thread]*life{}, lefts: map[events.Thread]*left{},
 		past: map[events.Thread]producers{}, deletes: map[identity]bool{}, fates: map[string]*fate{},
 		named: map[identity]string{}, emptied: map[string]uint64{}, gaps: map[string]bool{}, nowhere: map[identity]bool{},
-		missing: map[string][]string{},
-		kepts:   map[string]map[identity]bool{},
+		missing: map[string][]string{}, runs: map[string]lastSign{},
+		kepts: map[string]map[identity]bool{},
 	}
 }
 
@@ -250,14 +252,19 @@ func (m *model) one(e *events.Event, at uint64) {
 	case t == nil && gone != nil && gone.to != "":
 		m.bury(e, mark, at, letter, "its thread was renamed", true)
 		m.refused(e, nil)
-	case t != nil && t.ended && (op == nil || op.Op != events.OpRemove && op.Op != events.OpName) && !aborts(e):
+	case t != nil && t.ended && (op == nil || op.Op != events.OpRemove && op.Op != events.OpName && op.Op != events.OpRun) && !aborts(e):
 		m.bury(e, mark, at, letter, "its thread has ended", true)
 		m.note(e, t)
 	case op != nil && !m.valid(mark):
 		m.bury(e, mark, at, letter, "it is no operation on it", !again)
 		m.refused(e, t)
+	case op != nil && op.Op == events.OpRun:
+		m.sign(e, op.Run, t, at, letter, reason)
 	case op != nil:
 		m.operate(e, op, t, at, letter, reason)
+	case strays(e):
+		m.bury(e, mark, at, letter, "it is no piece of an output of its thread", m.still())
+		m.refused(e, t)
 	case e.Kind == events.KindChunk:
 		m.chunk(e, t, at, letter, reason)
 	case !m.valid(mark):
@@ -486,11 +493,20 @@ func (m *model) append(e *events.Event, t *life, mark string, at uint64, letter 
 	m.note(e, t)
 	if letter {
 		m.settle(mark, buried, at, reason)
-		if m.unfit(at, reason) || strings.Contains(reason, apply.ErrMissingRef.Error()) {
+		if m.unfit(at, reason) || strings.Contains(reason, apply.ErrMissingRef.Error()) || m.asksAnother(e, t) {
 			return
 		}
 		m.fail("a valid entry, %s at %d of %s, is a dead letter: %s", mark, at, e.Thread, reason)
 		return
+	}
+	if m.asksAnother(e, t) && !t.follows() {
+		m.fail("the entry at %d of %s asks another question under an id that the thread has, and is no dead letter", at, e.Thread)
+	}
+	if p, asks := question(e); asks {
+		if t.asked == nil {
+			t.asked = map[string]string{}
+		}
+		t.asked[p.ID] = p.Text
 	}
 	m.settle(mark, applied, at, "")
 	t.changed = at

@@ -14,7 +14,7 @@ import (
 var refusals = regexp.MustCompile(strings.Join([]string{
 	"busy", "is open", "is live", "waits for", "exists already", "no thread", "was renamed", "is .* now", "no completed",
 	"no entries", "has ended", "not found", "no such", "was removed", "that is its name", "prompt", "settled",
-	"only a failed", "queued or running", "active", "somebody wrote to",
+	"only a failed", "queued or running", "end it first", "active", "somebody wrote to",
 }, "|"))
 
 // operate is an operation on a thread. It notes the producer also when the operation was refused.
@@ -64,6 +64,11 @@ func (m *model) operate(e *events.Event, op *events.Control, t *life, at uint64,
 		t.gone, t.open = true, nil
 		m.leaves(e.Thread, "", t)
 		return
+	case events.OpAnswer:
+		if life := op.Answer.Life; t != nil && life != 0 && life != t.began && !t.follows() {
+			m.fail("the answer at %d of %s, to the thread that began at %d, is no dead letter: it begins at %d (SPEC P12)",
+				at, e.Thread, life, t.began)
+		}
 	case events.OpEnd:
 		if t == nil {
 			m.fail("the end at %d of %s, which is not there, is no dead letter", at, e.Thread)

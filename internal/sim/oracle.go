@@ -22,6 +22,7 @@ import (
 	"spool/pkg/artifacts"
 	"spool/pkg/client"
 	"spool/pkg/events"
+	"spool/pkg/threads"
 )
 
 // judge holds what is stored, at rest, against what the model makes of the events and what the agents were told.
@@ -58,7 +59,7 @@ func (d *driver) judge() []string {
 			return err
 		}
 		cl := client.New(conn)
-		return errors.Join(j.threads(ctx, cl), j.artifacts(ctx, cl), j.checks(ctx, conn), j.indexed(ctx, cl, conn))
+		return errors.Join(j.threads(ctx, cl), j.artifacts(ctx, cl), j.checks(ctx, conn), j.signs(ctx, cl), j.indexed(ctx, cl, conn))
 	})
 	if err != nil {
 		j.fail("what is stored cannot be read: %v", err)
@@ -222,6 +223,9 @@ func marks(hs []held) string {
 
 // thread compares the entries and the items of one.
 func (j *judgement) thread(ctx context.Context, cl *client.Client, life *life, s client.Thread) error {
+	if ended := s.Head.Status == threads.StatusCompleted; ended != life.ended {
+		j.fail("%s is %s; its end was applied: %t", life.thread, s.Head.Status, life.ended)
+	}
 	var got []string
 	for line, err := range cl.Internal().RawEntries(ctx, s.Head) {
 		if err != nil {

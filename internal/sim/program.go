@@ -70,9 +70,10 @@ const (
 	Remove      Verb = "remove"
 	End         Verb = "end"
 	Delete      Verb = "delete" // the session
-	Output      Verb = "output" // a streamed output of N pieces, with pauses of Ms
+	Output      Verb = "output" // a streamed output of N pieces, with pauses; Again: a short one, and pieces that are none of it
 	Ask         Verb = "ask"
 	Answer      Verb = "answer"
+	Sign        Verb = "sign" // signs of life of the run N, of the kind Kind
 	PutArtifact Verb = "artifact"
 	Refer       Verb = "refer"       // reads a thread and, N ms later, publishes a step to To of ToSess that names its newest node
 	Subscribe   Verb = "subscribe"   // begins to follow all items; Kind 1: durable
