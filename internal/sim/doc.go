@@ -9,7 +9,7 @@
 //
 // # What is real
 //
-// Publishers, Async, Output, prompts, forks, renames, removals, deletions, artifacts, subscriptions and the
+// Publishers, Async, Output, runs, prompts, forks, renames, removals, deletions, artifacts, subscriptions and the
 // offline directory of pkg/client; persisters with their consumers, commit lanes, leases and caches; gc with
 // repacks and quarantine; retention; fsck and its repair; nats.go. Persisters are wired here as internal/service
 // does it, but ask only for the partitions that a program's sessions are in. What watches for a server that was
