@@ -118,7 +118,7 @@ func (its Items) readerConsumer(
 	cons, err = its.c.js.Consumer(ctx, events.ItemsStream, durable)
 	if errors.Is(err, jetstream.ErrConsumerNotFound) {
 		old := ""
-		if from, old, err = its.earlierReader(ctx, name, filters, from); err != nil {
+		if from, old, err = its.untaggedReader(ctx, name, filters, from); err != nil {
 			return nil, err
 		}
 		if old != "" {
@@ -173,9 +173,9 @@ func checkFilters(cons jetstream.Consumer, filters []string) error {
 	return nil
 }
 
-// earlierReader finds the consumer that an earlier version made under a name, or this one before its user had a tag,
-// and where it stands: what is made in its place goes on from there.
-func (its Items) earlierReader(ctx context.Context, name string, filters []string, from Position) (Position, string, error) {
+// untaggedReader finds the consumer that was made under a name before its user had a tag, and where it stands: what is made in
+// its place goes on from there.
+func (its Items) untaggedReader(ctx context.Context, name string, filters []string, from Position) (Position, string, error) {
 	for _, old := range its.readerConsumers(name)[1:] {
 		cons, err := its.c.js.Consumer(ctx, events.ItemsStream, old)
 		if errors.Is(err, jetstream.ErrConsumerNotFound) {
@@ -192,37 +192,27 @@ func (its Items) earlierReader(ctx context.Context, name string, filters []strin
 	return from, "", nil
 }
 
-// readerConsumers are the consumers that may have the position of a name, newest first.
+// readerConsumers are the consumers that may have the position of a name: the user's own, then the one without a tag.
 func (its Items) readerConsumers(name string) []string {
-	var all []string
-	for _, tag := range slices.Compact([]string{its.c.readerTag(name), ""}) {
-		all = append(all, events.ReaderConsumer(name, tag), events.EarlierReaderConsumer(name, tag))
-	}
-	return all
+	return slices.Compact([]string{events.ReaderConsumer(name, its.c.readerTag(name)), events.ReaderConsumer(name, "")})
 }
 
 func empty(s string) bool { return s == "" }
 
-// ForgetReader drops the position that is kept under a name, with those of earlier versions, these first: none of them is taken
-// up again behind it. What others keep under the name stays. record.ErrNotFound: there is none.
+// ForgetReader drops the position that is kept under a name; before its user's tag was ever used, the one without. What
+// others keep under the name stays. record.ErrNotFound: there is none.
 func (its Items) ForgetReader(ctx context.Context, name string) error {
 	if err := events.CheckToken("durable name", name); err != nil {
 		return err
 	}
-	found, all := jetstream.ErrConsumerNotFound, its.readerConsumers(name)
-	if _, err := its.c.js.Consumer(ctx, events.ItemsStream, all[0]); err == nil {
-		all = all[:2] // those without a tag are not ours any more
-	}
-	for _, consumer := range slices.Backward(all) {
-		switch err := its.c.js.DeleteConsumer(ctx, events.ItemsStream, consumer); {
-		case err == nil:
-			found = nil
-		case !errors.Is(err, jetstream.ErrConsumerNotFound):
-			return fmt.Errorf("durable subscription %q: %w", name, WrapErr(err))
+	err := error(jetstream.ErrConsumerNotFound)
+	for _, consumer := range its.readerConsumers(name) {
+		if err = its.c.js.DeleteConsumer(ctx, events.ItemsStream, consumer); !errors.Is(err, jetstream.ErrConsumerNotFound) {
+			break // the one without a tag is not ours any more
 		}
 	}
-	if found != nil {
-		return fmt.Errorf("durable subscription %q: %w", name, WrapErr(found))
+	if err != nil {
+		return fmt.Errorf("durable subscription %q: %w", name, WrapErr(err))
 	}
 	return nil
 }

@@ -2,7 +2,6 @@ package natsio_test
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"slices"
 	"testing"
@@ -123,40 +122,6 @@ func awaitOpen(t *testing.T, cons jetstream.Consumer, least, most int) {
 		n := must.Get(cons.Info(t.Context()))(t).NumAckPending
 		return n >= least && n <= most
 	})
-}
-
-// TestDurableOfAckAll: a subscription whose consumer has acks for all items before it, as earlier versions made it,
-// goes on behind what was done, wherever it would begin now; and is forgotten with the name.
-func TestDurableOfAckAll(t *testing.T) {
-	for _, done := range []int{0, 2} {
-		t.Run(fmt.Sprint(done), func(t *testing.T) {
-			c, ctx := natstest.Conn(t), t.Context()
-			postItems(t, c, "a1", "a2", "a3", "a4")
-			old := events.EarlierReaderConsumer("pair", "")
-			cons := must.Get(c.JetStream().CreateConsumer(ctx, events.ItemsStream, jetstream.ConsumerConfig{
-				Durable: old, FilterSubjects: allItems, AckPolicy: jetstream.AckAllPolicy, MaxDeliver: -1,
-			}))(t)
-			for i := range 3 { // the last ones are in hand
-				if m := must.Get(cons.Next(jetstream.FetchMaxWait(10 * time.Second)))(t); i < done {
-					must.Do(t, m.DoubleAck(ctx))
-				}
-			}
-			got, want := "", fmt.Sprint("a", done+1)
-			for item, err := range c.Items().FollowDurable(ctx, "pair", allItems, natsio.Position{}, nil) {
-				must.Do(t, err)
-				got = string(item.Data)
-				break
-			}
-			must.Same(t, got, want, "the subscription goes on with %s, want %s")
-			if _, err := c.JetStream().Consumer(ctx, events.ItemsStream, old); !errors.Is(err, jetstream.ErrConsumerNotFound) {
-				t.Errorf("the old consumer: %v, want that it is gone", err)
-			}
-			must.Do(t, c.Items().ForgetReader(ctx, "pair"))
-			if err := c.Items().ForgetReader(ctx, "pair"); err == nil {
-				t.Error("the name is forgotten twice")
-			}
-		})
-	}
 }
 
 // Who forgets a subscription of its own leaves the one that others have under that name.

@@ -28,11 +28,7 @@ const (
 	codeBatchLost   = 10208 // the end of a fast batch whose beginning another server took, or a stream that is gone
 	codeNoMessage   = 10037
 	codeNoStream    = 10059
-	codeNoBatches   = 10174 // the stream does not allow atomic batches
 )
-
-// errNoBatches: the stream takes no atomic batch; nothing was stored.
-var errNoBatches = fmt.Errorf("%w: the stream does not allow atomic publishing", record.ErrRefused)
 
 type apiError struct {
 	Code        int    `json:"code"`
@@ -69,8 +65,6 @@ func (e *apiError) verdict() error {
 	switch {
 	case e.ErrCode == codeWrongSeq:
 		return record.ErrConflict
-	case e.ErrCode == codeNoBatches:
-		return errNoBatches
 	case e.ErrCode == codeFull, e.ErrCode == codeFullMsgs, e.ErrCode == codeResources:
 		return record.ErrFull
 	case e.ErrCode == codeInFlight, e.ErrCode == codeTooMany, e.ErrCode == codeBatchMax, e.ErrCode == codeBatchMaxAll,

@@ -191,8 +191,8 @@ func TestStoreOfALaterVersion(t *testing.T) {
 	}
 }
 
-// A store that an earlier version made is of this version's format once a persister has started on it: what tells earlier
-// and later versions that they cannot write it is there, and its identity stays.
+// A store that an earlier version made is of this version's format once a persister has started on it: what tells
+// other versions that they cannot write it is there, and its identity stays.
 func TestStoreOfAnEarlierVersion(t *testing.T) {
 	for _, format := range []string{"", "1"} { // before there was a number
 		t.Run("format "+format, func(t *testing.T) { storeOfFormat(t, format) })
@@ -204,9 +204,6 @@ func storeOfFormat(t *testing.T, format string) {
 	c, limits := natstest.Dial(t, server), natsio.Limits{EventsBytes: 1 << 30, ItemsBytes: 1 << 30}
 	js := c.JetStream()
 	for _, cfg := range natsio.Topology(limits) {
-		if cfg.Name == events.DeadStream {
-			cfg.AllowAtomicPublish = false
-		}
 		cfg.Metadata = map[string]string{"spool-store": "old"}
 		if format != "" && cfg.Name == events.RecordsStream {
 			cfg.Metadata["spool-format"] = format
@@ -216,11 +213,8 @@ func storeOfFormat(t *testing.T, format string) {
 	for range 2 {
 		must.Do(t, c.Ensure(t.Context(), limits))
 		records := must.Get(js.Stream(t.Context(), events.RecordsStream))(t)
-		dead := must.Get(js.Stream(t.Context(), events.DeadStream))(t)
-		got := records.CachedInfo().Config.Metadata
-		if got["spool-format"] != "2" || got["spool-store"] != "old" || !dead.CachedInfo().Config.AllowAtomicPublish {
-			t.Errorf("metadata %v, batches of dead letters %v, want format 2, store old, and batches", got,
-				dead.CachedInfo().Config.AllowAtomicPublish)
+		if got := records.CachedInfo().Config.Metadata; got["spool-format"] != "2" || got["spool-store"] != "old" {
+			t.Errorf("metadata %v, want format 2 and store old", got)
 		}
 	}
 }

@@ -39,8 +39,7 @@ const (
 type deadBox struct {
 	turn     turn // of a write
 	subjects map[string]*deadSubject
-	held     int  // letters in all sent maps
-	oneByOne bool // the stream was made by a version that did not ask for atomic batches
+	held     int // letters in all sent maps
 }
 
 // deadSubject is what is known of one subject's letters. It holds for events that were stored at or after since.
@@ -150,8 +149,8 @@ func (box DeadLetters) storeDead(ctx context.Context, letters []events.Dead) err
 			}
 		}
 		seqs, err := box.sendDead(ctx, msgs)
-		box.c.dead.note(letters, fresh, seqs)
 		if err == nil {
+			box.c.dead.note(letters, fresh, seqs)
 			return nil
 		}
 		subjects := map[string]bool{}
@@ -248,12 +247,9 @@ func (s *deadSubject) has(id letterID, stored int64) bool {
 	return ok && at >= stored
 }
 
-// note remembers letters that were stored; seqs has a 0 for one that was not.
+// note remembers letters that were stored.
 func (b *deadBox) note(letters []events.Dead, fresh []int, seqs []uint64) {
 	for i, seq := range seqs {
-		if seq == 0 {
-			continue
-		}
 		d := letters[fresh[i]]
 		s := b.subjects[letterSubject(d)]
 		if s == nil {
@@ -394,43 +390,30 @@ func (box DeadLetters) readDead(ctx context.Context, newest map[string]newestMsg
 }
 
 // sendDead stores messages on condition that the memory knows the newest letter of each of their subjects, all or none, and
-// returns their sequences. In a stream that takes no atomic batch it stores some on an error: those with a sequence.
+// returns their sequences.
 func (box DeadLetters) sendDead(ctx context.Context, msgs []*nats.Msg) ([]uint64, error) {
-	expected := map[string]uint64{}
+	expects := map[string]bool{} // the first message of each subject does, for those behind it
 	for _, m := range msgs {
-		if _, ok := expected[m.Subject]; ok {
+		if expects[m.Subject] {
 			continue
 		}
-		expected[m.Subject] = 0
+		expects[m.Subject] = true
+		last := uint64(0)
 		if s := box.c.dead.subjects[m.Subject]; s != nil {
-			expected[m.Subject] = s.last
+			last = s.last
 		}
-		m.Header[hdrExpectSeq] = []string{strconv.FormatUint(expected[m.Subject], 10)}
+		m.Header[hdrExpectSeq] = []string{strconv.FormatUint(last, 10)}
 	}
-	if len(msgs) > 1 && !box.c.dead.oneByOne {
-		last, err := box.c.batch(ctx, msgs)
-		if !errors.Is(err, errNoBatches) {
-			seqs := make([]uint64, len(msgs))
-			for i := range seqs {
-				if err == nil {
-					seqs[i] = last - uint64(len(msgs)-1-i)
-				}
-			}
-			return seqs, err
-		}
-		box.c.dead.oneByOne = true
+	if len(msgs) == 1 {
+		return box.c.Streams().Send(ctx, msgs)
+	}
+	last, err := box.c.batch(ctx, msgs)
+	if err != nil {
+		return nil, err
 	}
 	seqs := make([]uint64, len(msgs))
-	for i, m := range msgs {
-		for _, h := range []string{hdrBatchID, hdrBatchSeq, hdrBatchCommit} {
-			delete(m.Header, h)
-		}
-		m.Header[hdrExpectSeq] = []string{strconv.FormatUint(expected[m.Subject], 10)}
-		stored, err := box.c.Streams().Send(ctx, []*nats.Msg{m})
-		if err != nil {
-			return seqs, err
-		}
-		seqs[i], expected[m.Subject] = stored[0], stored[0]
+	for i := range seqs {
+		seqs[i] = last - uint64(len(msgs)-1-i)
 	}
 	return seqs, nil
 }

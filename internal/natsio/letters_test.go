@@ -3,11 +3,9 @@ package natsio_test
 import (
 	"fmt"
 	"slices"
-	"strconv"
 	"testing"
 	"time"
 
-	"github.com/nats-io/nats.go"
 	"github.com/nats-io/nats.go/jetstream"
 
 	"spool/internal/must"
@@ -128,28 +126,6 @@ func TestDeadLettersOfTwoProcesses(t *testing.T) {
 		must.Do(t, <-errs)
 	}
 	wantLetters(t, a, "main", n)
-}
-
-// Letters of an earlier version, in its stream, count as well: that one takes no batches.
-func TestDeadLettersOfAnEarlierVersion(t *testing.T) {
-	c := natstest.Conn(t)
-	ctx, js := t.Context(), c.JetStream()
-	stream := must.Get(js.Stream(ctx, events.DeadStream))(t)
-	cfg := stream.CachedInfo().Config
-	cfg.AllowAtomicPublish = false
-	must.Get(js.UpdateStream(ctx, cfg))(t)
-	if err := c.Ensure(ctx, natsio.Limits{}); err != nil {
-		t.Errorf("Ensure = %v, want the stream taken as it is", err)
-	}
-	all := letters("main", 1, 40)
-	for _, d := range all[:20] {
-		must.Do(t, must.Err(js.PublishMsg(ctx, &nats.Msg{Subject: "spool.v1.dead.s.main.entry", Data: d.Data, Header: nats.Header{
-			natsio.HeaderReason: {d.Reason}, natsio.HeaderSubject: {d.Subject}, natsio.HeaderEventSeq: {strconv.FormatUint(d.Seq, 10)},
-		}})))
-	}
-	storeLetters(t, c, all[10:], 15)
-	storeLetters(t, c, all, 40)
-	wantLetters(t, c, "main", 40)
 }
 
 // Letters that are removed meanwhile are no reason to read the others.

@@ -304,31 +304,7 @@ func (c *Conn) ensureStream(ctx context.Context, want jetstream.StreamConfig, fr
 	if err := compare(cfg, want); err != nil {
 		return cfg, err
 	}
-	if cfg, err = c.mark(ctx, cfg, want.Metadata); err != nil {
-		return cfg, err
-	}
-	return c.raise(ctx, cfg, want)
-}
-
-// raise gives a stream that an earlier version made what this version makes it with. Persisters of versions that know no
-// format of a store refuse a SPOOL_DEAD with atomic batches; they would write a dead letter for every event of a thread
-// whose head they cannot read.
-func (c *Conn) raise(ctx context.Context, cfg, want jetstream.StreamConfig) (jetstream.StreamConfig, error) {
-	readers := want.MaxConsumers > 0 && cfg.MaxConsumers <= 0
-	batches := want.Name == events.DeadStream && !cfg.AllowAtomicPublish
-	if !readers && !batches {
-		return cfg, nil
-	}
-	if readers {
-		cfg.MaxConsumers = want.MaxConsumers
-	}
-	cfg.AllowAtomicPublish = cfg.AllowAtomicPublish || batches
-	switch _, err := c.js.UpdateStream(ctx, cfg); {
-	case batches && errors.Is(WrapErr(err), record.ErrDenied): // it works without
-	case err != nil:
-		return cfg, fmt.Errorf("stream %s: change what an earlier version made: %w", want.Name, WrapErr(err))
-	}
-	return cfg, nil
+	return c.mark(ctx, cfg, want.Metadata)
 }
 
 // makeRoom says what an operator can do where a stream does not fit.
@@ -362,8 +338,7 @@ func compare(got, want jetstream.StreamConfig) error {
 	check("persist mode", got.PersistMode, want.PersistMode)
 	check("republish", got.RePublish != nil, false)
 	check("mirror", got.Mirror != nil, false)
-	// Publishers may be denied batches; dead letters do without, in a stream of an earlier version.
-	if want.Name != events.EventsStream && want.Name != events.DeadStream {
+	if want.Name != events.EventsStream { // publishers may be denied batches
 		check("atomic publish", got.AllowAtomicPublish, want.AllowAtomicPublish)
 	}
 	if want.Name == events.RecordsStream {

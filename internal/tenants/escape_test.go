@@ -482,17 +482,17 @@ func confusedDeputy(t *testing.T, s *site) {
 	}
 }
 
-// TestDurableOfAnEarlierVersion: a named subscription that an earlier version made, under a name that everybody can work out, goes on where
-// it was, under one that nobody else can.
-func TestDurableOfAnEarlierVersion(t *testing.T) {
+// TestDurableWithoutATag: a named subscription that was made before its user had credentials, under a name that everybody can work out, goes on
+// where it was, under one that nobody else can.
+func TestDurableWithoutATag(t *testing.T) {
 	s := newSite(t)
 	for i := range uint64(3) {
 		s.publish("acme", tenants.Ingest, "other", "text", i+1)
 	}
-	filters, old := []string{events.ItemFilter("other", "", "")}, events.EarlierReaderConsumer("billing", "")
+	filters, old := []string{events.ItemFilter("other", "", "")}, events.ReaderConsumer("billing", "")
 	js := s.conns["acme/admin"].JetStream()
 	cons := must.Get(js.CreateConsumer(t.Context(), events.ItemsStream, jetstream.ConsumerConfig{
-		Durable: old, FilterSubjects: filters, AckPolicy: jetstream.AckAllPolicy, MaxDeliver: -1,
+		Durable: old, FilterSubjects: filters, AckPolicy: jetstream.AckExplicitPolicy, MaxDeliver: -1,
 	}))(t)
 	m := must.Get(cons.Next(jetstream.FetchMaxWait(wait)))(t)
 	must.Do(t, m.DoubleAck(t.Context()))

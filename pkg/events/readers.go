@@ -8,15 +8,11 @@ import (
 // ReaderConsumer is the durable consumer of a subscription to items that has a name. Who knows a consumer's name may use it, so the
 // tag is what nobody but its user can work out; "" where everybody is let in. No name of a subscription has a "=" in
 // it.
-func ReaderConsumer(name, tag string) string { return EarlierReaderConsumer("="+name, tag) }
-
-// EarlierReaderConsumer is the one of versions in which an ack was for all items before it, too; a server changes no
-// consumer's policy.
-func EarlierReaderConsumer(name, tag string) string {
+func ReaderConsumer(name, tag string) string {
 	if tag != "" {
 		tag = "_" + tag
 	}
-	return readerPrefix + name + tag
+	return readerPrefix + "=" + name + tag
 }
 
 const readerPrefix = "reader_"

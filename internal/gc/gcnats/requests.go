@@ -30,7 +30,6 @@ func gcConsumer() jetstream.ConsumerConfig {
 const (
 	hdrSchedule       = "Nats-Schedule"
 	hdrScheduleTarget = "Nats-Schedule-Target"
-	hdrScheduleRollup = "Nats-Schedule-Rollup" // as earlier versions had it
 )
 
 // Ask asks for a cycle now.

@@ -268,7 +268,7 @@ func (w *World) Schedule(ctx context.Context, when Schedule) (made bool, err err
 	}
 	old, err := s.GetLastMsgForSubject(ctx, events.GCScheduleSubject)
 	switch {
-	case err == nil && old.Header.Get(hdrSchedule) == string(when) && old.Header.Get(hdrScheduleRollup) == "":
+	case err == nil && old.Header.Get(hdrSchedule) == string(when):
 		return false, nil
 	case err != nil && !errors.Is(err, jetstream.ErrMsgNotFound):
 		return false, fmt.Errorf("schedule gc: %w", natsio.WrapErr(err))
