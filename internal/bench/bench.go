@@ -2,10 +2,9 @@
 // one machine, against embedded servers: figures depend on the machine, the ratios between them much less.
 //
 //	raw     publish alone: what the server takes in, a message an entry
-//	null    Spool's own way in and out, its publishers, partitions and items, without the work; and in a second part the same moves
-//	        with the client API, a message an entry
+//	null    Spool's own way in and out, its publishers, partitions and items, without the work
 //	naive   two objects, a key-value update, an item and an acknowledged ack for every entry, with the client API; several entries
-//	        side by side, and in a second part one after the other
+//	        side by side
 //	spool   publishers, persister, records, packs, items: until every entry's item and head are durable
 //
 // All parts get the same entries from the same generator. Each runs on a server of its own, for Config.Seconds, after a
@@ -106,12 +105,10 @@ func (c Config) parts() []part {
 	if c.Sync != SyncAlways {
 		ps = append(ps,
 			part{"raw_publish", relaxedSync, fastWindow, openRaw}, part{"null", relaxedSync, fastWindow, openNull},
-			part{"null_plain", relaxedSync, fastWindow, openPlain}, part{"naive", relaxedSync, slowWindow, openNaive},
-			part{"naive_single", relaxedSync, slowWindow, openNaiveSingle}, part{"spool", relaxedSync, fastWindow, openSpool})
+			part{"naive", relaxedSync, slowWindow, openNaive}, part{"spool", relaxedSync, fastWindow, openSpool})
 	}
 	if c.Sync != SyncDefault {
-		ps = append(ps, part{"naive_sync_always", 0, slowWindow, openNaive},
-			part{"naive_single_sync_always", 0, slowWindow, openNaiveSingle}, part{"spool_sync_always", 0, fastWindow, openSpool})
+		ps = append(ps, part{"naive_sync_always", 0, slowWindow, openNaive}, part{"spool_sync_always", 0, fastWindow, openSpool})
 	}
 	return ps
 }

@@ -26,7 +26,7 @@ func TestRun(t *testing.T) {
 			}
 		}
 	}
-	for _, name := range []string{"raw_publish_per_s", "null_per_s", "null_plain_per_s", "naive_per_s", "naive_single_per_s", "spool_per_s",
+	for _, name := range []string{"raw_publish_per_s", "null_per_s", "naive_per_s", "spool_per_s",
 		"naive_sync_always_per_s", "spool_sync_always_per_s", "latency_p50_ms", "latency_p99_ms", "latency_1000_p99_ms"} {
 		if rep.Figures[name] <= 0 {
 			t.Errorf("Figures[%s] = %v, want more than 0", name, rep.Figures[name])

@@ -20,8 +20,7 @@ import (
 
 // naive does what one would write first with the client API: it consumes an entry, puts its nodes, the content and the state
 // as in Spool, into an object store under their hashes, updates the thread's head in a key-value bucket, publishes the
-// item, and acks with a confirmation. It does so with several entries side by side, those of a thread in order; its single form with
-// one after the other.
+// item, and acks with a confirmation. It does so with several entries side by side, those of a thread in order.
 type naive struct {
 	*raw
 	nc       *nats.Conn
@@ -40,11 +39,7 @@ const (
 	sideBySide = 8 // workers; more were not faster on two cores
 )
 
-func openNaive(ctx context.Context, r *rig) (pipeline, error) { return newNaive(ctx, r, sideBySide) }
-
-func openNaiveSingle(ctx context.Context, r *rig) (pipeline, error) { return newNaive(ctx, r, 1) }
-
-func newNaive(ctx context.Context, r *rig, workers int) (pipeline, error) {
+func openNaive(ctx context.Context, r *rig) (pipeline, error) {
 	in, err := newRaw(ctx, r)
 	if err != nil {
 		return nil, err
@@ -54,7 +49,7 @@ func newNaive(ctx context.Context, r *rig, workers int) (pipeline, error) {
 		in.close()
 		return nil, err
 	}
-	p := &naive{raw: in, nc: nc, js: js, queues: make([]chan jetstream.Msg, workers)}
+	p := &naive{raw: in, nc: nc, js: js, queues: make([]chan jetstream.Msg, sideBySide)}
 	if err := p.start(ctx, r); err != nil {
 		in.close()
 		nc.Close()

@@ -100,12 +100,9 @@ var versus = []struct {
 	floor, cpu   float64
 }{
 	{"vs_naive", "spool", "naive", 12, 0},
-	{"vs_naive_single", "spool", "naive_single", 0, 0},
 	{"vs_null", "spool", "null", 0, 0.6},
-	{"vs_null_plain", "spool", "null_plain", 0, 0},
 	{"vs_raw_publish", "spool", "raw_publish", 0, 0},
 	{"sync_always_vs_naive", "spool_sync_always", "naive_sync_always", 25, 0},
-	{"sync_always_vs_naive_single", "spool_sync_always", "naive_single_sync_always", 0, 0},
 }
 
 const byCPU = "_cpu"
@@ -165,12 +162,9 @@ func median(v []float64) float64 {
 var rows = []struct{ part, what string }{
 	{"raw_publish", "publish alone, a message an entry"},
 	{"null", "null pipeline, Spool's way in and out without the work"},
-	{"null_plain", "null pipeline with the client API, a message an entry"},
 	{"naive", "naive pipeline: two objects, a key, an item, an ack each; 8 entries side by side"},
-	{"naive_single", "the same, one entry after the other"},
 	{"spool", "Spool: publish to item and head durable"},
 	{"naive_sync_always", "naive pipeline, 8 side by side, sync always"},
-	{"naive_single_sync_always", "the same, one after the other, sync always"},
 	{"spool_sync_always", "Spool, sync always"},
 }
 
