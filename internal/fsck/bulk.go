@@ -126,12 +126,16 @@ func (c *checker) listBulk(ctx context.Context) error {
 	)
 }
 
-// read gives an object's bytes to f and compares size and digest with what the record says. What is wrong with them is in
-// wrong; err says that nobody could look.
-func (c *checker) read(ctx context.Context, o record.Object, f func(chunk []byte)) (wrong *cause, err error) {
-	sum, size := sha256.New(), int64(0)
-	err = c.s.ReadChunks(ctx, o, 0, func(chunk []byte) error {
-		sum.Write(chunk)
+// misleads reports whether an object's name leads to another one, or nowhere.
+func misleads(about *record.Damage) bool {
+	return about != nil && (about.Kind == Misnamed || about.Kind == Missing)
+}
+
+// object reads an object and its meta message; findings name the record. If nothing of it is there it is away, which is no finding
+// yet: a server that was killed can bring the record back of what was collected, and whatever needs it says that it is missing.
+func (c *checker) object(ctx context.Context, key string, seq uint64, o record.Object, f func([]byte)) (good, away bool, err error) {
+	size := int64(0)
+	wrong, err := record.CheckBytes(ctx, c.s, o, func(chunk []byte) error {
 		size += int64(len(chunk))
 		f(chunk)
 		return nil
@@ -140,58 +144,15 @@ func (c *checker) read(ctx context.Context, o record.Object, f func(chunk []byte
 	if c.cfg.Progress != nil {
 		c.cfg.Progress(c.report.Bytes, max(c.total, c.report.Bytes))
 	}
-	switch {
-	case errors.Is(err, record.ErrNotFound):
-		return &cause{Missing, err.Error()}, nil
-	case err != nil:
-		return nil, err
-	case size != o.Size:
-		return &cause{Corrupt, fmt.Sprintf("%s/%s has %d bytes, want %d", o.Bucket, o.Name, size, o.Size)}, nil
-	case o.Sum != [32]byte{} && !bytes.Equal(sum.Sum(nil), o.Sum[:]):
-		return &cause{Corrupt, fmt.Sprintf("%s/%s has the SHA-256 %x, want %x", o.Bucket, o.Name, sum.Sum(nil), o.Sum)}, nil
-	}
-	return nil, nil
-}
-
-// meta compares an object's meta message, which any client of the object store goes by, with the record.
-func (c *checker) meta(ctx context.Context, o record.Object) (*cause, error) {
-	got, err := c.s.Stat(ctx, o.Bucket, o.Name)
-	if errors.Is(err, record.ErrNotFound) {
-		return &cause{Missing, fmt.Sprintf("the meta message of %s/%s: %v", o.Bucket, o.Name, err)}, nil
-	}
-	if err != nil {
-		return &cause{Corrupt, err.Error()}, ctx.Err()
-	}
-	if got.NUID != o.NUID {
-		return &cause{Misnamed, fmt.Sprintf("the meta message of %s/%s is of %s, the record of %s", o.Bucket, o.Name, got.NUID, o.NUID)}, nil
-	}
-	if got.Size != o.Size || got.Chunks != o.Chunks || o.Sum != [32]byte{} && got.Sum != o.Sum {
-		return &cause{Inconsistent, fmt.Sprintf("the meta message of %s/%s says %d bytes in %d chunks, the record %d in %d, or another digest",
-			o.Bucket, o.Name, got.Size, got.Chunks, o.Size, o.Chunks)}, nil
-	}
-	return nil, nil
-}
-
-// misleads reports whether an object's name leads to another one, or nowhere.
-func (c *cause) misleads() bool { return c != nil && (c.kind == Misnamed || c.kind == Missing) }
-
-// object reads an object and its meta message; findings name the record. If nothing of it is there it is away, which is no finding
-// yet: a server that was killed can bring the record back of what was collected, and whatever needs it says that it is missing.
-func (c *checker) object(ctx context.Context, key string, seq uint64, o record.Object, f func([]byte)) (good, away bool, err error) {
-	some := false
-	wrong, err := c.read(ctx, o, func(chunk []byte) {
-		some = true
-		f(chunk)
-	})
 	if err != nil {
 		return false, false, err
 	}
 	artifact := strings.HasPrefix(key, "artifact.")
-	about, err := c.meta(ctx, o)
-	for try := 0; err == nil && artifact && wrong == nil && about.misleads() && try < 4; try++ { // it may be getting its name now
+	about, err := record.CheckMeta(ctx, c.s, o)
+	for try := 0; err == nil && artifact && wrong == nil && misleads(about) && try < 4; try++ { // it may be getting its name now
 		select {
 		case <-time.After(250 * time.Millisecond):
-			about, err = c.meta(ctx, o)
+			about, err = record.CheckMeta(ctx, c.s, o)
 		case <-ctx.Done():
 			err = ctx.Err()
 		}
@@ -199,21 +160,21 @@ func (c *checker) object(ctx context.Context, key string, seq uint64, o record.O
 	if err != nil {
 		return false, false, err
 	}
-	if !some && wrong != nil && wrong.kind == Missing && about != nil && about.kind == Missing {
+	if size == 0 && wrong != nil && wrong.Kind == Missing && about != nil && about.Kind == Missing {
 		return false, true, nil
 	}
-	if wrong == nil && about.misleads() && (artifact || about.kind == Missing) {
+	if wrong == nil && misleads(about) && (artifact || about.Kind == Missing) {
 		c.misnamed = append(c.misnamed, misnamed{key, seq, o})
 	}
 	switch {
-	case artifact && wrong == nil && about.misleads():
-		about.kind = Misnamed
-	case about != nil && about.kind == Misnamed:
-		about.kind = Inconsistent
+	case artifact && wrong == nil && misleads(about):
+		about.Kind = Misnamed
+	case about != nil && about.Kind == Misnamed:
+		about.Kind = Inconsistent
 	}
-	for _, w := range []*cause{wrong, about} {
+	for _, w := range []*record.Damage{wrong, about} {
 		if w != nil {
-			if err := c.find(ctx, seq, Finding{Kind: w.kind, Record: key, Detail: w.detail}); err != nil {
+			if err := c.find(ctx, seq, Finding{Kind: w.Kind, Record: key, Detail: w.Detail}); err != nil {
 				return false, false, err
 			}
 		}

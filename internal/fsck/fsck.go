@@ -50,11 +50,11 @@ type Store interface {
 
 // The kinds of findings.
 const (
-	Corrupt      = "corrupt"      // bytes are not those that were stored
-	Missing      = "missing"      // what is referred to is not there
-	Inconsistent = "inconsistent" // all is intact and does not fit together
-	Unreadable   = "unreadable"   // a record that cannot be decoded
-	Misnamed     = "misnamed"     // an artifact is intact, and its object's name leads to other bytes, or nowhere: readers go by the record
+	Corrupt      = record.Corrupt
+	Missing      = record.Missing
+	Inconsistent = record.Inconsistent
+	Unreadable   = record.Unreadable
+	Misnamed     = record.Misnamed
 )
 
 // Finding is one thing that differs.
@@ -171,7 +171,7 @@ type checker struct {
 	artifacts []artifact
 	misnamed  []misnamed
 	headers   headerCache
-	bad       map[nodeIn]*cause                // nodes that are there and not good
+	bad       map[nodeIn]*record.Damage        // nodes that are there and not good
 	unread    map[casstore.Ref]int             // nodes whose bytes are not good, and the index of their pack
 	users     map[casstore.PackID]uint64       // packs that are gone or lost: the lowest order of a pack that refers to them
 	absent    map[casstore.Ref]casstore.PackID // nodes that are not in the pack that is named for them
@@ -207,7 +207,7 @@ type checker struct {
 func newChecker(s Store, cfg Config) *checker {
 	return &checker{
 		s: s, cfg: cfg, report: &Report{Findings: []Finding{}}, at: map[casstore.PackID]int{}, moved: map[casstore.PackID]casstore.PackID{},
-		blobs: map[[32]byte]*blob{}, bad: map[nodeIn]*cause{}, unread: map[casstore.Ref]int{},
+		blobs: map[[32]byte]*blob{}, bad: map[nodeIn]*record.Damage{}, unread: map[casstore.Ref]int{},
 		users: map[casstore.PackID]uint64{}, absent: map[casstore.Ref]casstore.PackID{}, starts: map[casstore.Ref]int{},
 		states: map[casstore.Ref]*state{}, equal: map[nodeIn]*state{}, sessions: map[string]bool{}, newest: map[string]artifact{},
 		sought: map[casstore.Located]bool{}, wantBlobs: map[[32]byte]bool{}, pointers: map[artifacts.ID]threads.Artifact{},

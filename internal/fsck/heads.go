@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"slices"
 
+	"spool/internal/record"
 	"spool/internal/text"
 	"spool/pkg/casstore"
 	"spool/pkg/events"
@@ -37,7 +38,7 @@ func (c *checker) checkHeads(ctx context.Context) error {
 			return err
 		}
 		for _, w := range wrong {
-			if err := note(w.kind, w.detail, w.tip); err != nil {
+			if err := note(w.Kind, w.Detail, w.tip); err != nil {
 				return err
 			}
 		}
@@ -104,20 +105,21 @@ func (c *checker) needed() []bool {
 
 // wrongHead is one thing that is wrong with a head; tip is the place that cannot be read, if that is it.
 type wrongHead struct {
-	cause
+	record.Damage
 	tip casstore.Located
 }
 
 // head holds one head against the states.
 func (c *checker) head(ctx context.Context, h *head) (wrong []wrongHead, err error) {
 	say := func(format string, args ...any) {
-		wrong = append(wrong, wrongHead{cause{Inconsistent, text.Sprintf(format, args...)}, casstore.Located{}})
+		wrong = append(wrong, wrongHead{record.Damage{Kind: Inconsistent, Detail: text.Sprintf(format, args...)}, casstore.Located{}})
 	}
 	if there, err := c.there(ctx, h.Start); err != nil {
 		return nil, err
 	} else if !there || c.bad[nodeIn{h.Start.Ref, c.packAt(h.Start.Pack)}] != nil {
 		c.wants(h, h.Start)
-		wrong = append(wrong, wrongHead{cause{Missing, fmt.Sprintf("its start %s is not there or not good", h.Start)}, casstore.Located{}})
+		start := record.Damage{Kind: Missing, Detail: fmt.Sprintf("its start %s is not there or not good", h.Start)}
+		wrong = append(wrong, wrongHead{start, casstore.Located{}})
 	}
 	wrong = append(wrong, h.rest...)
 	roots := h.Newest()
@@ -127,10 +129,11 @@ func (c *checker) head(ctx context.Context, h *head) (wrong []wrongHead, err err
 		switch {
 		case s == nil:
 			c.wants(h, at)
-			wrong = append(wrong, wrongHead{cause{Missing, fmt.Sprintf("the state %s is not there or cannot be read", at)}, at})
+			away := record.Damage{Kind: Missing, Detail: fmt.Sprintf("the state %s is not there or cannot be read", at)}
+			wrong = append(wrong, wrongHead{away, at})
 			continue
 		case s.wrong != nil:
-			wrong = append(wrong, wrongHead{cause{s.wrong.kind, s.wrong.detail}, casstore.Located{}})
+			wrong = append(wrong, wrongHead{*s.wrong, casstore.Located{}})
 		case s.start != h.Start.Ref:
 			say("the state %s has another start", at)
 		}

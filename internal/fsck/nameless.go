@@ -177,7 +177,7 @@ func (c *checker) namelessStates(ctx context.Context) error {
 		f := Finding{Kind: Missing, Record: events.HeadKey(t),
 			Detail: text.Sprintf("no thread has the %d entries up to the state %s", s.index, ref)}
 		if s.wrong != nil {
-			f.Detail = fmt.Sprintf("the state %s of entry %d is nobody's, and not whole: %s", ref, s.index, s.wrong.detail)
+			f.Detail = fmt.Sprintf("the state %s of entry %d is nobody's, and not whole: %s", ref, s.index, s.wrong.Detail)
 			c.nameless.broken = true
 		} else {
 			c.nameless.states = append(c.nameless.states, ref)

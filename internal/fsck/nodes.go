@@ -20,9 +20,6 @@ type nodeIn struct {
 	pack int // index in packs
 }
 
-// cause is why something is not good.
-type cause struct{ kind, detail string }
-
 // state is what is known of a state that could be read.
 type state struct {
 	pack, node          int // index in packs, and in the pack
@@ -33,8 +30,8 @@ type state struct {
 	result              bool  // it is the result of an output, which may stand behind an end
 	dialect, lead       uint8 // of its entry; of a thread that ends with it, if led
 	led                 bool
-	entry               entryID // with Config.Lost
-	wrong               *cause  // of itself or of a state before it
+	entry               entryID        // with Config.Lost
+	wrong               *record.Damage // of itself or of a state before it
 }
 
 // last is the number of the thread's last item once the state is in; ok is false if it does not say.
@@ -96,7 +93,7 @@ func (c *checker) index(ctx context.Context, i int, p *casstore.Pack) error {
 		c.report.Nodes++
 		n, err := p.Node(ref)
 		if err != nil {
-			c.bad[nodeIn{ref, i}] = &cause{Corrupt, err.Error()}
+			c.bad[nodeIn{ref, i}] = &record.Damage{Kind: Corrupt, Detail: err.Error()}
 			c.unread[ref] = i
 			continue
 		}
@@ -144,7 +141,7 @@ func (c *checker) state(r *resolver, i, node int, n casstore.Node) {
 	ref := r.pack.Ref(node)
 	st, err := threads.ParseState(n)
 	if err != nil {
-		c.bad[nodeIn{ref, i}] = &cause{Inconsistent, err.Error()}
+		c.bad[nodeIn{ref, i}] = &record.Damage{Kind: Inconsistent, Detail: err.Error()}
 		return
 	}
 	s := &state{
@@ -235,13 +232,13 @@ type resolver struct {
 	ctx    context.Context
 	pack   *casstore.Pack
 	in     int // index of the pack
-	wrong  *cause
+	wrong  *record.Damage
 	failed error // nobody could look
 }
 
 func (r *resolver) blame(kind string, ref casstore.Ref, detail string) {
 	if r.wrong == nil {
-		r.wrong = &cause{kind, fmt.Sprintf("%s: %s", ref, detail)}
+		r.wrong = &record.Damage{Kind: kind, Detail: fmt.Sprintf("%s: %s", ref, detail)}
 	}
 }
 
@@ -267,11 +264,11 @@ func (r *resolver) nodes(refs []casstore.Ref) {
 
 func (r *resolver) node(ref casstore.Ref) {
 	if bad := r.c.bad[nodeIn{ref, r.packOf(ref)}]; bad != nil {
-		r.blame(bad.kind, ref, bad.detail)
+		r.blame(bad.Kind, ref, bad.Detail)
 		return
 	}
 	if s := r.c.stateIn(ref, r.packOf(ref)); s != nil && s.wrong != nil {
-		r.blame(s.wrong.kind, ref, s.wrong.detail)
+		r.blame(s.wrong.Kind, ref, s.wrong.Detail)
 		return
 	}
 	r.placed(ref)

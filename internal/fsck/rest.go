@@ -52,7 +52,7 @@ func (h *head) record() *threads.Head {
 
 // lacks notes that a head's node cannot be read.
 func (h *head) lacks(c *checker, at casstore.Located, detail string) {
-	h.rest = append(h.rest, wrongHead{cause{Missing, detail}, at})
+	h.rest = append(h.rest, wrongHead{record.Damage{Kind: Missing, Detail: detail}, at})
 	c.wants(h, at)
 }
 

@@ -35,10 +35,10 @@ type Finding struct {
 
 // The kinds of findings, as fsck has them.
 const (
-	Corrupt      = "corrupt"
-	Missing      = "missing"
-	Inconsistent = "inconsistent"
-	Unreadable   = "unreadable"
+	Corrupt      = record.Corrupt
+	Missing      = record.Missing
+	Inconsistent = record.Inconsistent
+	Unreadable   = record.Unreadable
 )
 
 // maxFindings bounds what a report keeps; Report.Found counts on.
@@ -207,7 +207,7 @@ func resolve(ctx context.Context, r Reader, packs casstore.PackGetter, places []
 		if err == nil {
 			_, err = pack.Node(p.at.Ref)
 		}
-		kind := kindOf(ctx, err)
+		kind := record.KindOf(ctx, err)
 		if err == nil {
 			continue
 		}
@@ -223,15 +223,4 @@ func resolve(ctx context.Context, r Reader, packs casstore.PackGetter, places []
 		}
 	}
 	return nil
-}
-
-// kindOf says what is wrong with what could not be read; "" if nobody could look.
-func kindOf(ctx context.Context, err error) string {
-	switch {
-	case ctx.Err() != nil, record.Temporary(err), errors.Is(err, record.ErrDenied):
-		return ""
-	case errors.Is(err, casstore.ErrNotFound), errors.Is(err, casstore.ErrGone), errors.Is(err, record.ErrNotFound):
-		return Missing
-	}
-	return Corrupt
 }

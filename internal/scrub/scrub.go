@@ -1,7 +1,6 @@
 package scrub
 
 import (
-	"bytes"
 	"context"
 	"crypto/sha256"
 	"encoding/hex"
@@ -233,7 +232,7 @@ func (s *scrubber) one(ctx context.Context, key string) (record.Record, error) {
 	if err == nil {
 		return rs[0], nil
 	}
-	if kindOf(ctx, err) == "" {
+	if record.KindOf(ctx, err) == "" {
 		return record.Record{}, err
 	}
 	return record.Record{}, s.find(ctx, 0, Finding{Corrupt, key, err.Error()})
@@ -303,7 +302,7 @@ func (s *scrubber) artifacts(ctx context.Context) error {
 			o, err = s.Stat(ctx, events.ArtifactsBucket, a.Object)
 		}
 		if err != nil {
-			if kindOf(ctx, err) == "" {
+			if record.KindOf(ctx, err) == "" {
 				return err
 			}
 			return s.find(ctx, r.Seq, Finding{Missing, r.Key, err.Error()})
@@ -315,40 +314,32 @@ func (s *scrubber) artifacts(ctx context.Context) error {
 
 // object reads an object's bytes, and its meta message. raw are the bytes, if they are wanted.
 func (s *scrubber) object(ctx context.Context, r record.Record, o record.Object, keep bool) (raw []byte, good bool, err error) {
-	sum, size := sha256.New(), int64(0)
-	err = s.ReadChunks(ctx, o, 0, func(chunk []byte) error {
-		sum.Write(chunk)
-		size += int64(len(chunk))
+	size := 0
+	wrong, err := record.CheckBytes(ctx, s, o, func(chunk []byte) error {
+		size += len(chunk)
 		if keep {
 			raw = append(raw, chunk...)
 		}
 		return s.took(ctx, len(chunk))
 	})
-	f := Finding{Record: r.Key}
-	switch {
-	case err != nil:
-		if f.Kind, f.Detail = kindOf(ctx, err), err.Error(); f.Kind == "" {
-			return nil, false, err
-		}
-	case size != o.Size:
-		f.Kind, f.Detail = Corrupt, fmt.Sprintf("%s/%s has %d bytes, want %d", o.Bucket, o.Name, size, o.Size)
-	case o.Sum != [32]byte{} && !bytes.Equal(sum.Sum(nil), o.Sum[:]):
-		f.Kind, f.Detail = Corrupt, fmt.Sprintf("%s/%s has the SHA-256 %x, want %x", o.Bucket, o.Name, sum.Sum(nil), o.Sum)
+	if err != nil {
+		return nil, false, err
 	}
-	meta, noMeta := s.Stat(ctx, o.Bucket, o.Name)
-	if f.Kind == Missing && size == 0 && kindOf(ctx, noMeta) == Missing && !strings.HasPrefix(r.Key, "artifact.") {
+	about, err := record.CheckMeta(ctx, s, o)
+	if err != nil {
+		return nil, false, err
+	}
+	if wrong != nil && wrong.Kind == Missing && size == 0 && about != nil && about.Kind == Missing && !strings.HasPrefix(r.Key, "artifact.") {
 		return nil, false, nil // as a whole: a server that was killed can bring back the record of what was collected; fsck knows who needs it
 	}
-	if f.Kind != "" {
-		return nil, false, s.find(ctx, r.Seq, f)
+	if wrong != nil {
+		return nil, false, s.find(ctx, r.Seq, Finding{wrong.Kind, r.Key, wrong.Detail})
 	}
-	switch err = noMeta; {
-	case err != nil && kindOf(ctx, err) == "":
-		return nil, false, err
-	case err != nil:
-		err = s.find(ctx, r.Seq, Finding{Missing, r.Key, fmt.Sprintf("the meta message of %s/%s: %v", o.Bucket, o.Name, err)})
-	case meta.NUID != o.NUID || meta.Size != o.Size || meta.Chunks != o.Chunks:
-		err = s.find(ctx, r.Seq, Finding{Inconsistent, r.Key, fmt.Sprintf("the meta message of %s/%s is of other bytes", o.Bucket, o.Name)})
+	if about != nil && about.Kind == record.Misnamed {
+		about.Kind = Inconsistent
+	}
+	if about != nil {
+		err = s.find(ctx, r.Seq, Finding{about.Kind, r.Key, about.Detail})
 	}
 	return raw, true, err
 }

@@ -110,7 +110,7 @@ func (s *scrubber) holes(ctx context.Context, name string, holes []hole) error {
 				missing--
 				continue
 			}
-			switch kindOf(ctx, err) {
+			switch record.KindOf(ctx, err) {
 			case "":
 				return err
 			case Corrupt:
