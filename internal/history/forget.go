@@ -3,11 +3,10 @@ package history
 import (
 	"context"
 	"fmt"
+	"math"
 	"slices"
-	"strings"
 
 	"spool/internal/mapped"
-	"spool/internal/natsio"
 	"spool/internal/record"
 	"spool/pkg/events"
 )
@@ -19,25 +18,17 @@ const fewKnown = 1000
 
 // suspects are those of very many sessions that were deleted, or have no record.
 func (f *Follower) suspects(ctx context.Context, known []string) (out []string, err error) {
-	gone := make(map[string]bool, len(known))
-	for _, name := range known {
-		gone[name] = true
-	}
-	err = natsio.EachThere(ctx, f.bucket, events.SessionKey("*"), func(key string) {
-		delete(gone, strings.TrimPrefix(key, events.SessionKey("")))
-	})
+	there, err := f.bucket.Ages(ctx, events.SessionKey("*"), math.MinInt64)
 	if err != nil {
 		return nil, err
 	}
-	deleted := map[string]bool{}
-	err = natsio.EachThere(ctx, f.bucket, events.DeletedKey("*"), func(key string) {
-		name, _ := events.ParseDeletedKey(key)
-		deleted[name] = true
-	})
+	deleted, err := f.bucket.Ages(ctx, events.DeletedKey("*"), math.MinInt64)
 	if err != nil {
 		return nil, err
 	}
-	return slices.DeleteFunc(known, func(name string) bool { return !gone[name] && !deleted[name] }), nil
+	return slices.DeleteFunc(known, func(name string) bool {
+		return there[events.SessionKey(name)].Seq != 0 && deleted[events.DeletedKey(name)].Seq == 0
+	}), nil
 }
 
 // Forget removes what those of the sessions asked for that were deleted, and tells how many they are. What a session said is

@@ -79,15 +79,6 @@ func EachKey(ctx context.Context, recs Records, filter string, f func(key string
 	return eachHeader(ctx, recs, filter, func(m jetstream.Msg, _ *jetstream.MsgMetadata) { f(RecordKey(m.Subject())) })
 }
 
-// EachThere gives the keys of the records that match a filter and are not removed to f. It reads the headers of all that match.
-func EachThere(ctx context.Context, recs Records, filter string, f func(key string)) error {
-	return eachHeader(ctx, recs, filter, func(m jetstream.Msg, _ *jetstream.MsgMetadata) {
-		if m.Headers().Get(nats.MsgSize) != "0" {
-			f(RecordKey(m.Subject()))
-		}
-	})
-}
-
 func eachHeader(ctx context.Context, recs Records, filter string, f func(jetstream.Msg, *jetstream.MsgMetadata)) error {
 	err := recs.c.Streams().Each(ctx, events.RecordsStream, jetstream.OrderedConsumerConfig{
 		FilterSubjects: []string{events.RecordSubject(filter)}, DeliverPolicy: jetstream.DeliverAllPolicy, HeadersOnly: true,
