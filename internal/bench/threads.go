@@ -13,8 +13,6 @@ import (
 	"sync/atomic"
 	"time"
 
-	"github.com/nats-io/nats.go/jetstream"
-
 	"spool/internal/record"
 	"spool/internal/text"
 	"spool/pkg/casstore"
@@ -26,7 +24,6 @@ import (
 // ThreadsConfig says how large the threads are. The zero value is good.
 type ThreadsConfig struct {
 	Entries int    // of the long thread; 0 = 100,000
-	Objects int    // entries that are stored as one object a node; 0 = 2,000
 	Forks   int    // 0 = 100
 	Rounds  int    // how often each reading runs; 0 = 5; the median counts
 	Dir     string // where servers and files are; empty = the system's temporary directory
@@ -40,32 +37,25 @@ const contextEntries = 10_000
 // tailEntries is how many entries are opened at the end of the long thread.
 const tailEntries = 50
 
-// ThreadsReport is what reading threads costs, beside the same session as a JSONL file that is parsed, and as one object a
-// node that is read with the client API. All readings begin with empty caches of their own.
+// ThreadsReport is what reading threads costs, beside the same session as a JSONL file that is parsed. All readings begin with empty
+// caches of their own.
 type ThreadsReport struct {
 	Entries    int `json:"entries"`
 	EntryBytes int `json:"entry_bytes"`
 
-	TailSeconds   float64 `json:"tail_seconds"`    // open the last 50 entries of the long thread, contents too
-	TailPacks     int64   `json:"tail_packs"`      // packs read for it
-	JSONLSeconds  float64 `json:"jsonl_seconds"`   // read and parse its JSONL whole
-	TailObjects   float64 `json:"tail_objects"`    // the same tail as one object a node, in seconds
-	TailVsJSONL   float64 `json:"tail_vs_jsonl"`   // how many times faster
-	TailVsObjects float64 `json:"tail_vs_objects"` // how many times faster
+	TailSeconds  float64 `json:"tail_seconds"`  // open the last 50 entries of the long thread, contents too
+	TailPacks    int64   `json:"tail_packs"`    // packs read for it
+	JSONLSeconds float64 `json:"jsonl_seconds"` // read and parse its JSONL whole
+	TailVsJSONL  float64 `json:"tail_vs_jsonl"` // how many times faster
 
 	Context10kSeconds float64 `json:"context_10k_seconds"` // all of 10,000 entries, contents too
 	ContextVsJSONL    float64 `json:"context_10k_vs_jsonl"`
-	ContextVsObjects  float64 `json:"context_10k_vs_objects"` // of fewer, by the entry
 
-	PageSeconds     float64 `json:"deep_page_seconds"` // 20 entries in the middle of the long thread
-	AtSeconds       float64 `json:"find_entry_seconds"`
-	ForkSeconds     float64 `json:"fork_seconds"` // until it is durable
-	ForkBytes       int64   `json:"fork_bytes"`   // of packs, for one fork, each in a pack of its own
-	ForkNodes       float64 `json:"fork_nodes"`
-	VerifyPerSecond float64 `json:"verify_entries_per_second"`
+	ForkSeconds float64 `json:"fork_seconds"` // until it is durable
+	ForkBytes   int64   `json:"fork_bytes"`   // of packs, for one fork, each in a pack of its own
+	ForkNodes   float64 `json:"fork_nodes"`
 
-	BytesVsJSONL   float64 `json:"bytes_vs_jsonl"`   // of packs, against the JSONL's
-	BytesVsObjects float64 `json:"bytes_vs_objects"` // by the entry
+	BytesVsJSONL float64 `json:"bytes_vs_jsonl"` // of packs, against the JSONL's
 }
 
 // Missed says which floors of DESIGN 14 the report misses.
@@ -79,20 +69,20 @@ func (r *ThreadsReport) Missed() (list []string) {
 	if r.Context10kSeconds > 0.15 {
 		list = append(list, fmt.Sprintf("context_10k_seconds is %.3f, want at most 0.15", r.Context10kSeconds))
 	}
+	if r.ForkNodes > 2 {
+		list = append(list, fmt.Sprintf("fork_nodes is %.2f, want at most 2", r.ForkNodes))
+	}
 	return list
 }
 
 // Write prints the report for people.
 func (r *ThreadsReport) Write(w io.Writer) error {
 	t := text.NewTable(w)
-	fmt.Fprintf(t, "last %d of %d entries\t%.2f ms, %d packs\t%.0fx parsing the JSONL, %.0fx one object a node\n", tailEntries,
-		r.Entries, 1e3*r.TailSeconds, r.TailPacks, r.TailVsJSONL, r.TailVsObjects)
-	fmt.Fprintf(t, "context of %d entries\t%.0f ms\t%.1fx parsing the JSONL, %.0fx one object a node\n", contextEntries,
-		1e3*r.Context10kSeconds, r.ContextVsJSONL, r.ContextVsObjects)
-	fmt.Fprintf(t, "page in the middle\t%.0f ms\t\nfind an entry\t%.0f ms\t\n", 1e3*r.PageSeconds, 1e3*r.AtSeconds)
+	fmt.Fprintf(t, "last %d of %d entries\t%.2f ms, %d packs\t%.0fx parsing the JSONL\n", tailEntries,
+		r.Entries, 1e3*r.TailSeconds, r.TailPacks, r.TailVsJSONL)
+	fmt.Fprintf(t, "context of %d entries\t%.0f ms\t%.1fx parsing the JSONL\n", contextEntries, 1e3*r.Context10kSeconds, r.ContextVsJSONL)
 	fmt.Fprintf(t, "fork\t%.1f ms, %d bytes\t%.1f nodes\n", 1e3*r.ForkSeconds, r.ForkBytes, r.ForkNodes)
-	fmt.Fprintf(t, "verify\t%.0f entries/s\t\n", r.VerifyPerSecond)
-	fmt.Fprintf(t, "stored bytes\t%.2f of the JSONL\t%.2f of one object a node\n", r.BytesVsJSONL, r.BytesVsObjects)
+	fmt.Fprintf(t, "stored bytes\t%.2f of the JSONL\t\n", r.BytesVsJSONL)
 	return t.Flush()
 }
 
@@ -102,11 +92,10 @@ func Threads(ctx context.Context, cfg ThreadsConfig) (*ThreadsReport, error) {
 		*p = cmp.Or(*p, v)
 	}
 	set(&cfg.Entries, 100_000)
-	set(&cfg.Objects, 2_000)
 	set(&cfg.Forks, 100)
 	set(&cfg.Rounds, 5)
-	if cfg.Entries < tailEntries || cfg.Objects < tailEntries || cfg.Forks < 1 || cfg.Rounds < 1 {
-		return nil, fmt.Errorf("%w: use at least %d entries and objects, 1 fork and 1 round", ErrConfig, tailEntries)
+	if cfg.Entries < tailEntries || cfg.Forks < 1 || cfg.Rounds < 1 {
+		return nil, fmt.Errorf("%w: use at least %d entries, 1 fork and 1 round", ErrConfig, tailEntries)
 	}
 	if cfg.Note == nil {
 		cfg.Note = func(string) {}
@@ -119,7 +108,7 @@ func Threads(ctx context.Context, cfg ThreadsConfig) (*ThreadsReport, error) {
 	for _, step := range []struct {
 		what string
 		run  func(context.Context) error
-	}{{"writing", b.write}, {"the tail", b.tail}, {"contexts", b.contexts}, {"forks", b.forks}, {"one object a node", b.objects}} {
+	}{{"writing", b.write}, {"the tail", b.tail}, {"contexts", b.contexts}, {"forks", b.forks}} {
 		cfg.Note(step.what)
 		if err := step.run(ctx); err != nil {
 			return nil, fmt.Errorf("%s: %w", step.what, err)
@@ -152,8 +141,6 @@ type threadsBench struct {
 	long, short *session // the threads; short has contextEntries
 	jsonl       [2]string
 	jsonlBytes  int64
-	packBytes   int64
-	shortJSONL  float64 // seconds to parse
 }
 
 // write publishes both threads and writes their files.
@@ -172,7 +159,7 @@ func (b *threadsBench) write(ctx context.Context) error {
 		b.jsonlBytes += size
 	}
 	packs, _, err := b.stored(ctx)
-	b.packBytes, b.rep.BytesVsJSONL = packs, float64(packs)/float64(b.jsonlBytes)
+	b.rep.BytesVsJSONL = float64(packs) / float64(b.jsonlBytes)
 	return err
 }
 
@@ -287,26 +274,7 @@ func (b *threadsBench) tail(ctx context.Context) (err error) {
 		return err
 	}
 	b.rep.TailVsJSONL = b.rep.JSONLSeconds / b.rep.TailSeconds
-	head, err := cl.Thread(b.long.thread).Head(ctx)
-	if err != nil {
-		return err
-	}
-	if b.rep.PageSeconds, err = b.median(func() error {
-		r, _ := b.reader()
-		steps, err := r.Page(ctx, head.Head(), b.cfg.Entries/2, 20)
-		if err != nil {
-			return err
-		}
-		return contents(ctx, steps, 20)
-	}); err != nil {
-		return err
-	}
-	b.rep.AtSeconds, err = b.median(func() error {
-		r, _ := b.reader()
-		_, err := r.At(ctx, head, threads.Point{Entry: int64(b.cfg.Entries / 3)})
-		return err
-	})
-	return err
+	return nil
 }
 
 // parseJSONL reads a file as whoever has only a file must.
@@ -341,15 +309,8 @@ func (b *threadsBench) contexts(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	if b.shortJSONL, err = b.median(func() error { return parseJSONL(b.jsonl[1], contextEntries) }); err != nil {
-		return err
-	}
-	b.rep.ContextVsJSONL = b.shortJSONL / b.rep.Context10kSeconds
-	took, err := b.median(func() error {
-		r, _ := b.reader()
-		return threads.Verify(ctx, r, head)
-	})
-	b.rep.VerifyPerSecond = contextEntries / took
+	parsed, err := b.median(func() error { return parseJSONL(b.jsonl[1], contextEntries) })
+	b.rep.ContextVsJSONL = parsed / b.rep.Context10kSeconds
 	return err
 }
 
@@ -383,69 +344,4 @@ func (b *threadsBench) forks(ctx context.Context) error {
 	b.rep.ForkSeconds = median(took)
 	b.rep.ForkBytes, b.rep.ForkNodes = (after-bytes)/int64(b.cfg.Forks), float64(more-nodes)/float64(b.cfg.Forks)
 	return err
-}
-
-// objects stores and reads a thread as one would first: an object for each content and each state, with the client API.
-func (b *threadsBench) objects(ctx context.Context) error {
-	nc, js, err := b.rig.connect()
-	if err != nil {
-		return err
-	}
-	defer nc.Close()
-	p := &naive{}
-	if p.objects, err = js.CreateObjectStore(ctx, jetstream.ObjectStoreConfig{Bucket: naiveNodes, MaxBytes: b.rig.limit}); err != nil {
-		return err
-	}
-	s, last := newSession(2, newProse()), ""
-	for n := range b.cfg.Objects {
-		content, err := p.put(ctx, s.next())
-		if err != nil {
-			return err
-		}
-		encoded, err := json.Marshal(state{Parent: last, N: int64(n + 1), Content: content})
-		if err != nil {
-			return err
-		}
-		if last, err = p.put(ctx, encoded); err != nil {
-			return err
-		}
-	}
-	read := func(want int) error {
-		n := 0
-		for at := last; at != "" && n < want; n++ {
-			raw, err := p.objects.GetBytes(ctx, at)
-			if err != nil {
-				return err
-			}
-			var st state
-			if err := json.Unmarshal(raw, &st); err != nil {
-				return err
-			}
-			if _, err := p.objects.GetBytes(ctx, st.Content); err != nil {
-				return err
-			}
-			at = st.Parent
-		}
-		if n != want {
-			return fmt.Errorf("%w: %d entries, want %d", ErrWrong, n, want)
-		}
-		return nil
-	}
-	if b.rep.TailObjects, err = b.median(func() error { return read(tailEntries) }); err != nil {
-		return err
-	}
-	start := time.Now()
-	if err := read(b.cfg.Objects); err != nil {
-		return err
-	}
-	perEntry := time.Since(start).Seconds() / float64(b.cfg.Objects)
-	b.rep.TailVsObjects = b.rep.TailObjects / b.rep.TailSeconds
-	b.rep.ContextVsObjects = perEntry * contextEntries / b.rep.Context10kSeconds
-	st, err := js.Stream(ctx, "OBJ_"+naiveNodes)
-	if err != nil {
-		return err
-	}
-	each := float64(st.CachedInfo().State.Bytes) / float64(b.cfg.Objects)
-	b.rep.BytesVsObjects = float64(b.packBytes) / float64(b.cfg.Entries+contextEntries) / each
-	return nil
 }
