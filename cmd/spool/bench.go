@@ -18,7 +18,7 @@ type benchCmd struct {
 	Pipeline  benchPipelineCmd  `cmd:"" default:"withargs" help:"Publish to item and head (the default)."`
 	Soak      benchSoakCmd      `cmd:"" help:"An hour of entries, each when it is due; kill -9 of the server in the middle; then every entry is read and compared."`
 	Subscribe benchSubscribeCmd `cmd:"" help:"Reading live: 1,000 readers of two kinds, slow ones beside them, and catching up."`
-	Threads   benchThreadsCmd   `cmd:"" help:"Reading threads: the tail, contexts, forks, verification."`
+	Threads   benchThreadsCmd   `cmd:"" help:"Reading threads: the tail and whole contexts; with --nodes, a large store."`
 }
 
 // benchArgs are those of every bench.

@@ -13,18 +13,15 @@ import (
 	"sync/atomic"
 	"time"
 
-	"spool/internal/record"
 	"spool/internal/text"
 	"spool/pkg/casstore"
 	"spool/pkg/client"
-	"spool/pkg/events"
 	"spool/pkg/threads"
 )
 
 // ThreadsConfig says how large the threads are. The zero value is good.
 type ThreadsConfig struct {
 	Entries int    // of the long thread; 0 = 100,000
-	Forks   int    // 0 = 100
 	Rounds  int    // how often each reading runs; 0 = 5; the median counts
 	Dir     string // where servers and files are; empty = the system's temporary directory
 
@@ -51,10 +48,6 @@ type ThreadsReport struct {
 	Context10kSeconds float64 `json:"context_10k_seconds"` // all of 10,000 entries, contents too
 	ContextVsJSONL    float64 `json:"context_10k_vs_jsonl"`
 
-	ForkSeconds float64 `json:"fork_seconds"` // until it is durable
-	ForkBytes   int64   `json:"fork_bytes"`   // of packs, for one fork, each in a pack of its own
-	ForkNodes   float64 `json:"fork_nodes"`
-
 	BytesVsJSONL float64 `json:"bytes_vs_jsonl"` // of packs, against the JSONL's
 }
 
@@ -69,9 +62,6 @@ func (r *ThreadsReport) Missed() (list []string) {
 	if r.Context10kSeconds > 0.15 {
 		list = append(list, fmt.Sprintf("context_10k_seconds is %.3f, want at most 0.15", r.Context10kSeconds))
 	}
-	if r.ForkNodes > 2 {
-		list = append(list, fmt.Sprintf("fork_nodes is %.2f, want at most 2", r.ForkNodes))
-	}
 	return list
 }
 
@@ -81,7 +71,6 @@ func (r *ThreadsReport) Write(w io.Writer) error {
 	fmt.Fprintf(t, "last %d of %d entries\t%.2f ms, %d packs\t%.0fx parsing the JSONL\n", tailEntries,
 		r.Entries, 1e3*r.TailSeconds, r.TailPacks, r.TailVsJSONL)
 	fmt.Fprintf(t, "context of %d entries\t%.0f ms\t%.1fx parsing the JSONL\n", contextEntries, 1e3*r.Context10kSeconds, r.ContextVsJSONL)
-	fmt.Fprintf(t, "fork\t%.1f ms, %d bytes\t%.1f nodes\n", 1e3*r.ForkSeconds, r.ForkBytes, r.ForkNodes)
 	fmt.Fprintf(t, "stored bytes\t%.2f of the JSONL\t\n", r.BytesVsJSONL)
 	return t.Flush()
 }
@@ -92,10 +81,9 @@ func Threads(ctx context.Context, cfg ThreadsConfig) (*ThreadsReport, error) {
 		*p = cmp.Or(*p, v)
 	}
 	set(&cfg.Entries, 100_000)
-	set(&cfg.Forks, 100)
 	set(&cfg.Rounds, 5)
-	if cfg.Entries < tailEntries || cfg.Forks < 1 || cfg.Rounds < 1 {
-		return nil, fmt.Errorf("%w: use at least %d entries, 1 fork and 1 round", ErrConfig, tailEntries)
+	if cfg.Entries < tailEntries || cfg.Rounds < 1 {
+		return nil, fmt.Errorf("%w: use at least %d entries and 1 round", ErrConfig, tailEntries)
 	}
 	if cfg.Note == nil {
 		cfg.Note = func(string) {}
@@ -108,7 +96,7 @@ func Threads(ctx context.Context, cfg ThreadsConfig) (*ThreadsReport, error) {
 	for _, step := range []struct {
 		what string
 		run  func(context.Context) error
-	}{{"writing", b.write}, {"the tail", b.tail}, {"contexts", b.contexts}, {"forks", b.forks}} {
+	}{{"writing", b.write}, {"the tail", b.tail}, {"contexts", b.contexts}} {
 		cfg.Note(step.what)
 		if err := step.run(ctx); err != nil {
 			return nil, fmt.Errorf("%s: %w", step.what, err)
@@ -158,8 +146,8 @@ func (b *threadsBench) write(ctx context.Context) error {
 		}
 		b.jsonlBytes += size
 	}
-	packs, _, err := b.stored(ctx)
-	b.rep.BytesVsJSONL = float64(packs) / float64(b.jsonlBytes)
+	packs, err := stock(ctx, b.spool.conn)
+	b.rep.BytesVsJSONL = float64(packs.bytes) / float64(b.jsonlBytes)
 	return err
 }
 
@@ -195,19 +183,6 @@ func (b *threadsBench) publish(ctx context.Context, s *session, n int, file stri
 			return size, err
 		}
 	}
-}
-
-// stored is the sum of all packs, and how many nodes they hold.
-func (b *threadsBench) stored(ctx context.Context) (bytes, nodes int64, err error) {
-	rs, err := b.spool.conn.Records().List(ctx, events.PackKey("*"))
-	for _, r := range rs {
-		p, e := record.DecodePack(r.Value)
-		if e != nil {
-			return 0, 0, e
-		}
-		bytes, nodes = bytes+p.Object.Size, nodes+int64(p.Nodes)
-	}
-	return bytes, nodes, err
 }
 
 // median runs a reading several times.
@@ -322,26 +297,4 @@ func (b *threadsBench) context(ctx context.Context, head threads.Head) error {
 		return err
 	}
 	return contents(ctx, c.Steps, contextEntries)
-}
-
-func (b *threadsBench) forks(ctx context.Context) error {
-	cl := client.New(b.spool.conn)
-	bytes, nodes, err := b.stored(ctx)
-	if err != nil {
-		return err
-	}
-	var took []float64
-	for i := range b.cfg.Forks {
-		start := time.Now()
-		to := events.Thread{Session: b.short.thread.Session, Name: fmt.Sprint("fork-", i)}
-		if err := cl.Thread(to).Fork(ctx, events.Fork{Session: to.Session, Thread: events.MainThread,
-			Index: int64(1 + i*contextEntries/b.cfg.Forks)}); err != nil {
-			return err
-		}
-		took = append(took, time.Since(start).Seconds())
-	}
-	after, more, err := b.stored(ctx)
-	b.rep.ForkSeconds = median(took)
-	b.rep.ForkBytes, b.rep.ForkNodes = (after-bytes)/int64(b.cfg.Forks), float64(more-nodes)/float64(b.cfg.Forks)
-	return err
 }

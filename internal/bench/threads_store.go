@@ -25,6 +25,7 @@ import (
 type StoreConfig struct {
 	Nodes int    // 0 = 1,000,000
 	Depth int    // threads of which each is forked from the one before; 0 = 1,000
+	Forks int    // threads forked from one; 0 = 10,000
 	Dir   string // where the server is; empty = the system's temporary directory
 
 	Note func(string) // is told what runs now; may be nil
@@ -63,6 +64,13 @@ type StoreReport struct {
 	ChainWalk    Reading `json:"chain_walk"`    // all of the deepest
 	ChainVerify  Reading `json:"chain_verify"`
 
+	Forks       int     `json:"forks"`
+	ForkSeconds float64 `json:"forks_seconds"`
+	ForkBytes   float64 `json:"fork_pack_bytes"`   // of packs, a fork
+	ForkRecords float64 `json:"fork_record_bytes"` // of records, a fork
+	ForkNodes   float64 `json:"fork_nodes"`
+	ListSeconds float64 `json:"forks_list_seconds"`
+
 	RemovedThreads int     `json:"removed_threads"` // all of the sessions, so that packs are less than half live
 	GCSeconds      float64 `json:"gc_seconds"`      // the cycle that repacks
 	RepackedPacks  int     `json:"repacked_packs"`
@@ -82,6 +90,9 @@ func (r *StoreReport) Missed() (list []string) {
 	}
 	if most := int64(2 * readerCache); r.Walk.Heap > most {
 		list = append(list, fmt.Sprintf("walk takes %s, want at most %s", mib(r.Walk.Heap), mib(most)))
+	}
+	if r.ForkNodes > 2 {
+		list = append(list, fmt.Sprintf("fork_nodes is %.2f, want at most 2", r.ForkNodes))
 	}
 	return list
 }
@@ -112,6 +123,8 @@ func (r *StoreReport) Write(w io.Writer) error {
 	reading("tail of the deepest", fmt.Sprintf("last %d entries", tailEntries), r.ChainTail)
 	reading("read it all", fmt.Sprintf("%d states", 2*r.ChainDepth+1), r.ChainWalk)
 	reading("verify it", fmt.Sprintf("%d states", 2*r.ChainDepth+1), r.ChainVerify)
+	row("forks of one", sec(r.ForkSeconds), "%d; each %.0f bytes of packs, %.0f of records, %.2f nodes; listed in %s", r.Forks,
+		r.ForkBytes, r.ForkRecords, r.ForkNodes, ms(r.ListSeconds))
 	row("gc and repack", sec(r.GCSeconds), "%d threads removed; %d packs into %d, %s left", r.RemovedThreads, r.RepackedPacks,
 		r.IntoPacks, mib(r.BytesAfter))
 	reading("tail after it", fmt.Sprintf("last %d entries", tailEntries), r.TailAfter)
@@ -121,11 +134,11 @@ func (r *StoreReport) Write(w io.Writer) error {
 
 // Store builds a large store on a server of its own, and measures it.
 func Store(ctx context.Context, cfg StoreConfig) (*StoreReport, error) {
-	for p, v := range map[*int]int{&cfg.Nodes: 1_000_000, &cfg.Depth: 1_000} {
+	for p, v := range map[*int]int{&cfg.Nodes: 1_000_000, &cfg.Depth: 1_000, &cfg.Forks: 10_000} {
 		*p = cmp.Or(*p, v)
 	}
-	if cfg.Nodes < 1_000 || cfg.Depth < 1 {
-		return nil, fmt.Errorf("%w: use at least 1000 nodes and a depth of 1", ErrConfig)
+	if cfg.Nodes < 1_000 || cfg.Depth < 1 || cfg.Forks < 1 {
+		return nil, fmt.Errorf("%w: use at least 1000 nodes, a depth of 1 and 1 fork", ErrConfig)
 	}
 	if cfg.Note == nil {
 		cfg.Note = func(string) {}
@@ -135,12 +148,12 @@ func Store(ctx context.Context, cfg StoreConfig) (*StoreReport, error) {
 		return nil, err
 	}
 	defer r.stop()
-	b := &storeBench{cfg: cfg, rig: r, rep: &StoreReport{ChainDepth: cfg.Depth}}
+	b := &storeBench{cfg: cfg, rig: r, rep: &StoreReport{ChainDepth: cfg.Depth, Forks: cfg.Forks}}
 	for _, step := range []struct {
 		what string
 		run  func(context.Context) error
 	}{{"building", b.build}, {"reading", b.withConn(b.read)}, {"fsck", b.withConn(b.fsck)}, {"forks of forks", b.withSpool(b.chain)},
-		{"repacking", b.repack}, {"fsck again", b.withConn(b.clean)}} {
+		{"forks of one", b.withSpool(b.forks)}, {"repacking", b.repack}, {"fsck again", b.withConn(b.clean)}} {
 		cfg.Note(step.what)
 		if err := step.run(ctx); err != nil {
 			return nil, fmt.Errorf("%s: %w", step.what, err)
@@ -388,6 +401,56 @@ func (b *storeBench) chain(ctx context.Context, s *spool) error {
 // step is a small entry.
 func step(t events.Thread, i int) client.Entry {
 	return client.Entry{Thread: t, Dialect: "step", Body: fmt.Appendf(nil, `{"role":"coder","content":"step %d of %s"}`, i, t)}
+}
+
+// forkedEntries is how many entries the thread has that many are forked from.
+const forkedEntries = 200
+
+// forks forks many threads from one, as many clients would: each waits until its fork is durable.
+func (b *storeBench) forks(ctx context.Context, s *spool) error {
+	main := events.Thread{Session: "wide", Name: events.MainThread}
+	entries := make([]client.Entry, forkedEntries)
+	for i := range entries {
+		entries[i] = step(main, i)
+	}
+	if _, err := s.publishing[0].Publish(ctx, entries...); err != nil {
+		return err
+	}
+	if err := s.await(ctx, forkedEntries); err != nil {
+		return err
+	}
+	before, err := stock(ctx, s.conn)
+	if err != nil {
+		return err
+	}
+	cl := client.New(s.conn)
+	began := time.Now()
+	g, gctx := errgroup.WithContext(ctx)
+	g.SetLimit(atOnce)
+	for i := range b.cfg.Forks {
+		g.Go(func() error {
+			to := events.Thread{Session: main.Session, Name: fmt.Sprint("fork-", i)}
+			return cl.Thread(to).Fork(gctx, events.Fork{Session: main.Session, Thread: main.Name, Index: int64(1 + i%forkedEntries)})
+		})
+	}
+	if err := g.Wait(); err != nil {
+		return err
+	}
+	b.rep.ForkSeconds = time.Since(began).Seconds()
+	after, err := stock(ctx, s.conn)
+	if err != nil {
+		return err
+	}
+	n := float64(b.cfg.Forks)
+	b.rep.ForkBytes, b.rep.ForkNodes = float64(after.bytes-before.bytes)/n, float64(after.nodes-before.nodes)/n
+	b.rep.ForkRecords = float64(after.records-before.records) / n
+	began = time.Now()
+	list, err := cl.Session(main.Session).Threads(ctx)
+	b.rep.ListSeconds = time.Since(began).Seconds()
+	if err == nil && len(list) != b.cfg.Forks+1 {
+		err = fmt.Errorf("%w: %d threads are listed, want %d", ErrWrong, len(list), b.cfg.Forks+1)
+	}
+	return err
 }
 
 func mib(n int64) string { return fmt.Sprintf("%.1f MiB", float64(n)/(1<<20)) }

@@ -14,7 +14,7 @@ func TestThreads(t *testing.T) {
 	if testing.Short() {
 		t.Skip("it writes 11,000 entries")
 	}
-	rep := must.Get(Threads(t.Context(), ThreadsConfig{Entries: 1_000, Forks: 3, Rounds: 1, Dir: t.TempDir()}))(t)
+	rep := must.Get(Threads(t.Context(), ThreadsConfig{Entries: 1_000, Rounds: 1, Dir: t.TempDir()}))(t)
 	raw := must.Get(json.Marshal(rep))(t)
 	var figures map[string]float64
 	must.Do(t, json.Unmarshal(raw, &figures))
@@ -23,17 +23,17 @@ func TestThreads(t *testing.T) {
 			t.Errorf("%s = %v, want more than 0", name, v)
 		}
 	}
-	for _, name := range []string{"tail_vs_jsonl", "context_10k_seconds", "fork_bytes", "bytes_vs_jsonl"} {
+	for _, name := range []string{"tail_vs_jsonl", "context_10k_seconds", "bytes_vs_jsonl"} {
 		if figures[name] == 0 {
 			t.Errorf("the report has no %s", name)
 		}
 	}
-	if rep.TailPacks > 3 || rep.ForkNodes > 2 {
-		t.Errorf("tail of %d packs, fork of %v nodes, want at most 3 and 2", rep.TailPacks, rep.ForkNodes)
+	if rep.TailPacks > 3 {
+		t.Errorf("tail of %d packs, want at most 3", rep.TailPacks)
 	}
 	var table strings.Builder
-	if err := rep.Write(&table); err != nil || strings.Count(table.String(), "\n") != 4 {
-		t.Errorf("table = %v\n%s, want 4 lines", err, &table)
+	if err := rep.Write(&table); err != nil || strings.Count(table.String(), "\n") != 3 {
+		t.Errorf("table = %v\n%s, want 3 lines", err, &table)
 	}
 	must.Is(t, must.Err(Threads(t.Context(), ThreadsConfig{Entries: 3})), ErrConfig, "Threads of 3 entries")
 }
@@ -52,9 +52,9 @@ func BenchmarkContext10k(b *testing.B) {
 // A small store must give every figure of a large one, and be as bounded.
 func TestStore(t *testing.T) {
 	if testing.Short() {
-		t.Skip("it writes 4,000 nodes and forks 30 threads")
+		t.Skip("it writes 4,000 nodes and forks 60 threads")
 	}
-	rep := must.Get(Store(t.Context(), StoreConfig{Nodes: 4_000, Depth: 30, Dir: t.TempDir()}))(t)
+	rep := must.Get(Store(t.Context(), StoreConfig{Nodes: 4_000, Depth: 30, Forks: 30, Dir: t.TempDir()}))(t)
 	if missed := rep.Missed(); len(missed) > 0 {
 		t.Errorf("missed: %v", missed)
 	}
