@@ -162,7 +162,6 @@ type checker struct {
 	total  int64
 	stale  bool // what heads lead to was written meanwhile: it may have moved
 
-	dialects  dialects
 	heads     []head
 	packs     []pack // by order
 	at        map[casstore.PackID]int
@@ -224,7 +223,6 @@ type head struct {
 
 	kept *threads.Head // as the record has it; nobody changes what is in it
 	rest []wrongHead   // why there may be more of them
-	lead string        // the dialect that it should have; "": the one that it has
 }
 
 // find notes what is wrong with a record, unless it was written meanwhile.

@@ -26,10 +26,8 @@ type state struct {
 	before              int // the pack that has its parent, by its index; -1: none
 	start, parent       casstore.Ref
 	index, first, count int64
-	end                 bool  // its role is that of an end
-	result              bool  // it is the result of an output, which may stand behind an end
-	dialect, lead       uint8 // of its entry; of a thread that ends with it, if led
-	led                 bool
+	end                 bool           // its role is that of an end
+	result              bool           // it is the result of an output, which may stand behind an end
 	entry               entryID        // with Config.Lost
 	wrong               *record.Damage // of itself or of a state before it
 }
@@ -147,7 +145,7 @@ func (c *checker) state(r *resolver, i, node int, n casstore.Node) {
 	s := &state{
 		pack: i, node: node, before: r.packOf(st.Parent), start: st.Start, parent: st.Parent, index: st.Entry.Index,
 		first: st.Entry.First, count: st.Entry.Count, end: st.Role == threads.RoleEnd,
-		result: isResult(&st), dialect: c.dialects.number(st.Entry.Dialect),
+		result: isResult(&st),
 	}
 	if c.cfg.Lost != "" {
 		s.entry = idOf(&st)

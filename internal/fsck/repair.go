@@ -111,7 +111,7 @@ func Fix(ctx context.Context, s Store, w Writer, packs Packs, cfg Config) (*Repo
 			}
 		}
 	}
-	for _, fix := range []func(context.Context) error{f.fixDialects, f.fixNames, f.fixKept, f.fixRefused} {
+	for _, fix := range []func(context.Context) error{f.fixNames, f.fixKept, f.fixRefused} {
 		if err := fix(ctx); err != nil {
 			return nil, err
 		}
