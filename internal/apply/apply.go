@@ -164,7 +164,7 @@ func (d *draft) entry(ctx context.Context) error {
 	if !ok {
 		return fmt.Errorf("unknown dialect %q: use one of %s", d.e.Dialect, strings.Join(dialect.Names(), ", "))
 	}
-	if earlier, known := dialect.Made(d.e.Dialect, d.e.Earlier.Mapping); known {
+	if earlier, known := dialect.Made(d.e.Dialect, d.e.Mapping); known {
 		lang = earlier
 	}
 	return d.step(ctx, addition{dialect: lang})

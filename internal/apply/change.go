@@ -341,7 +341,7 @@ func LearnPlace(info *sessions.Info, e *events.Event) {
 // timestamp is the entry's own time, or what its producer said, or when the server stored it (SPEC P5): never our clock, so
 // that an event makes equal nodes whoever applies it, and when.
 func (d *draft) timestamp(own int64) int64 {
-	ms := cmp.Or(d.claim(own), d.said())
+	ms := cmp.Or(events.Said(own), d.said())
 	if ms != 0 {
 		d.Head.Date(ms, events.Believed(ms, d.e.stored()))
 	}
@@ -349,20 +349,7 @@ func (d *draft) timestamp(own int64) int64 {
 }
 
 // said is the time of an event whose entry says none.
-func (d *draft) said() int64 {
-	if d.e.Earlier.Undated {
-		return cmp.Or(d.e.Time, d.Head.Claim())
-	}
-	return cmp.Or(d.claim(d.e.Time), d.e.stored())
-}
-
-// claim is what an entry or an event says of its time, 0 for nothing.
-func (d *draft) claim(ms int64) int64 {
-	if d.e.Earlier.Undated || d.e.Earlier.Unset {
-		return ms
-	}
-	return events.Said(ms)
-}
+func (d *draft) said() int64 { return cmp.Or(events.Said(d.e.Time), d.e.stored()) }
 
 // stored is when the server stored the event, in Unix milliseconds; 0 = unknown.
 func (e *Staged) stored() int64 { return e.Stored / int64(time.Millisecond) }

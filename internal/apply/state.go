@@ -159,21 +159,9 @@ type Staged struct {
 	Full  casstore.Ref    // a blob that is stored already, in the place of Cuts.Full
 	Chunk events.Chunk    // of a chunk event
 
-	Earlier Earlier // of an event that is applied again
+	Mapping int // of an event that is applied again: the version of the dialect's mapping that read it; 0, or none of that dialect: this one
 
 	pointer *casstore.Node // to the artifact of the output that it ends
-}
-
-// Earlier is what versions before this one did otherwise with an entry. What they stored has its hash only if it is
-// made so again.
-type Earlier struct {
-	Mapping int // the version of the dialect's mapping that read it; 0, or none of that dialect: this one
-
-	Inline bool // images of Claude Code stayed in line, and no id of an artifact had the store's time
-	Whole  bool // results that are artifacts are whole in their items, too
-
-	Undated bool // an entry that says no time had that of the entry before it, or none
-	Unset   bool // the zero of a time.Time was a time
 }
 
 // Blob is bytes that an entry refers to by their hash; nil if they are stored already.

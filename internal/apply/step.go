@@ -81,10 +81,7 @@ func (d *draft) step(ctx context.Context, a addition) error {
 		Trace: events.TraceParent(d.e.Trace), Room: d.st.Batch.Items,
 	}
 	st.Entry = d.record(a, &e, before)
-	limit := project.Limit{Thresholds: d.st.Rules.Artifacts, Whole: d.e.Earlier.Whole}
-	if !d.e.Earlier.Inline {
-		limit.Stored = d.e.stored()
-	}
+	limit := project.Limit{Thresholds: d.st.Rules.Artifacts, Stored: d.e.stored()}
 	stamp.Results = project.MarkResults(&st.Entry, large, limit, st.Timestamp)
 	st.Entry.Count = int64(len(e.Items))
 	content := threads.Content{Text: d.e.Text, Refs: blobs}

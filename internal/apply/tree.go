@@ -132,14 +132,12 @@ func (d *draft) appendUnder(ctx context.Context, draft sessions.Draft, parent st
 
 // cut applies the size rules to a JSON entry (SPEC T).
 func (e *Staged) cut(raw []byte) (err error) {
-	rules := SizeRules(e.Dialect, e.How)
-	rules.Sources = rules.Sources && !e.Earlier.Inline
 	e.Blobs = nil
 	e.Cuts, err = truncate.Entry(raw, func(b []byte) string {
 		ref := casstore.SumBlob(b)
 		e.Blobs = append(e.Blobs, Blob{ref, b})
 		return ref.String()
-	}, rules)
+	}, SizeRules(e.Dialect, e.How))
 	e.Text = e.Cuts.Text
 	return err
 }

@@ -23,21 +23,17 @@ type remade struct {
 // maxRemade bounds the bodies of the events that fill one gap, in bytes.
 const maxRemade = 256 << 20
 
-// versions are what the events of a gap are read as, one after the other, until they make what is missing: as this
-// version does, then as those before it. Their nodes are gone, and with them what says so.
-var versions = []apply.Earlier{
-	{}, {Mapping: 2}, {Mapping: 1}, {Mapping: 2, Unset: true}, {Mapping: 2, Undated: true}, {Mapping: 2, Undated: true, Inline: true},
-	{Mapping: 2, Undated: true, Inline: true, Whole: true}, {Mapping: 1, Undated: true, Inline: true},
-	{Mapping: 1, Undated: true, Inline: true, Whole: true},
-}
+// mappings are the versions of a dialect's mapping by which the events of a gap are read, one after the other, until they make what is
+// missing: this one, then those before it. Their nodes are gone, and with them what says so.
+var mappings = []int{0, 2, 1}
 
 // remakeLost finds the nodes that a gap lacks among what its events make, and where else these lead.
 func (f *fixer) remakeLost(ctx context.Context, g gap) (
 	lost map[casstore.Ref]casstore.Node, at map[casstore.Ref]casstore.PackID, why string, err error,
 ) {
-	for _, how := range versions {
+	for _, mapping := range mappings {
 		for _, results := range []bool{true, false} { // a persister without a store for artifacts makes none
-			made, why, err := f.remake(ctx, g, how, results)
+			made, why, err := f.remake(ctx, g, mapping, results)
 			if err != nil || why != "" {
 				return nil, nil, why, err
 			}
@@ -54,15 +50,13 @@ func (f *fixer) remakeLost(ctx context.Context, g gap) (
 }
 
 // remake applies the events of a gap again, from the head as it was before it. What they make is kept here alone.
-func (f *fixer) remake(ctx context.Context, g gap, how apply.Earlier, results bool) (
-	made remade, why string, err error,
-) {
+func (f *fixer) remake(ctx context.Context, g gap, mapping int, results bool) (made remade, why string, err error) {
 	before, evs, why, err := f.gapEvents(ctx, g)
 	if err != nil || why != "" {
 		return made, why, err
 	}
 	r := &remaker{
-		f: f, how: how, rules: apply.Rules{Results: results, Artifacts: f.c.cfg.Artifacts},
+		f: f, mapping: mapping, rules: apply.Rules{Results: results, Artifacts: f.c.cfg.Artifacts},
 		records: map[string]record.Record{}, packs: map[casstore.PackID]*casstore.Pack{},
 		thread: apply.Thread{Key: g.h.id, Head: before, AskedLeft: true}, session: apply.Session{ID: g.h.id.Session},
 	}
@@ -132,7 +126,7 @@ func (f *fixer) gapEvents(ctx context.Context, g gap) (before threads.Head, evs 
 // apply.World.
 type remaker struct {
 	f       *fixer
-	how     apply.Earlier
+	mapping int
 	rules   apply.Rules
 	thread  apply.Thread
 	session apply.Session
@@ -157,7 +151,7 @@ var errAway = errors.New("its body was not in the event")
 
 // apply applies an event again.
 func (r *remaker) apply(ctx context.Context, ev replayed, at uint64) error {
-	e := apply.Staged{Event: ev.Event, At: at, Stored: ev.Stored, Earlier: r.how}
+	e := apply.Staged{Event: ev.Event, At: at, Stored: ev.Stored, Mapping: r.mapping}
 	if e.Ref != nil {
 		e.Bad = errAway
 	} else {

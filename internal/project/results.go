@@ -98,11 +98,7 @@ func MarkResults(r *threads.Record, large []Result, limit Limit, said int64) *Li
 	if len(large) == 0 {
 		return nil
 	}
-	mark := withExcerpts
-	if limit.Whole {
-		mark = withResults
-	}
-	r.Projection += mark
+	r.Projection += withExcerpts
 	if limit.Set() != (artifacts.Thresholds{}).Set() {
 		r.Projection += ":" + limit.String()
 	}
