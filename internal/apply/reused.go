@@ -19,7 +19,7 @@ import (
 func (d *draft) repeated(ctx context.Context, h *threads.Head) (Verdict, error) {
 	last, known := h.Last(d.e.Producer)
 	itself := (d.e.At <= last.At || d.e.At <= h.Applied) && !d.besideLast(h)
-	if !known || !d.st.Rules.Past || itself {
+	if !known || d.st.Back == nil || itself {
 		return Verdict{Is: Repeated}, nil
 	}
 	judge := d.reused
@@ -57,7 +57,7 @@ func (d *draft) reused(ctx context.Context, h *threads.Head, last uint64) (Verdi
 		return repeated, err
 	}
 	// What was refused so is behind the last event that the head knows, in the thread's life. It is no other when it is sent again.
-	sent, err := d.w.Sent(ctx, d.st.Key, d.e.Producer, d.e.Epoch, seq, is, max(last+1, d.lives(h)), d.e.At)
+	sent, err := d.st.Back.Sent(ctx, d.st.Key, d.e.Producer, d.e.Epoch, seq, is, max(last+1, d.lives(h)), d.e.At)
 	if err != nil || sent {
 		return repeated, err
 	}
@@ -127,7 +127,7 @@ func (d *draft) given(ctx context.Context, h *threads.Head, before uint64) (give
 }
 
 func (d *draft) givenTo(ctx context.Context, h *threads.Head, seq uint64, is *events.Digest, before uint64) (g given, err error) {
-	g.own, err = d.w.Given(ctx, d.st.Key, d.e.Producer, d.e.Epoch, seq, is, d.lives(h), before)
+	g.own, err = d.st.Back.Given(ctx, d.st.Key, d.e.Producer, d.e.Epoch, seq, is, d.lives(h), before)
 	if err != nil || g.own == nil || is != nil && g.own.Before(seq, *is, d.e.At) {
 		return g, err
 	}
@@ -138,7 +138,7 @@ func (d *draft) givenTo(ctx context.Context, h *threads.Head, seq uint64, is *ev
 // session is what the producer of an event gave a sequence to in all threads of the session, since a thread began.
 func (d *draft) session(ctx context.Context, h *threads.Head, seq, before uint64) (*events.Given, error) {
 	all := events.Thread{Session: d.st.Key.Session, Name: events.EveryThread}
-	return d.w.Given(ctx, all, d.e.Producer, d.e.Epoch, seq, nil, max(h.Began, d.begins()), before)
+	return d.st.Back.Given(ctx, all, d.e.Producer, d.e.Epoch, seq, nil, max(h.Began, d.begins()), before)
 }
 
 // before reports whether the event's sequence was given to the same before: to this thread, under any name that it had. What came under

@@ -65,7 +65,7 @@ func (d *draft) late(ctx context.Context) (verdict Verdict, late bool, err error
 // forgets reports whether a head may have forgotten the producer of an event that it has passed. If it has not, EVENTS
 // was made anew and counts from 1 again, or was set back and gives the sequences out again that it lost.
 func (d *draft) forgets(h *threads.Head) bool {
-	return h.Forgets() && !d.w.Reused(d.e.At, d.e.Stored)
+	return h.Forgets() && (d.st.Back == nil || !d.st.Back.Reused(d.e.At, d.e.Stored))
 }
 
 // repeats reports whether a thread has an event already, and notes it.
@@ -155,13 +155,13 @@ const (
 
 // lookBack judges an event by what EVENTS holds before it.
 func (d *draft) lookBack(ctx context.Context) (events.Standing, error) {
-	if !d.st.Rules.Past {
+	if d.st.Back == nil {
 		return events.Unlinked, nil
 	}
 	since, floor, at := d.since(), d.begins(), d.e.At
 	for look := uint64(firstLook); ; look *= 8 {
 		from := max(since, floor, at-min(look, at))
-		past, err := d.w.Past(ctx, d.st.Key, d.e.Producer, d.e.Epoch, from, at+1)
+		past, err := d.st.Back.Past(ctx, d.st.Key, d.e.Producer, d.e.Epoch, from, at+1)
 		if err != nil {
 			return 0, err
 		}

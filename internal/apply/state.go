@@ -36,6 +36,13 @@ type World interface {
 	// or of any if none is named. Sessions overtake each other.
 	SettleBefore(ctx context.Context, session string) error
 
+	// SessionKeys lists the keys of all records of a session, SessionLive what goes on in it.
+	SessionKeys(ctx context.Context, session string) ([]string, error)
+	SessionLive(ctx context.Context, session string) (record.Live, error)
+}
+
+// Back tells what EVENTS holds from before an event.
+type Back interface {
 	// Past reads what EVENTS holds of one producer's events in a thread, in one epoch, from a sequence up to and without
 	// another one. What was acknowledged is not missing.
 	Past(ctx context.Context, t events.Thread, producer string, epoch, from, before uint64) (events.Past, error)
@@ -48,10 +55,6 @@ type World interface {
 		bool, error)
 	// Reused reports whether EVENTS gave a sequence out before, to an event that it has lost.
 	Reused(seq uint64, stored int64) bool
-
-	// SessionKeys lists the keys of all records of a session, SessionLive what goes on in it.
-	SessionKeys(ctx context.Context, session string) ([]string, error)
-	SessionLive(ctx context.Context, session string) (record.Live, error)
 }
 
 // Store is records, and whether the objects are there that they name.
@@ -68,6 +71,7 @@ type Locator = casstore.NodeLocator
 type State struct {
 	*Thread
 	Session *Session
+	Back    Back // nil: nobody looks back, and what a head has is a repeat
 	Batch   Batch
 	Rules   Rules
 
@@ -130,7 +134,6 @@ type Rules struct {
 	Results     bool                 // there is somewhere to store them
 	Outputs     bool                 // there is somewhere to store what streams
 	Sessions    bool                 // sessions can be listed and deleted
-	Past        bool                 // World.Past answers
 	OutputLease time.Duration        // of an output that does not say its own
 	Secrets     Secrets              // in what outputs print; nil: nobody looks for them
 	Head        threads.HeadRoom     // what a head itself names

@@ -39,8 +39,7 @@ type memory struct {
 
 func newMemory(t *testing.T) *memory {
 	return &memory{
-		t: t, rules: Rules{Artifacts: artifacts.Thresholds{Bytes: 1000}, Results: true, Outputs: true, Sessions: true, Past: true,
-			OutputLease: time.Hour},
+		t: t, rules: Rules{Artifacts: artifacts.Thresholds{Bytes: 1000}, Results: true, Outputs: true, Sessions: true, OutputLease: time.Hour},
 		records: map[string]record.Record{}, packs: map[casstore.PackID]*casstore.Pack{},
 		threads: map[events.Thread]*Thread{}, sessions: map[string]*Session{}, outputs: map[string]*Output{},
 		counters: map[string]*record.Counter{},
@@ -190,7 +189,7 @@ func (m *memory) state(e *Staged) State {
 	if m.counters[s.ID] == nil {
 		m.counters[s.ID] = &record.Counter{}
 	}
-	st := State{Thread: t, Session: s, Rules: m.rules, Counter: m.counters[s.ID]}
+	st := State{Thread: t, Session: s, Back: m, Rules: m.rules, Counter: m.counters[s.ID]}
 	st.Batch.Pack, st.Batch.ID = casstore.PackID{byte(m.seq + 1), byte((m.seq + 1) >> 8), 1}, [16]byte{byte(m.seq + 1)}
 	if e.Kind == events.KindChunk {
 		key := events.OutputKey(s.ID, e.Chunk.Output)

@@ -286,28 +286,6 @@ func (r *remaker) Locate(context.Context, casstore.Ref) (casstore.Located, error
 // errUnasked: the rules under which events are applied again do not ask that.
 var errUnasked = errors.New("nobody asks that of what is made again")
 
-// Past implements apply.World.
-func (r *remaker) Past(context.Context, events.Thread, string, uint64, uint64, uint64) (events.Past, error) {
-	return events.Past{}, errUnasked
-}
-
-// Given implements apply.World.
-func (r *remaker) Given(
-	context.Context, events.Thread, string, uint64, uint64, *events.Digest, uint64, uint64,
-) (*events.Given, error) {
-	return nil, errUnasked
-}
-
-// Sent implements apply.World.
-func (r *remaker) Sent(
-	context.Context, events.Thread, string, uint64, uint64, events.Digest, uint64, uint64,
-) (bool, error) {
-	return false, errUnasked
-}
-
-// Reused implements apply.World.
-func (r *remaker) Reused(uint64, int64) bool { return false }
-
 // SessionKeys implements apply.World.
 func (r *remaker) SessionKeys(context.Context, string) ([]string, error) { return nil, errUnasked }
 

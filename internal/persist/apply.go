@@ -25,6 +25,9 @@ func (l *lane) apply(ctx context.Context, c *commit, s *staged) error {
 		return err
 	}
 	w, st, e := world{l, c}, l.state(c, t, s), s.event
+	if l.p.Deps.Past != nil {
+		st.Back = w
+	}
 	e.Now, e.Bad, e.Refused = c.now, cmp.Or(s.bad, l.refusedElsewhere(c, t, s)), refused
 	e.PrevRefused = l.refusedNowhere(c, t, s, e.Prev)
 	change, verdict, err := apply.Event(ctx, w, st, e)

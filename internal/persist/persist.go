@@ -262,7 +262,7 @@ func New(deps Deps, cfg Config) *Persister {
 	p.queue, p.space.parked = newQueue(p.parking), p.parking
 	p.Records = patient{deps.Records, p}
 	p.rules = apply.Rules{
-		Artifacts: cfg.Artifacts, Results: deps.Wholes != nil, Outputs: deps.Parts != nil, Sessions: deps.Sessions != nil, Past: deps.Past != nil,
+		Artifacts: cfg.Artifacts, Results: deps.Wholes != nil, Outputs: deps.Parts != nil, Sessions: deps.Sessions != nil,
 		OutputLease: cfg.OutputLease, Secrets: deps.Secrets, Head: cfg.Head, Limits: cfg.Limits,
 	}
 	p.lane, p.deadly = newLane(p), newDeadly(p)

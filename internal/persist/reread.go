@@ -56,7 +56,7 @@ const (
 	lastReread  = 1 << 12 // sequences of EVENTS before an event, in which its producer may have sent the same before
 )
 
-// Given implements apply.World. What is sent again was sent a moment ago, or comes again from its beginning on: where it is much, its end
+// Given implements apply.Back. What is sent again was sent a moment ago, or comes again from its beginning on: where it is much, its end
 // is looked at first, and then as much from its beginning on as it takes to find the event.
 func (w world) Given(
 	ctx context.Context, t events.Thread, producer string, epoch, seq uint64, is *events.Digest, from, before uint64,
@@ -113,7 +113,7 @@ func (w world) recent(ctx context.Context, of rereadOf, s *stretch, before uint6
 	return &s.recent.given, err
 }
 
-// Sent implements apply.World.
+// Sent implements apply.Back.
 func (w world) Sent(
 	ctx context.Context, t events.Thread, producer string, epoch, seq uint64, is events.Digest, from, before uint64,
 ) (bool, error) {

@@ -13,7 +13,7 @@ import (
 )
 
 // world answers what an event asks on its way into a commit: from the store, which it waits for. It implements
-// apply.World.
+// apply.World and apply.Back.
 type world struct {
 	l *lane
 	c *commit
