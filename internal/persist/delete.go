@@ -21,8 +21,10 @@ import (
 //	refuse   while a run or an output is live, unless it is forced; and if the session was written to since it was decided
 //	remove   its records, in one atomic batch; when they are too many, in several, behind a mark that hides the session
 //	free     the bytes of its artifacts that no other session names
-//	purge    items, dead letters, and the events before the operation: once all that was published before is out
+//	purge    items and dead letters: once all that was published before is out
 //	done
+//	events   those before the operation: once they are acknowledged, and all before them in their partition, whosever they are; only
+//	         then is the operation acknowledged, which until then comes again to whoever has the partition
 //
 // Each batch writes the record events.DeletedKey, expecting the revision before, so that of two persisters that both delete one
 // stops. The first one demands that nothing was refused in the partition since, and a refusal that the session was not deleted since, so
@@ -38,10 +40,11 @@ type Sessions interface {
 	// UserSessions counts the sessions that each user began, by their records.
 	UserSessions(ctx context.Context) (map[string]int64, error)
 	// FreeObjects drops bytes that the artifacts of a session named, but for those that another session names too. PurgeSession
-	// drops its events before the one that deleted it, and of its items and dead letters what was there when the record was written.
-	// Both may be repeated, also once the session has begun anew.
+	// drops of its items and dead letters what was there when the record was written. PurgeEvents drops its events before a sequence,
+	// as far as they are acknowledged, and tells whether these are all. They may be repeated, also once the session has begun anew.
 	FreeObjects(ctx context.Context, session string, objects []record.Object) error
 	PurgeSession(ctx context.Context, session string, how record.Deleted) error
+	PurgeEvents(ctx context.Context, session string, partition int, seq uint64) (all bool, err error)
 	// PurgeLate drops the items and dead letters that came behind a deletion of what it took; seq is the sequence of its event.
 	PurgeLate(ctx context.Context, session string, seq uint64) error
 	// SessionEnds is how far the streams of items and of dead letters are now.
@@ -382,10 +385,11 @@ func (p *Persister) endDeletion(ctx context.Context, c *commit) error {
 	if e := p.retry(ctx, "probe the store", func() error { return p.probe(ctx, c.fence) }); e != nil {
 		return fmt.Errorf("%w (and so is a commit of nothing: %w)", err, e)
 	}
-	p.Log.Error("a deletion cannot be finished: delete the session again to purge its events, items and dead letters",
-		"session", c.deletion.session, "error", err)
+	p.Log.Error(unfinished, "session", c.deletion.session, "error", err)
 	return nil
 }
+
+const unfinished = "a deletion cannot be finished: delete the session again to purge its events, items and dead letters"
 
 // finishDeletion is the part behind the batch's items. Another persister may go on with it at the same time, or may have done it all,
 // and died since: what the record says counts.
@@ -427,6 +431,49 @@ func (p *Persister) finishDeletion(ctx context.Context, d *deletion) error {
 			return err
 		}
 	}
+}
+
+// emptied is a deletion whose event waits for the session's events to go before it is acknowledged.
+type emptied struct {
+	*delivery
+	session string
+	stored  int64 // of the event
+}
+
+// deletes reports whether an event is to delete its session, whatever became of that.
+func (s *staged) deletes() bool {
+	if s.event.Kind != events.KindControl || s.bad != nil {
+		return false
+	}
+	op, err := events.ParseControl(s.event.Body)
+	return err == nil && op.Op == events.OpDelete
+}
+
+// empty removes the events of a deleted session that came before the one that deleted it, as far as the server has heard that they are
+// through, and tells whether that is done. A crash here leaves that one, which is not acknowledged: it is a repeat when it comes again, and
+// behind it this is done again.
+func (p *Persister) empty(ctx context.Context, d emptied) (done bool, err error) {
+	err = p.retry(ctx, "purge the events of a deleted session", func() error {
+		rs, err := p.Records.Records(ctx, events.DeletedKey(d.session))
+		if err != nil {
+			return err
+		}
+		rec, err := record.DecodeDeleted(rs[0].Value)
+		// It may have been refused, or be published again behind a new life. What cannot be read fsck names.
+		if !rs[0].Exists() || err != nil || rec.Erase || !rec.Before(d.seq-1, d.stored) {
+			done = true
+			return nil //nolint:nilerr // see above
+		}
+		if err = p.At(StepPurge); err == nil {
+			done, err = p.Sessions.PurgeEvents(ctx, d.session, d.partition, d.seq)
+		}
+		return err
+	})
+	if never(err) {
+		p.Log.Error(unfinished, "session", d.session, "error", err)
+		return true, nil
+	}
+	return done && err == nil, err
 }
 
 // learnDeletion reads how far a deletion is. left is false if there is nothing left to do for it.

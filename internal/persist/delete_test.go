@@ -82,9 +82,12 @@ func (r *rig) gone(session string) {
 			r.t.Errorf("%s holds %d messages of %s", stream, n, session)
 		}
 	}
-	if n := r.stored(events.EventsStream, events.StoredOfSession(session)); n > 1 {
-		r.t.Errorf("SPOOL_EVENTS holds %d messages of %s, want the deletion alone", n, session)
-	}
+	must.Eventually(r.t, "its events are removed", func() error {
+		if n := r.stored(events.EventsStream, events.StoredOfSession(session)); n > 1 {
+			return fmt.Errorf("SPOOL_EVENTS holds %d messages of %s, want the deletion alone", n, session)
+		}
+		return nil
+	})
 	if list, err := r.Sessions(r.t.Context(), session); err != nil || len(list) != 0 {
 		r.t.Errorf("Sessions(%s) = %v, %v, want none", session, list, err)
 	}

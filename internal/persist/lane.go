@@ -57,6 +57,7 @@ type lane struct {
 
 	unacked map[int]*delivery // of each partition, up to where all are published, if its ack waits; stage 3 only
 	acked   time.Time
+	emptied []emptied // stage 3 only
 
 	left leftovers // of stage 3
 
@@ -420,10 +421,10 @@ func (l *lane) giveBack(c *commit) {
 
 // publishLoop is stage 3.
 func (l *lane) publishLoop(ctx context.Context) error {
-	defer l.ackAll()
+	defer func() { _ = l.ackAll(ctx) }()
 	for {
 		var due <-chan time.Time
-		if len(l.unacked) > 0 {
+		if len(l.unacked)+len(l.emptied) > 0 {
 			due = time.After(ackEvery)
 		}
 		select {
@@ -441,7 +442,9 @@ func (l *lane) publishLoop(ctx context.Context) error {
 			}
 			l.mu.Unlock()
 		case <-due:
-			l.ackAll()
+			if err := l.ackAll(ctx); err != nil {
+				return err
+			}
 		}
 	}
 }

@@ -59,7 +59,9 @@ func (p *Persister) publish(ctx context.Context, c *commit) error {
 	if err := p.At(StepAck); err != nil {
 		return err
 	}
-	p.lane.ack(c)
+	if err := p.lane.ack(ctx, c); err != nil {
+		return err
+	}
 	c.through()
 	for _, s := range c.events {
 		// The body of any other one may be needed still: its producer publishes a superseded event again, with the same body, and what
@@ -89,11 +91,15 @@ func (p *Persister) publish(ctx context.Context, c *commit) error {
 const ackEvery = 250 * time.Millisecond
 
 // ack notes what is to be acknowledged, and does it when it is due.
-func (l *lane) ack(c *commit) {
+func (l *lane) ack(ctx context.Context, c *commit) error {
 	now := false
 	for _, s := range c.events {
 		// Who comes next is to find done what is tried alone; and whoever published what was refused learns it by the ack.
 		now = now || s.alone || s.verdict.Is == apply.Dead
+		if l.p.Sessions != nil && s.deletes() && s.of.hold() {
+			l.emptied = append(l.emptied, emptied{s.of, s.event.Thread.Session, s.msg.Stored})
+			now = true
+		}
 		if !s.last {
 			continue
 		}
@@ -106,19 +112,45 @@ func (l *lane) ack(c *commit) {
 		}
 	}
 	if now || time.Since(l.acked) >= ackEvery {
-		l.ackAll()
+		return l.ackAll(ctx)
 	}
+	return nil
 }
 
-// ackAll acknowledges, of each partition, the last event up to which all are through, and with it those before.
-func (l *lane) ackAll() {
-	for part, d := range l.unacked {
-		if err := d.acknowledge(); err != nil {
-			l.p.Log.Debug("ack", "partition", part, "error", err)
-		}
+// ackAll acknowledges, of each partition, the last event up to which all are through, and with it those before. One that deleted its
+// session is, once what the session had before is gone: the acks of that, which the server may not have heard yet, come first.
+func (l *lane) ackAll(ctx context.Context) error {
+	for _, d := range l.unacked {
+		l.acknowledge(d)
 	}
 	clear(l.unacked)
 	l.acked = time.Now()
+	waits := l.emptied[:0]
+	for _, d := range l.emptied {
+		if !l.p.windows.current(d.delivery) { // it comes again
+			continue
+		}
+		done, err := false, error(nil)
+		if d.first() {
+			done, err = l.p.empty(ctx, d)
+		}
+		if err != nil {
+			return err
+		}
+		if done {
+			l.acknowledge(d.release())
+		} else {
+			waits = append(waits, d)
+		}
+	}
+	l.emptied = waits
+	return nil
+}
+
+func (l *lane) acknowledge(d *delivery) {
+	if err := d.acknowledge(); err != nil {
+		l.p.Log.Debug("ack", "partition", d.partition, "error", err)
+	}
 }
 
 // discard drops a body from the inbox; what stays after a crash here is gc's.

@@ -3,6 +3,8 @@ package persist
 import (
 	"sync"
 	"testing"
+
+	"spool/internal/must"
 )
 
 // The server gives an event again, with another ack, while the persister acknowledges it.
@@ -17,6 +19,6 @@ func TestGivenAgainWhileItIsAcknowledged(t *testing.T) {
 			t.Errorf("the delivery = %+v, want one of what was through", again)
 		}
 	})
-	l.ackAll()
+	must.Do(t, l.ackAll(t.Context()))
 	given.Wait()
 }

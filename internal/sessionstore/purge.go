@@ -36,8 +36,8 @@ func (st *Store) FreeObjects(ctx context.Context, session string, objects []reco
 	return nil
 }
 
-// PurgeSession drops what the streams hold of a session that was deleted: events before the one that did it, items and dead letters
-// up to where the record says. Doing it again changes nothing more.
+// PurgeSession drops the items and dead letters of a session that was deleted, up to where the record says. Doing it again changes
+// nothing more.
 func (st *Store) PurgeSession(ctx context.Context, session string, how record.Deleted) error {
 	if err := st.RemoveItems(ctx, session, how.Items); err != nil {
 		return fmt.Errorf("purge session %s: remove its items: %w", session, err)
@@ -50,10 +50,16 @@ func (st *Store) PurgeSession(ctx context.Context, session string, how record.De
 	if err != nil {
 		return fmt.Errorf("purge session %s: purge %s: %w", session, events.DeadStream, natsio.WrapErr(err))
 	}
-	if err := natsio.PurgeEvents(ctx, st.events, session, how.Seq); err != nil {
-		return fmt.Errorf("purge session %s: purge %s: %w", session, events.EventsStream, err)
-	}
 	return nil
+}
+
+// PurgeEvents drops the events of a session before the one that deleted it, as far as these are acknowledged, with all before them: see
+// natsio.PurgeEvents.
+func (st *Store) PurgeEvents(ctx context.Context, session string, partition int, seq uint64) (all bool, err error) {
+	if all, err = natsio.PurgeEvents(ctx, st.events, session, partition, seq); err != nil {
+		err = fmt.Errorf("purge session %s: purge %s: %w", session, events.EventsStream, err)
+	}
+	return all, err
 }
 
 // PurgeLate drops the items and dead letters of what a deletion took that came behind it: of lives that had begun before, of events before

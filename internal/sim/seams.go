@@ -59,14 +59,25 @@ func (p *Program) lateAck(r *rand.Rand) []Op {
 }
 
 // purged is a scene: a session is deleted while an event of another one, which came before its own in their partition, waits for its
-// body for longer than the server waits for acks, and then whoever has it in hand dies.
+// body for longer than the server waits for acks, and then whoever has it in hand dies. Who purges may die over it, or stand still until
+// another one has done it.
 func (p *Program) purged(r *rand.Rand) []Op {
 	p.Agents, p.Payload, p.Free = max(p.Agents, 2), 64<<10, false
 	large, deleted := p.some(r, 0, 0), p.some(r, 1, 0)
 	large.Size, large.Image, deleted.Who = 60_000, 0, 1
-	return []Op{p.some(r, 0, 1), {Do: Settle}, {Do: DropAsk, On: "chunks", Kind: 2, Times: 4 + r.IntN(8)}, large,
-		{Do: Sleep, Ms: 50 + r.IntN(500)}, deleted, {Do: Sleep, Ms: r.IntN(1000)}, {Do: Delete, Session: 1, Who: 1},
-		{Do: Sleep, Ms: 18_000 + r.IntN(12_000)}, {Do: KillOne}, {Do: KillOne, Who: 1}, {Do: StartOne}, {Do: Sleep, Ms: 9000}, p.some(r, 0, 0)}
+	ops := []Op{p.some(r, 0, 1), {Do: Settle}, {Do: DropAsk, On: "chunks", Kind: 2, Times: 4 + r.IntN(8)}, large,
+		{Do: Sleep, Ms: 50 + r.IntN(500)}, deleted, {Do: Sleep, Ms: r.IntN(1000)}, {Do: Delete, Session: 1, Who: 1}}
+	switch r.IntN(4) {
+	case 0:
+		ops = append([]Op{{Do: DieAt, On: "purge", Kind: 2, N: r.IntN(5), Ms: r.IntN(2)}}, ops...)
+	case 1:
+		p.Persisters = 2
+		who := r.IntN(2)
+		ops = append(append([]Op{{Do: PauseStep, On: "purge", N: r.IntN(2), Ms: 5000 + r.IntN(20_000)}}, ops...),
+			Op{Do: Sleep, Ms: r.IntN(4000)}, Op{Do: FreezeOne, Who: who}, Op{Do: Sleep, Ms: 9000 + r.IntN(5000)}, Op{Do: ThawOne, Who: who})
+	}
+	return append(ops, Op{Do: Sleep, Ms: 18_000 + r.IntN(12_000)}, Op{Do: KillOne}, Op{Do: KillOne, Who: 1}, Op{Do: StartOne},
+		Op{Do: Sleep, Ms: 9000}, p.some(r, 0, 0))
 }
 
 // lateRemoval is a scene: a removal, or what else takes a name from a thread, is committed late, behind what another persister
