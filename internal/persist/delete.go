@@ -433,7 +433,7 @@ func (p *Persister) finishDeletion(ctx context.Context, d *deletion) error {
 	}
 }
 
-// emptied is a deletion whose event waits for the session's events to go before it is acknowledged.
+// emptied is a deletion's event: it is not through before what it deleted has no events left.
 type emptied struct {
 	*delivery
 	session string

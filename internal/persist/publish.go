@@ -96,11 +96,12 @@ func (l *lane) ack(ctx context.Context, c *commit) error {
 	for _, s := range c.events {
 		// Who comes next is to find done what is tried alone; and whoever published what was refused learns it by the ack.
 		now = now || s.alone || s.verdict.Is == apply.Dead
-		if l.p.Sessions != nil && s.deletes() && s.of.hold() {
-			l.emptied = append(l.emptied, emptied{s.of, s.event.Thread.Session, s.msg.Stored})
-			now = true
-		}
+		s.of.deletes = s.of.deletes || l.p.Sessions != nil && s.deletes()
 		if !s.last {
+			continue
+		}
+		if s.of.deletes {
+			l.emptied, now = append(l.emptied, emptied{s.of, s.event.Thread.Session, s.msg.Stored}), true
 			continue
 		}
 		d := s.of.end()
@@ -137,10 +138,10 @@ func (l *lane) ackAll(ctx context.Context) error {
 		if err != nil {
 			return err
 		}
-		if done {
-			l.acknowledge(d.release())
-		} else {
+		if !done {
 			waits = append(waits, d)
+		} else if last := d.end(); last != nil {
+			l.acknowledge(last)
 		}
 	}
 	l.emptied = waits

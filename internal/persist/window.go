@@ -36,8 +36,8 @@ type delivery struct {
 	ack     func() error
 	again   bool // it was through before
 	through bool // all of its events are
-	held    bool // it is not acknowledged yet, if it is through
 	dropped bool // it was not taken, and comes again
+	deletes bool // it is to delete its session; stage 3 only
 }
 
 // current reports whether a message came in the latest term of its partition.
@@ -96,6 +96,13 @@ func (d *delivery) drop() {
 	d.dropped = true
 }
 
+// first reports whether all of the partition before a message are through.
+func (d *delivery) first() bool {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	return d.again || len(d.came) > 0 && d.came[0] == d
+}
+
 // end says that a message is through. With it others may be, up to the one that is returned; nil: nothing new is to be
 // acknowledged.
 func (d *delivery) end() *delivery {
@@ -105,47 +112,16 @@ func (d *delivery) end() *delivery {
 		return d.floor
 	}
 	d.through = true
-	return d.pass()
-}
-
-// hold keeps a message from being acknowledged before release is called, once it is first; false: it was through before, or is held.
-func (d *delivery) hold() bool {
-	d.mu.Lock()
-	defer d.mu.Unlock()
-	if d.again || d.held {
-		return false
-	}
-	d.held = true
-	return true
-}
-
-// first reports whether a message is through, and all before it that is not acknowledged.
-func (d *delivery) first() bool {
-	d.mu.Lock()
-	defer d.mu.Unlock()
-	return d.through && d.came[0] == d
-}
-
-// release is end for a message that was held.
-func (d *delivery) release() *delivery {
-	d.mu.Lock()
-	defer d.mu.Unlock()
-	d.held = false
-	return d.pass()
-}
-
-// pass is under the lock.
-func (w *window) pass() *delivery {
 	n := 0
-	for ; n < len(w.came) && w.came[n].through && !w.came[n].held; n++ {
-		w.floor = w.came[n]
-		w.came[n] = nil
+	for ; n < len(d.came) && d.came[n].through; n++ {
+		d.floor = d.came[n]
+		d.came[n] = nil
 	}
-	w.came = w.came[n:]
+	d.came = d.came[n:]
 	if n == 0 {
 		return nil
 	}
-	return w.floor
+	return d.floor
 }
 
 // acknowledge says to the server that a message is through, and those before it. The ack is that of the last time that it came,
