@@ -63,7 +63,7 @@ var probes = []probe{
 	{"writes", "", "1 when a stream takes no writes: the server's disk is or was full, or fails", 0, 1,
 		"make room on the disk of the server; then restart it, but for spool up, which goes on by itself; " +
 			"nothing that was acked is lost by that", checkWrites},
-	{"partitions", "", "partitions that no persister asks for", 1, events.Partitions,
+	{"partitions", "", "partitions that no persister has", 1, events.Partitions,
 		"start a persister (or spool up); right after a start this takes a few seconds", checkPartitions},
 	{"backlog", "", "events that wait for a persister", 10_000, 1_000_000, "add persisters, or look at their logs", checkBacklog},
 	{"events", "%", "how full SPOOL_EVENTS is; when it is, publishers wait", 70, 90, "are persisters running?",
@@ -269,7 +269,14 @@ func checkWrites(a *app, conn *natsio.Conn) (float64, string, error) {
 
 func checkPartitions(a *app, conn *natsio.Conn) (float64, string, error) {
 	b, err := conn.Events().Backlog(a.ctx)
-	return float64(events.Partitions - b.Waiting), fmt.Sprintf("%d of %d partitions are asked for", b.Waiting, events.Partitions), err
+	detail := fmt.Sprintf("persisters have %d of %d partitions", b.Served(), events.Partitions)
+	if len(b.Unserved) > 0 {
+		detail += fmt.Sprintf("; nobody serves %v", b.Unserved)
+	}
+	if b.Gone > 0 {
+		detail += text.Sprintf("; %d have no consumer: restart a persister, which makes it", b.Gone)
+	}
+	return float64(len(b.Unserved)), detail, err
 }
 
 func checkBacklog(a *app, conn *natsio.Conn) (float64, string, error) {

@@ -83,7 +83,7 @@ func (c *doctorCmd) look(a *app) []finding {
 		return append(found, f)
 	}
 	found = append(found, finding{Name: "streams", OK: true, Detail: "all there, as they must be"})
-	found = append(found, permissions(a, conn), findingOf(a, conn, "writes"), replicas(a, conn), persisters(a, conn),
+	found = append(found, permissions(a, conn), findingOf(a, conn, "writes"), replicas(a, conn), findingOf(a, conn, "partitions"),
 		findingOf(a, conn, "backlog"), findingOf(a, conn, "clock"))
 	found = append(append(found, storage(a, conn)...), findingOf(a, conn, "account"), findingOf(a, conn, "gc"))
 	found = append(append(found, damage(a, conn)...), findingOf(a, conn, "scrub"), findingOf(a, conn, "prompts"), findingOf(a, conn, "quotas"))
@@ -127,21 +127,6 @@ func tooOld(version string) bool {
 	var major, minor int
 	_, err := fmt.Sscanf(version, "%d.%d", &major, &minor)
 	return err != nil || major < leastMajor || major == leastMajor && minor < leastMinor
-}
-
-// persisters says which partitions wait for one, too.
-func persisters(a *app, conn *natsio.Conn) finding {
-	f := findingOf(a, conn, "partitions")
-	f.Name = "persisters"
-	if !f.OK {
-		if idle, err := natsadmin.New(conn).Unserved(a.ctx); err == nil {
-			f.Detail += fmt.Sprintf("; nobody serves %v", idle)
-		}
-		if b, err := conn.Events().Backlog(a.ctx); err == nil && b.Consumers < events.Partitions {
-			f.Do = "a partition's consumer is gone: restart a persister, which makes it"
-		}
-	}
-	return f
 }
 
 // storage is what each stream holds, and what checks say of it.

@@ -78,7 +78,7 @@ func TestDoctorSaysWhatCheckSays(t *testing.T) {
 	if code != service.ExitFailure {
 		t.Errorf("doctor exits with %d", code)
 	}
-	named := map[string]string{"partitions": "persisters", "dead": events.DeadStream, "events": events.EventsStream}
+	named := map[string]string{"dead": events.DeadStream, "events": events.EventsStream}
 	bad := 0
 	for line := range strings.Lines(out) {
 		var c struct{ Check, Status string }

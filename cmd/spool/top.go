@@ -178,7 +178,7 @@ func (f *fleet) summary() string {
 		s += fmt.Sprintf(", %.0f events/s, %.0f items/s", f.events, f.items)
 	}
 	s += text.Sprintf(", %d events not applied, %d of %d partitions served", f.backlog.Pending+f.backlog.Unacked,
-		f.backlog.Waiting, events.Partitions)
+		f.backlog.Served(), events.Partitions)
 	if f.full > 0 {
 		s += fmt.Sprintf(", SPOOL_EVENTS %.0f %% full", 100*f.full)
 	}
@@ -232,7 +232,7 @@ func (f *fleet) json() any {
 		Sessions []row     `json:"sessions"`
 		Prompts  []any     `json:"prompts"`
 		Runs     []any     `json:"runs"`
-	}{At: f.at.UTC(), Count: len(f.ends), More: f.more, Pending: f.backlog.Pending, Unacked: f.backlog.Unacked, Served: f.backlog.Waiting,
+	}{At: f.at.UTC(), Count: len(f.ends), More: f.more, Pending: f.backlog.Pending, Unacked: f.backlog.Unacked, Served: f.backlog.Served(),
 		Of: events.Partitions, Full: f.full, Dead: f.dead,
 		Sessions: []row{}, Prompts: []any{}, Runs: []any{}}
 	if f.rated {

@@ -63,7 +63,7 @@ var (
 		"1 when a stream takes writes; no series where this process may not ask.", "stream")
 	descPending    = gauge("spool_backlog_events", "Events that are stored and not delivered to a persister.")
 	descUnacked    = gauge("spool_unacked_events", "Events that a persister has and has not acknowledged.")
-	descServed     = gauge("spool_partitions_served", "Partitions that a persister asks for.")
+	descServed     = gauge("spool_partitions_served", "Partitions that a persister has.")
 	descPartitions = gauge("spool_partitions", "Partitions that there are.")
 	descStore      = gauge("spool_account_bytes", "Bytes that the account stores.")
 	descStoreLimit = gauge("spool_account_limit_bytes", "Most bytes that the account may store; no series where there is no limit.")
@@ -166,7 +166,7 @@ func (a *asked) backlog(ctx context.Context, sys natsadmin.System) error {
 	if err == nil {
 		a.add(descPending, float64(b.Pending))
 		a.add(descUnacked, float64(b.Unacked))
-		a.add(descServed, float64(b.Waiting))
+		a.add(descServed, float64(b.Served()))
 		a.add(descPartitions, events.Partitions)
 	}
 	return err

@@ -55,26 +55,6 @@ func (a *Admin) Placements(ctx context.Context) ([]Placement, error) {
 	return out, nil
 }
 
-// Unserved names the partitions that no persister asks for, or whose consumer is gone.
-func (a *Admin) Unserved(ctx context.Context) ([]int, error) {
-	s, err := a.js.Stream(ctx, events.EventsStream)
-	if err != nil {
-		return nil, natsio.WrapErr(err)
-	}
-	served := map[string]bool{}
-	list := s.ListConsumers(ctx)
-	for info := range list.Info() {
-		served[info.Name] = info.NumWaiting > 0
-	}
-	var out []int
-	for p := range events.Partitions {
-		if !served[events.PartitionConsumer(p)] {
-			out = append(out, p)
-		}
-	}
-	return out, natsio.WrapErr(list.Err())
-}
-
 // Daemon is one that announced itself.
 type Daemon struct {
 	Name  string // spool-persister and the like

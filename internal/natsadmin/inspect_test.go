@@ -28,8 +28,8 @@ func TestInspect(t *testing.T) {
 	}
 	must.Do(t, conn.JetStream().DeleteStream(t.Context(), events.ItemsStream))
 	must.Is(t, natsadmin.New(conn).Stores(t.Context()), nil, "Stores, where a stream is gone")
-	if idle, err := natsadmin.New(conn).Unserved(t.Context()); err != nil || len(idle) != events.Partitions {
-		t.Errorf("Unserved = %v, %v, want all", idle, err)
+	if b, err := conn.Events().Backlog(t.Context()); err != nil || len(b.Unserved) != events.Partitions || b.Gone > 0 {
+		t.Errorf("Backlog = %+v, %v, want all unserved", b, err)
 	}
 	stop, err := natsadmin.New(conn).Announce(natsadmin.Service{Role: "persister", Version: "1.2.3",
 		Metadata: map[string]string{"build": "v1.2.3"}})

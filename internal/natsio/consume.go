@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"slices"
 	"sync"
 	"time"
 
@@ -357,9 +358,17 @@ func (es Events) Link() uint64 { return es.c.nc.Stats().Reconnects }
 type Backlog struct {
 	Pending   uint64 // events that are stored and not delivered
 	Unacked   uint64 // events that are delivered and not acknowledged
-	Consumers int    // of events.Partitions
-	Waiting   int    // partitions that a persister asks for
+	Unserved  []int  // partitions that no persister has, or whose consumer is gone
+	Gone      int    // of them, those without a consumer
 	ServerNow time.Time
+}
+
+// Served is how many partitions a persister has.
+func (b Backlog) Served() int { return events.Partitions - len(b.Unserved) }
+
+// served reports whether a persister has a partition. One that is busy asks for nothing, but keeps its pin.
+func served(of *jetstream.ConsumerInfo) bool {
+	return of.NumWaiting > 0 || slices.ContainsFunc(of.PriorityGroups, func(g jetstream.PriorityGroupState) bool { return g.PinnedClientID != "" })
 }
 
 // Backlog asks every partition's consumer.
@@ -368,15 +377,21 @@ func (es Events) Backlog(ctx context.Context) (b Backlog, err error) {
 	if err != nil {
 		return b, WrapErr(err)
 	}
-	list := s.ListConsumers(ctx)
+	list, has := s.ListConsumers(ctx), map[string]bool{}
 	for info := range list.Info() {
-		b.Consumers++
 		b.Pending += info.NumPending
 		b.Unacked += uint64(info.NumAckPending)
-		if info.NumWaiting > 0 {
-			b.Waiting++
-		}
 		b.ServerNow = info.TimeStamp
+		has[info.Name] = served(info)
+	}
+	for p := range events.Partitions {
+		is, there := has[events.PartitionConsumer(p)]
+		if !is {
+			b.Unserved = append(b.Unserved, p)
+		}
+		if !there {
+			b.Gone++
+		}
 	}
 	return b, WrapErr(list.Err())
 }

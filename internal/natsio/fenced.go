@@ -140,11 +140,9 @@ const unservedFor = 5 * time.Second
 // unserved is since when looks at a partition find no persister, and when the last one was.
 type unserved struct{ since, last time.Time }
 
-// tellUnserved says in the log that no persister serves a partition, once that was so for a while at every look. One that is busy asks for
-// nothing, but keeps its pin.
+// tellUnserved says in the log that no persister serves a partition, once that was so for a while at every look.
 func (c *Conn) tellUnserved(ctx context.Context, partition int, info *jetstream.ConsumerInfo, done bool) {
-	has := func(g jetstream.PriorityGroupState) bool { return g.PinnedClientID != "" }
-	if done || info.NumWaiting > 0 || slices.ContainsFunc(info.PriorityGroups, has) {
+	if done || served(info) {
 		c.unserved.Delete(partition)
 		return
 	}

@@ -169,7 +169,6 @@ func requests(c *natsio.Conn) map[string]func(context.Context) error {
 		"Account":      func(ctx context.Context) error { _, err := admin.Account(ctx); return err },
 		"Usage":        func(ctx context.Context) error { _, err := admin.Usage(ctx); return err },
 		"Trim":         func(ctx context.Context) error { _, err := admin.Trim(ctx); return err },
-		"Unserved":     func(ctx context.Context) error { _, err := admin.Unserved(ctx); return err },
 		"Daemons":      func(ctx context.Context) error { _, err := admin.Daemons(ctx); return err },
 		"MayPublish":   admin.MayPublish,
 		"Stores":       admin.Stores,
