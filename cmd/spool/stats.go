@@ -2,6 +2,7 @@ package main
 
 import (
 	"cmp"
+	"errors"
 	"fmt"
 	"os"
 	"strconv"
@@ -38,23 +39,14 @@ func (c *statsCmd) Run(a *app) error {
 		return service.UsageError{Err: err}
 	}
 	return withItems(a, &c.itemsOf, f, func(db *history.DB, follower *history.Follower, f history.ItemFilter) error {
-		if follower != nil {
-			known, err := db.Sessions(a.ctx)
-			if err == nil {
-				_, err = follower.Forget(a.ctx, known)
-			}
-			if err == nil {
-				err = follower.CatchUp(a.ctx)
-			}
-			if err != nil {
-				return err
-			}
-		}
 		var open []history.OpenTurn
 		if follower != nil {
+			if err := errors.Join(follower.ForgetDeleted(a.ctx), follower.CatchUp(a.ctx)); err != nil {
+				return err
+			}
 			cl, err := a.client()
 			if err == nil {
-				open, err = history.OpenTurns(a.ctx, cl, f.Session)
+				open, err = db.OpenTurns(a.ctx, cl, f.Session)
 			}
 			if err != nil {
 				return err

@@ -186,20 +186,25 @@ func deletion(where string) []string {
 }
 
 // Sessions names every session that has been learned of.
-func (db *DB) Sessions(ctx context.Context) (names []string, err error) {
-	rows, err := db.sql.QueryContext(ctx, "SELECT name FROM sessions")
+func (db *DB) Sessions(ctx context.Context) ([]string, error) {
+	return db.names(ctx, "list the sessions of prompts", "SELECT name FROM sessions")
+}
+
+// names are the texts that a question gives.
+func (db *DB) names(ctx context.Context, what, question string, args ...any) (names []string, err error) {
+	rows, err := db.sql.QueryContext(ctx, question, args...)
 	if err != nil {
-		return nil, wrap("list the sessions of prompts", err)
+		return nil, wrap(what, err)
 	}
 	defer rows.Close()
 	for rows.Next() {
 		var name string
 		if err := rows.Scan(&name); err != nil {
-			return nil, wrap("list the sessions of prompts", err)
+			return nil, wrap(what, err)
 		}
 		names = append(names, name)
 	}
-	return names, wrap("list the sessions of prompts", rows.Err())
+	return names, wrap(what, rows.Err())
 }
 
 // Filled is up to where each thread was read whole.

@@ -112,12 +112,9 @@ func (f *Follower) Follow(ctx context.Context) error {
 
 // follow reads on, once those are forgotten that were deleted meanwhile.
 func (f *Follower) follow(ctx context.Context) error {
-	known, err := f.db.Sessions(ctx)
-	if err == nil && len(known) > f.few {
-		known, err = f.suspects(ctx, known)
-	}
+	doubted, err := f.doubted(ctx)
 	if err == nil {
-		_, err = f.forgetAll(ctx, known)
+		_, err = f.forgetAll(ctx, doubted)
 	}
 	if err != nil {
 		return err

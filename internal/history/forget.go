@@ -16,6 +16,14 @@ import (
 // fewKnown is up to how many sessions are looked for one by one.
 const fewKnown = 1000
 
+// doubted are the sessions that are known and may be deleted: of few, all.
+func (f *Follower) doubted(ctx context.Context) (known []string, err error) {
+	if known, err = f.db.Sessions(ctx); err == nil && len(known) > f.few {
+		return f.suspects(ctx, known)
+	}
+	return known, err
+}
+
 // suspects are those of very many sessions that were deleted, or have no record.
 func (f *Follower) suspects(ctx context.Context, known []string) (out []string, err error) {
 	there, err := f.bucket.Ages(ctx, events.SessionKey("*"), math.MinInt64)
@@ -41,6 +49,15 @@ func (f *Follower) Forget(ctx context.Context, names []string) (gone int, err er
 		}
 	}
 	return gone, err
+}
+
+// ForgetDeleted is Forget of whatever is known.
+func (f *Follower) ForgetDeleted(ctx context.Context) error {
+	doubted, err := f.doubted(ctx)
+	if err == nil {
+		_, err = f.Forget(ctx, doubted)
+	}
+	return err
 }
 
 func (f *Follower) forgetAll(ctx context.Context, names []string) (gone int, err error) {

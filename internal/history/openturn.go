@@ -18,9 +18,16 @@ type OpenTurn struct {
 	events.Stats
 }
 
-// OpenTurns reads those of a session, or of all where session is "".
-func OpenTurns(ctx context.Context, cl *client.Client, session string) (open []OpenTurn, err error) {
-	all, err := cl.Sessions(ctx, session)
+// OpenTurns reads those of a session, or of all where session is "", that the index knows of: of the sessions in which a thread does not end
+// with a turn's end, whatever others there are.
+func (db *DB) OpenTurns(ctx context.Context, cl *client.Client, session string) (open []OpenTurn, err error) {
+	ids, err := db.names(ctx, "find open turns", `SELECT DISTINCT s.name
+		FROM (SELECT session, thread, life, max(n) AS n FROM said GROUP BY session, thread, life) JOIN said i USING(session, thread, life, n)
+		JOIN sessions s ON s.id = i.session WHERE i.kind <> ?1 AND (?2 = '' OR s.name = ?2)`, events.TypeTurnEnd, session)
+	if err != nil {
+		return nil, err
+	}
+	all, err := cl.Internal().SessionsNamed(ctx, ids)
 	for _, s := range all {
 		for _, t := range s.Threads {
 			stats := project.OpenTurn(&t.Head)

@@ -68,12 +68,12 @@ func (a *api) stats(w http.ResponseWriter, r *http.Request) error {
 	if err != nil {
 		return err
 	}
-	open, err := history.OpenTurns(r.Context(), a.cfg.Client, f.Session)
-	if err != nil {
-		return err
-	}
 	var report history.Report
-	err = a.withItems(func(db *history.DB) (err error) {
+	err = a.withItems(func(db *history.DB) error {
+		open, err := db.OpenTurns(r.Context(), a.cfg.Client, f.Session)
+		if err != nil {
+			return err
+		}
 		report, err = db.Stats(r.Context(), f, cmp.Or(r.URL.Query().Get("by"), "project"), nil, open)
 		return err
 	})

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
 	"slices"
 	"strings"
 	"sync"
@@ -94,7 +95,8 @@ func (r *Reader) Page(ctx context.Context, q client.SessionQuery, state string) 
 	return out, page, each.Wait()
 }
 
-// inState is Page for one state. What waits and runs is read at once: it may be in any session.
+// inState is Page for one state. What waits and runs is read at once: it may be in any session, and no other one waits, nor runs but by
+// what was stored in it just now.
 func (r *Reader) inState(ctx context.Context, q client.SessionQuery, state string) (out []ListedSession, at client.SessionPage, err error) {
 	if !slices.Contains(States, state) {
 		return nil, at, fmt.Errorf("%w: state %.40q: use one of %s", client.ErrFilter, state, strings.Join(States, ", "))
@@ -108,17 +110,38 @@ func (r *Reader) inState(ctx context.Context, q client.SessionQuery, state strin
 		is, _ := StateOf(s, work.waiting[s.ID], work.running[s.ID], now)
 		return is == state && (keep == nil || keep(s))
 	}
-	if at, err = r.cl.SessionPage(ctx, q); err != nil {
+	switch state {
+	case Waiting:
+		at, err = r.cl.Internal().SessionPageOf(ctx, q, slices.Collect(maps.Keys(work.waiting)))
+	case Running:
+		active, back, e := r.cl.Internal().SessionsSince(ctx, now.Add(-busyFor), q.Most)
+		if e != nil {
+			return nil, at, e
+		}
+		at, err = r.cl.Internal().SessionPageOf(ctx, q, merged(work.running, active))
+		at.Back = back
+	default:
+		at, err = r.cl.SessionPage(ctx, q)
+	}
+	if err != nil {
 		return nil, at, err
 	}
 	return work.of(at.Sessions), at, nil
+}
+
+// merged are the names of a map and of a list, each once.
+func merged[V any](of map[string]V, more []string) []string {
+	all := slices.AppendSeq(slices.Clone(more), maps.Keys(of))
+	slices.Sort(all)
+	return slices.Compact(all)
 }
 
 // Counts is how many sessions are in each state.
 type Counts struct {
 	Sessions int            `json:"sessions"`
 	States   map[string]int `json:"states"`
-	More     bool           `json:"more"` // only those that moved last were counted, as many as the query's Most let
+	// Of those that neither wait nor have a run only those that moved last were counted, as many as the query's Most let.
+	More bool `json:"more"`
 }
 
 // Count counts sessions by their state. The query's Limit means nothing.
@@ -136,6 +159,17 @@ func (r *Reader) Count(ctx context.Context, q client.SessionQuery) (Counts, erro
 		return false
 	}
 	page, err := r.cl.SessionPage(ctx, q)
+	if err != nil {
+		return out, err
+	}
+	out.More = page.Next != "" || !page.Back.IsZero()
+	if out.More { // they may not have moved for long
+		uncounted := merged(work.waiting, slices.Collect(maps.Keys(work.running)))
+		uncounted = slices.DeleteFunc(uncounted, func(id string) bool { return states[id] != "" })
+		if _, err = r.cl.Internal().SessionPageOf(ctx, q, uncounted); err != nil {
+			return out, err
+		}
+	}
 	for _, state := range States {
 		out.States[state] = 0
 	}
@@ -143,8 +177,7 @@ func (r *Reader) Count(ctx context.Context, q client.SessionQuery) (Counts, erro
 		out.Sessions++
 		out.States[state]++
 	}
-	out.More = page.Next != "" || !page.Back.IsZero()
-	return out, err
+	return out, nil
 }
 
 // atOnce is of how many sessions a page asks at once what waits and runs in them.

@@ -5,6 +5,7 @@ import (
 	"context"
 	"maps"
 	"slices"
+	"time"
 
 	"spool/internal/mapped"
 	"spool/internal/natsio"
@@ -49,6 +50,52 @@ func (i Internal) SessionsNamed(ctx context.Context, ids []string) (found []Sess
 		found = append(found, part...)
 	}
 	return found, nil
+}
+
+// SessionPageOf is SessionPage among sessions that are named: what it costs goes by their number alone.
+func (i Internal) SessionPageOf(ctx context.Context, q SessionQuery, ids []string) (page SessionPage, err error) {
+	at, err := parsePlace(q.After)
+	if err != nil {
+		return page, err
+	}
+	if q.Only != nil {
+		ids = slices.DeleteFunc(ids, func(id string) bool { return !q.Only(id) })
+	}
+	if page.Sessions, err = i.SessionsNamed(ctx, ids); err != nil {
+		return page, err
+	}
+	page.Sessions = slices.DeleteFunc(page.Sessions, func(s Session) bool {
+		return !q.Has(s.Info) || !shortid.Begins(s.ID, q.Prefix) || !at.before(s.Row()) || q.Keep != nil && !q.Keep(s)
+	})
+	slices.SortFunc(page.Sessions, func(a, b Session) int { return a.Row().Compare(b.Row()) })
+	if q.Limit > 0 && len(page.Sessions) > q.Limit {
+		page.Sessions = page.Sessions[:q.Limit]
+		last := page.Sessions[q.Limit-1].Row()
+		page.Next = place{modified: last.Modified, id: last.ID}.String()
+	}
+	return page, nil
+}
+
+// SessionsSince are sessions among which are all whose newest entry is of a time or later. It reads the heads that were stored since, most
+// records at most, 0 for any number; back is where that ended it, else zero.
+func (i Internal) SessionsSince(ctx context.Context, at time.Time, most int) (ids []string, back time.Time, err error) {
+	b, err := natsio.ReadBackward(ctx, i.c.records, 0, natsio.Gap{}, 0, func(key string) bool {
+		_, head := headOf(key)
+		return head
+	})
+	for more := true; err == nil && more && (b.Before().IsZero() || !b.Before().Before(at)); {
+		if most > 0 && b.Looked() >= most {
+			back = b.Before()
+			break
+		}
+		var rs []record.Record
+		rs, more, err = b.Window(ctx, max(most-b.Looked(), 0))
+		for _, r := range rs {
+			ids = append(ids, events.SessionOf(r.Key))
+		}
+	}
+	slices.Sort(ids)
+	return slices.Compact(ids), back, err
 }
 
 // SessionsChanged says which sessions changed, or may have, since an earlier call returned a mark, removed ones too, and returns a mark for
