@@ -17,8 +17,8 @@ import (
 type itemsOf struct {
 	Cwd     string `placeholder:"DIR" help:"Only of sessions that work in this directory."`
 	Session string `placeholder:"ID" help:"Only of this session."`
-	Since   string `placeholder:"TIME" help:"Not before: a time, a date, or how long ago (36h, 7d)."`
-	Until   string `placeholder:"TIME" help:"Before, as --since."`
+	Since   moment `placeholder:"TIME" help:"Not before: a time, a date, or how long ago (36h, 7d)."`
+	Until   moment `placeholder:"TIME" help:"Before, as --since."`
 	Data    string `type:"path" placeholder:"DIR" help:"Data directory of spool up (default: $XDG_DATA_HOME/spool or ~/.local/share/spool)."`
 	JSON    bool   `help:"As JSON, in the form of the HTTP API."`
 }
@@ -62,9 +62,8 @@ func (c *searchCmd) Run(a *app) error {
 func matchSession(m history.Match) string { return m.Thread.Session }
 
 func (v *itemsOf) filter() (f history.ItemFilter, err error) {
-	if f.Filter, err = historyOf(v.Session, v.Cwd); err == nil {
-		err = f.Between(v.Since, v.Until, time.Now())
-	}
+	f.From, f.Until = int64(v.Since), int64(v.Until)
+	f.Filter, err = historyOf(v.Session, v.Cwd)
 	return f, err
 }
 

@@ -178,6 +178,9 @@ func TestWrongValues(t *testing.T) {
 					continue
 				}
 				tried[f.Name] = true
+				if f.PlaceHolder == strings.ToUpper(f.Name) && (f.Name == "status" || f.Name == "state") && f.Enum == "" {
+					t.Errorf("--%s of %s takes any text, want one of a few words", f.Name, commandOf(leaf))
+				}
 				file := f.PlaceHolder == "FILE" || f.PlaceHolder == "DIR"
 				if file && wrong == nil && f.Target.Kind() == reflect.String && f.Name != "cwd" {
 					t.Errorf("--%s of %s takes any text for a %s, want a type of kong's", f.Name, commandOf(leaf), f.PlaceHolder)
@@ -213,8 +216,10 @@ func wrongValues(f *kong.Flag) []string {
 		return []string{"many", "-8765"}
 	case of.Kind() >= reflect.Uint && of.Kind() <= reflect.Uint64:
 		return []string{"many", "-8765"}
-	case of == reflect.TypeFor[service.Schedule]():
+	case of == reflect.TypeFor[service.Schedule](), f.PlaceHolder == "TIME":
 		return []string{"soon"}
+	case f.PlaceHolder == "DATE":
+		return []string{"soon", "2026-02-30"}
 	case f.Name == "http":
 		return []string{"foo://x", "127.0.0.1:99999", "0.0.0.0:7717"}
 	case f.PlaceHolder == "URL" && f.Name != "nats": // TestWrongLines has that one

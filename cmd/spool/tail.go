@@ -7,7 +7,6 @@ import (
 	"strings"
 	"time"
 
-	"spool/internal/history"
 	"spool/internal/service"
 	"spool/internal/show"
 	"spool/pkg/client"
@@ -19,7 +18,7 @@ type tailCmd struct {
 	All     bool   `xor:"from" help:"From the first item that is kept."`
 	New     bool   `xor:"from" help:"From now on (the default)."`
 	Last    bool   `xor:"from" help:"The newest item of each kind in each thread, then what follows."`
-	Since   string `xor:"from" placeholder:"TIME" help:"From there on: a time, a date, or how long ago (36h, 7d)."`
+	Since   moment `xor:"from" placeholder:"TIME" help:"From there on: a time, a date, or how long ago (36h, 7d)."`
 	Type    string `placeholder:"TYPE" help:"Only items of this type: message, text, tool_call, tool_result, thinking, status, turn_end, pending_prompt, pending_prompt_resolved, or one of your own."`
 	NotUser string `placeholder:"USER" help:"Without the items of this user_id: who posts and follows would read itself."`
 	JSON    bool   `help:"Each item as one line of JSON."`
@@ -154,12 +153,8 @@ func (c *tailCmd) parse() (f client.Filter, p client.Position, err error) {
 		}
 	}
 	p.All, p.Last = c.All, c.Last
-	if c.Since != "" {
-		var from history.ItemFilter
-		if err := from.Between(c.Since, "", time.Now()); err != nil {
-			return f, p, service.UsageError{Err: fmt.Errorf("--since %s: %w", c.Since, err)}
-		}
-		p.Since = time.UnixMilli(from.From)
+	if c.Since != 0 {
+		p.Since = time.UnixMilli(int64(c.Since))
 	}
 	return f, p, nil
 }

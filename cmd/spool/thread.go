@@ -10,7 +10,6 @@ import (
 	"time"
 
 	"spool/internal/apply"
-	"spool/internal/service"
 	"spool/internal/text"
 	"spool/internal/view"
 	"spool/pkg/client"
@@ -38,9 +37,9 @@ type threadCmd struct {
 
 type threadLsCmd struct {
 	listArgs
-	Status string `placeholder:"STATUS" help:"Only those that are pending, active, completed or failed."`
-	From   string `placeholder:"DATE" help:"Only those that ended on this UTC date, as 2026-11-20, or later."`
-	To     string `placeholder:"DATE" help:"Only those that ended on this UTC date or before."`
+	Status string `default:"" enum:",pending,active,completed,failed" placeholder:"STATUS" help:"Only those that are pending, active, completed or failed."`
+	From   date   `placeholder:"DATE" help:"Only those that ended on this UTC date, as 2026-11-20, or later."`
+	To     date   `placeholder:"DATE" help:"Only those that ended on this UTC date or before."`
 }
 
 func (c *threadLsCmd) Run(a *app) error {
@@ -51,11 +50,7 @@ func (c *threadLsCmd) Run(a *app) error {
 				return nil, err
 			}
 		}
-		all, err = cl.FindThreads(a.ctx, client.ThreadFilter{Session: c.Session, Status: c.Status, From: c.From, To: c.To})
-		if errors.Is(err, client.ErrFilter) {
-			err = service.UsageError{Err: err}
-		}
-		return all, err
+		return cl.FindThreads(a.ctx, client.ThreadFilter{Session: c.Session, Status: c.Status, From: string(c.From), To: string(c.To)})
 	}
 	return list(a, &c.listArgs, find, look[client.Thread]{
 		json: func(t client.Thread) any {

@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"io"
 	"strings"
-	"time"
 
 	"spool/internal/service"
 	"spool/internal/text"
@@ -25,7 +24,7 @@ type threadForkCmd struct {
 	Node  *string `xor:"at" placeholder:"REF" help:"At this state; the beginning of its digits is enough, as thread log shows them."`
 	Entry *string `xor:"at" placeholder:"ID" help:"At the entry that has this id in its source."`
 	Role  *string `xor:"at" placeholder:"ROLE" help:"At the first step of this role."`
-	Time  *string `xor:"at" placeholder:"TIME" help:"At the newest entry not after this time, as 2026-11-20T10:00:00Z."`
+	Time  moment  `xor:"at" placeholder:"TIME" help:"At the newest entry not after this: a time, as 2026-11-20T10:00:00Z, a date, or how long ago (36h, 7d)."`
 	Whole bool    `help:"All of it, with its branches and its leaf; with a point as it was there."`
 }
 
@@ -73,8 +72,8 @@ func (c *threadForkCmd) Run(a *app) error {
 
 // find finds the state that a time, or the beginning of a state's digits, means.
 func (c *threadForkCmd) find(a *app, cl *client.Client, from events.Thread, point *events.Fork) error {
-	if c.Time != nil {
-		step, err := atTime(a, cl, from, *c.Time)
+	if c.Time != 0 {
+		step, err := atTime(a, cl, from, int64(c.Time))
 		point.Node = step.At.Ref.String()
 		return err
 	}
@@ -97,7 +96,7 @@ func (c *threadForkCmd) find(a *app, cl *client.Client, from events.Thread, poin
 // point is where the fork begins. One that is given and says nothing is none by mistake: it does not stand for the usual point.
 func (c *threadForkCmd) point(from events.Thread) (events.Fork, error) {
 	f := events.Fork{Session: from.Session, Thread: from.Name, Whole: c.Whole}
-	for flag, text := range map[string]*string{"node": c.Node, "entry": c.Entry, "role": c.Role, "time": c.Time} {
+	for flag, text := range map[string]*string{"node": c.Node, "entry": c.Entry, "role": c.Role} {
 		if text != nil && *text == "" {
 			return f, service.UsageError{Err: fmt.Errorf("--%s is empty: name a point, or leave it out", flag)}
 		}
@@ -158,16 +157,12 @@ func threadPair(first, second string) (a, b events.Thread, err error) {
 }
 
 // atTime finds the newest entry of a thread that is not after a time.
-func atTime(a *app, cl *client.Client, t events.Thread, when string) (threads.Step, error) {
-	at, err := time.Parse(time.RFC3339, when)
-	if err != nil {
-		return threads.Step{}, service.UsageError{Err: fmt.Errorf("--time %.50q: write it as 2026-11-20T10:00:00Z", when)}
-	}
+func atTime(a *app, cl *client.Client, t events.Thread, when int64) (threads.Step, error) {
 	head, err := cl.Thread(t).AwaitHead(a.ctx)
 	if err != nil {
 		return threads.Step{}, err
 	}
-	return cl.Reader().At(a.ctx, head, threads.Point{Time: at.UnixMilli()})
+	return cl.Reader().At(a.ctx, head, threads.Point{Time: when})
 }
 
 // operate runs one operation on a thread and says what came of it.

@@ -47,20 +47,21 @@ var Roles = map[string][]string{
 
 // Between narrows a filter to the items from one moment on and before another, each as a time, a date, or how long ago; "" for none.
 func (f *ItemFilter) Between(since, until string, now time.Time) (err error) {
-	if f.From, err = moment(since, now); err == nil {
-		f.Until, err = moment(until, now)
+	if since != "" {
+		f.From, err = Moment(since, now)
 	}
-	if until != "" {
+	if until != "" && err == nil {
+		f.Until, err = Moment(until, now)
 		f.Until = max(f.Until, 1) // 0 is no limit
+	}
+	if err != nil {
+		err = fmt.Errorf("%w: %w", ErrFilter, err)
 	}
 	return err
 }
 
-// moment is a point in time, in Unix milliseconds. A date begins where now is.
-func moment(text string, now time.Time) (int64, error) {
-	if text == "" {
-		return 0, nil
-	}
+// Moment is a point in time, in Unix milliseconds: a time, a date, which begins where now is, or how long ago.
+func Moment(text string, now time.Time) (int64, error) {
 	if d, err := time.ParseDuration(text); err == nil && d >= 0 {
 		return now.Add(-d).UnixMilli(), nil
 	}
@@ -74,7 +75,7 @@ func moment(text string, now time.Time) (int64, error) {
 			return at.UnixMilli(), nil
 		}
 	}
-	return 0, fmt.Errorf("%w: %.40q: use a time like 2026-11-20T10:00:00Z, a date like 2026-11-20, or how long ago: 36h, 7d", ErrFilter, text)
+	return 0, fmt.Errorf("%.40q: use a time like 2026-11-20T10:00:00Z, a date like 2026-11-20, or how long ago: 36h, 7d", text)
 }
 
 // ErrFilter says that a filter cannot be taken.

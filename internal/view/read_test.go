@@ -54,7 +54,9 @@ func TestPageOfSessionsThatDoNotWork(t *testing.T) {
 func TestStatesOfOldSessions(t *testing.T) {
 	conn := natstest.Conn(t)
 	const n, long = 2000, time.Hour
-	th := func(i int) events.Thread { return events.Thread{Session: fmt.Sprintf("s%d", i), Name: events.MainThread} }
+	th := func(i int) events.Thread {
+		return events.Thread{Session: fmt.Sprintf("s%d", i), Name: events.MainThread}
+	}
 	fence := must.Get(conn.Records().Fence(t.Context(), 0))(t)
 	prompt := record.Prompt{Prompt: events.Prompt{ID: "p", Kind: "approval", Text: "Deploy?"}, Dialect: "item"}
 	run := record.Run{ID: "r", Thread: events.MainThread, Status: artifacts.RunRunning, Lease: long.Milliseconds()}
