@@ -969,6 +969,9 @@ func TestNarrow(t *testing.T) {
 	f.add("orchard", "main", agent(strings.Repeat("W", 600)),
 		call("l", "mcp__a_server_with_a_very_long_name__and_a_tool", j{"query": strings.Repeat("x", 300)}))
 	f.ask("orchard", "main", "ship", "approval", strings.Repeat("Ship", 80), nil)
+	for i := range 999 {
+		f.ask("orchard", "main", fmt.Sprint("more-", i), "approval", "Ship?", nil)
+	}
 	for _, path := range []string{"/", "/s/orchard/main", "/history", "/search?q=W"} {
 		p := open(t, f.URL+path, 390, 844)
 		p.wait(`document.querySelectorAll('.session, .row, .found-prompts li, .hit').length > 0`)

@@ -115,7 +115,7 @@ function waiting(n) {
   if (n > waitingCount && !location.pathname.match(/^\/$/)) announce(`${plural(n, 'question')} waiting for you.`);
   waitingCount = n;
   badge.hidden = n === 0;
-  badge.textContent = `${n} waiting`;
+  badge.replaceChildren(String(n), h('span', ' waiting'));
   badge.setAttribute('aria-label', `${n} waiting for you`);
   retitle();
 }
