@@ -17,11 +17,16 @@ class Item(TypedDict, total=False):
     item: dict[str, Any]
 
 
-class ThreadInfo(TypedDict, total=False):
-    """A thread, as its head says."""
+class ThreadName(TypedDict):
+    """Which thread it is: every answer says so."""
 
     session: str
     thread: str
+
+
+class ThreadInfo(ThreadName, total=False):
+    """A thread, as its head says."""
+
     state: str
     status: str
     failure: str
