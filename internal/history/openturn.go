@@ -18,8 +18,8 @@ type OpenTurn struct {
 	events.Stats
 }
 
-// OpenTurns reads those of a session, or of all where session is "", that the index knows of: of the sessions in which a thread does not end
-// with a turn's end, whatever others there are.
+// OpenTurns reads those of a session, or of all where session is "", that the index knows of: of the sessions in which a thread
+// does not end with a turn's end, whatever others there are.
 func (db *DB) OpenTurns(ctx context.Context, cl *client.Client, session string) (open []OpenTurn, err error) {
 	ids, err := db.names(ctx, "find open turns", `SELECT DISTINCT s.name
 		FROM (SELECT session, thread, life, max(n) AS n FROM said GROUP BY session, thread, life) JOIN said i USING(session, thread, life, n)

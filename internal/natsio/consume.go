@@ -368,7 +368,8 @@ func (b Backlog) Served() int { return events.Partitions - len(b.Unserved) }
 
 // served reports whether a persister has a partition. One that is busy asks for nothing, but keeps its pin.
 func served(of *jetstream.ConsumerInfo) bool {
-	return of.NumWaiting > 0 || slices.ContainsFunc(of.PriorityGroups, func(g jetstream.PriorityGroupState) bool { return g.PinnedClientID != "" })
+	pinned := func(g jetstream.PriorityGroupState) bool { return g.PinnedClientID != "" }
+	return of.NumWaiting > 0 || slices.ContainsFunc(of.PriorityGroups, pinned)
 }
 
 // Backlog asks every partition's consumer.
