@@ -92,7 +92,7 @@ func (p *Persister) commit(ctx context.Context, c *commit) error {
 	if err := p.At(StepBulk); err != nil {
 		return err
 	}
-	puts, tools, heads, err := p.bulk(ctx, c)
+	puts, at, err := p.bulk(ctx, c)
 	if err != nil {
 		return err
 	}
@@ -115,9 +115,12 @@ func (p *Persister) commit(ctx context.Context, c *commit) error {
 		r.rev = first + uint64(i)
 	}
 	for i, t := range c.threads {
-		t.rev = first + uint64(heads+i)
+		t.rev = first + uint64(at.heads+i)
 	}
-	c.settleOutputs(first + uint64(tools))
+	for i, s := range at.sessions {
+		s.rev = first + uint64(at.infos+i)
+	}
+	c.settleOutputs(first + uint64(at.tools))
 	p.stats.commits.Add(1)
 	return nil
 }
@@ -146,7 +149,7 @@ func (p *Persister) committed(ctx context.Context, c *commit) (bool, error) {
 	for i, r := range rs {
 		*revs[i] = r.Seq
 	}
-	return true, p.learnOutputs(ctx, c)
+	return true, errors.Join(p.learnSessions(ctx, c), p.learnOutputs(ctx, c))
 }
 
 // seal finishes the pack. Compressing is a sixth of the work of an entry: a batch that has grown, because there is more to do
@@ -172,9 +175,15 @@ func (p *Persister) seal(c *commit) error {
 // builders keep their buffers from commit to commit.
 var builders = sync.Pool{New: func() any { return casstore.NewPackBuilder() }}
 
+// places says where in the list of a commit's records some of them begin.
+type places struct {
+	infos, tools, heads int
+	sessions            []*session // those of infos
+}
+
 // bulk uploads the pack and the blobs that are new, and lists the records of the commit: what is refused, the pack, blobs new or
-// touched, packs touched, sessions, and last the heads, from place heads on.
-func (p *Persister) bulk(ctx context.Context, c *commit) (puts []record.Put, tools, heads int, err error) {
+// touched, packs touched, sessions, and last the heads.
+func (p *Persister) bulk(ctx context.Context, c *commit) (puts []record.Put, at places, err error) {
 	g, gctx := errgroup.WithContext(ctx)
 	g.SetLimit(uploads)
 	g.Go(func() error {
@@ -206,12 +215,14 @@ func (p *Persister) bulk(ctx context.Context, c *commit) (puts []record.Put, too
 		return err
 	})
 	if err := g.Wait(); err != nil {
-		return nil, 0, 0, err
+		return nil, at, err
 	}
 	puts = slices.Concat(p.refusalPuts(c), puts, results)
-	for s, value := range c.infos {
-		// A session's threads are in one partition: whoever else writes this record loses by its heads.
-		puts = append(puts, record.Put{Key: events.SessionKey(s.ID), Value: value, Expect: record.Any})
+	// Of two persisters that take each other's partition for their own, each may have begun a thread of the session: what the record says
+	// of both, one of them does not know.
+	at.infos, at.sessions = len(puts), slices.Collect(maps.Keys(c.infos))
+	for _, s := range at.sessions {
+		puts = append(puts, record.Put{Key: events.SessionKey(s.ID), Value: c.infos[s], Expect: s.rev})
 	}
 	puts = slices.AppendSeq(puts, maps.Values(c.records))
 	puts = slices.AppendSeq(puts, maps.Values(c.runs))
@@ -224,17 +235,17 @@ func (p *Persister) bulk(ctx context.Context, c *commit) (puts []record.Put, too
 	room := record.MaxCommit - len(puts) - len(outputs) - len(c.threads)
 	rows, err := p.spillRows(ctx, c, outputs, room)
 	if err != nil {
-		return nil, 0, 0, err
+		return nil, at, err
 	}
 	puts = append(puts, rows...)
 	young, err := p.spill(ctx, c, append(blobs, touches...), room-len(rows))
 	if err != nil {
-		return nil, 0, 0, err
+		return nil, at, err
 	}
 	puts = append(puts, young...)
-	tools = len(puts)
+	at.tools = len(puts)
 	puts = append(puts, outputs...)
-	heads = len(puts)
+	at.heads = len(puts)
 	for _, t := range c.threads {
 		put := record.Put{Key: t.record, Value: t.value, Expect: t.rev}
 		switch {
@@ -245,7 +256,7 @@ func (p *Persister) bulk(ctx context.Context, c *commit) (puts []record.Put, too
 		}
 		puts = append(puts, put)
 	}
-	return puts, tools, heads, nil
+	return puts, at, nil
 }
 
 // uploads is how many objects of a commit are written at the same time.

@@ -70,7 +70,7 @@ func (h *headCache) session(id string, r record.Record) *session {
 	if s := h.sessions[id]; s != nil {
 		return s
 	}
-	s := &session{names: map[string]bool{}, Session: apply.Session{ID: id, Info: sessions.Info{ID: id}}}
+	s := &session{names: map[string]bool{}, rev: r.Seq, Session: apply.Session{ID: id, Info: sessions.Info{ID: id}}}
 	if info, err := sessions.DecodeInfo(r.Value); r.Exists() && err == nil {
 		s.Info, s.Stored, s.value = info, true, r.Value
 	}

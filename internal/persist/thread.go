@@ -1,10 +1,15 @@
 package persist
 
 import (
+	"bytes"
 	"container/list"
+	"context"
+	"maps"
+	"slices"
 	"sync/atomic"
 
 	"spool/internal/apply"
+	"spool/pkg/events"
 )
 
 // thread is a thread as the lane knows it: its head as the last prepared commit will leave it.
@@ -37,6 +42,23 @@ type session struct {
 
 	names      map[string]bool // of its threads that are in memory
 	value      []byte          // the record that the last prepared commit will leave; nil if there is none
+	rev        uint64          // of the record; stage 2, once read
 	term       uint64          // of its partition, in which what is in memory of it was read
 	deletedRev uint64
+}
+
+// learnSessions finds out which revisions a commit gave to the records of sessions, unless they have changed since.
+func (p *Persister) learnSessions(ctx context.Context, c *commit) error {
+	ss := slices.Collect(maps.Keys(c.infos))
+	keys := make([]string, len(ss))
+	for i, s := range ss {
+		keys[i] = events.SessionKey(s.ID)
+	}
+	rs, err := p.Records.Records(ctx, keys...)
+	for i, r := range rs {
+		if bytes.Equal(r.Value, c.infos[ss[i]]) {
+			ss[i].rev = r.Seq
+		}
+	}
+	return err
 }
