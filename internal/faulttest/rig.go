@@ -61,7 +61,7 @@ func Start(t testing.TB, conn *natsio.Conn, change func(*persist.Deps, *persist.
 			case <-ctx.Done():
 				return
 			}
-			p.Deliver(ctx, persist.Message{Subject: d.Subject, Data: d.Data, Seq: d.Seq, Partition: part, Link: d.Link,
+			p.Deliver(ctx, persist.Message{Subject: d.Subject, Data: d.Data, Seq: d.Seq, Stored: d.Stored, Partition: part, Link: d.Link,
 				Open: d.Open, Term: d.Term, Ack: d.Ack})
 		}
 		err := retry.Do(starting, nil, func() error {
