@@ -183,7 +183,15 @@ func (l *lives) next(stop <-chan time.Time, kill bool) (done bool) {
 		m := l.messages[seq]
 		m.Term, m.Open = l.terms, l.open
 		m.Ack = func() error {
-			if !s.dead.Load() && l.floor.Swap(max(seq, l.floor.Load())) < last && seq == last {
+			if s.dead.Load() {
+				return nil
+			}
+			was := l.floor.Swap(max(seq, l.floor.Load()))
+			acked := events.PartitionConsumer(m.Partition)
+			if _, err := l.conn.JetStream().ResetConsumerToSequence(ctx, events.EventsStream, acked, seq+1); err != nil {
+				return err
+			}
+			if was < last && seq == last {
 				close(through)
 			}
 			return nil
