@@ -166,13 +166,14 @@ func (p *Program) answers(r *rand.Rand) []Op {
 	for i := range 2 + r.IntN(3) {
 		ops = append(ops, Op{Do: Answer, Who: 1 + i%2, Kind: r.IntN(2)})
 	}
-	if r.IntN(4) == 0 { // another thread of the name asks under the id meanwhile
+	if r.IntN(3) == 0 { // another thread of the name asks under the id meanwhile
 		late := Op{Do: Answer, Who: 1, Kind: 2}
 		ops = []Op{{Do: Ask, Ms: 1000}, {Do: Sleep, Ms: 1500}, late, {Do: Sleep, Ms: 500}, {Do: Delete, Who: 2}}
 		if r.IntN(2) == 0 {
-			ops = []Op{{Do: Ask, Ms: 1000}, {Do: Sleep, Ms: 1500}, {Do: Answer, Who: 1}, {Do: Settle}, {Do: Remove, Who: 2}}
+			ops = []Op{{Do: Ask, Ms: 1000}, {Do: Sleep, Ms: 1500}, {Do: Answer, Who: 1}, {Do: Settle},
+				{Do: Remove, Who: 2}, {Do: Settle}}
 		}
-		ops = append(ops, Op{Do: Ask, Kind: r.IntN(3), Ms: 20_000}, Op{Do: Sleep, Ms: 9000})
+		ops = append(ops, Op{Do: Ask, Kind: 1 + r.IntN(2), Ms: 20_000}, Op{Do: Sleep, Ms: 9000})
 	}
 	if r.IntN(3) == 0 {
 		ops = append(ops, Op{Do: []Verb{KillOne, FreezeOne, Remove}[r.IntN(3)]})
