@@ -459,8 +459,9 @@ func (p *Persister) empty(ctx context.Context, d emptied) (done bool, err error)
 			return err
 		}
 		rec, err := record.DecodeDeleted(rs[0].Value)
-		// It may have been refused, or be published again behind a new life. What cannot be read fsck names.
-		if !rs[0].Exists() || err != nil || rec.Erase || !rec.Before(d.seq-1, d.stored) {
+		// It may have been refused, before it began or half way, or be published again behind a new life. What cannot be read fsck names.
+		refused := rec.Seq == d.seq && rec.State != record.Done
+		if !rs[0].Exists() || err != nil || rec.Erase || refused || !rec.Before(d.seq-1, d.stored) {
 			done = true
 			return nil //nolint:nilerr // see above
 		}
