@@ -442,10 +442,11 @@ type emptied struct {
 
 // deletes reports whether an event is to delete its session, whatever became of that.
 func (s *staged) deletes() bool {
-	if s.event.Kind != events.KindControl || s.bad != nil {
+	if s.event.Kind != events.KindControl {
 		return false
 	}
-	op, err := events.ParseControl(s.event.Body)
+	var op events.Control
+	err := safely(func() (err error) { op, err = events.ParseControl(s.event.Body); return err })
 	return err == nil && op.Op == events.OpDelete
 }
 
