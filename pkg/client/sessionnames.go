@@ -83,20 +83,24 @@ func (i Internal) SessionsSince(ctx context.Context, at time.Time, most int) (id
 		_, head := headOf(key)
 		return head
 	})
+	var rs []record.Record
 	for more := true; err == nil && more && (b.Before().IsZero() || !b.Before().Before(at)); {
 		if most > 0 && b.Looked() >= most {
 			back = b.Before()
 			break
 		}
-		var rs []record.Record
 		rs, more, err = b.Window(ctx, max(most-b.Looked(), 0))
-		for _, r := range rs {
-			ids = append(ids, events.SessionOf(r.Key))
-		}
+		ids = append(ids, mapped.List(rs, sessionOf)...)
+	}
+	if err == nil { // who works writes: its head went past what is read
+		rs, err = b.Moved(ctx)
+		ids = append(ids, mapped.List(rs, sessionOf)...)
 	}
 	slices.Sort(ids)
 	return slices.Compact(ids), back, err
 }
+
+func sessionOf(r record.Record) string { return events.SessionOf(r.Key) }
 
 // SessionsChanged says which sessions changed, or may have, since an earlier call returned a mark, removed ones too, and returns a mark for
 // the next call: what is read behind the call is as new as the mark. ok is false where more changed than it reads, or the mark is the zero
