@@ -493,7 +493,8 @@ func (m *model) append(e *events.Event, t *life, mark string, at uint64, letter 
 	m.note(e, t)
 	if letter {
 		m.settle(mark, buried, at, reason)
-		if m.unfit(at, reason) || strings.Contains(reason, apply.ErrMissingRef.Error()) || m.asksAnother(e, t) {
+		if m.unfit(at, reason) || strings.Contains(reason, apply.ErrMissingRef.Error()) ||
+			m.asksAnother(e, t) && strings.Contains(reason, apply.ErrAsked.Error()) {
 			return
 		}
 		m.fail("a valid entry, %s at %d of %s, is a dead letter: %s", mark, at, e.Thread, reason)
