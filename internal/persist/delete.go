@@ -433,51 +433,6 @@ func (p *Persister) finishDeletion(ctx context.Context, d *deletion) error {
 	}
 }
 
-// emptied is a deletion's event: it is not through before what it deleted has no events left.
-type emptied struct {
-	*delivery
-	session string
-	stored  int64 // of the event
-}
-
-// deletes reports whether an event is to delete its session, whatever became of that.
-func (s *staged) deletes() bool {
-	if s.event.Kind != events.KindControl {
-		return false
-	}
-	var op events.Control
-	err := safely(func() (err error) { op, err = events.ParseControl(s.event.Body); return err })
-	return err == nil && op.Op == events.OpDelete
-}
-
-// empty removes the events of a deleted session that came before the one that deleted it, as far as the server has heard that they are
-// through, and tells whether that is done. A crash here leaves that one, which is not acknowledged: it is a repeat when it comes again, and
-// behind it this is done again.
-func (p *Persister) empty(ctx context.Context, d emptied) (done bool, err error) {
-	err = p.retry(ctx, "purge the events of a deleted session", func() error {
-		rs, err := p.Records.Records(ctx, events.DeletedKey(d.session))
-		if err != nil {
-			return err
-		}
-		rec, err := record.DecodeDeleted(rs[0].Value)
-		// It may have been refused, before it began or half way, or be published again behind a new life. What cannot be read fsck names.
-		refused := rec.Seq == d.seq && rec.State != record.Done
-		if !rs[0].Exists() || err != nil || rec.Erase || refused || !rec.Before(d.seq-1, d.stored) {
-			done = true
-			return nil //nolint:nilerr // see above
-		}
-		if err = p.At(StepPurge); err == nil {
-			done, err = p.Sessions.PurgeEvents(ctx, d.session, d.partition, d.seq)
-		}
-		return err
-	})
-	if never(err) {
-		p.Log.Error(unfinished, "session", d.session, "error", err)
-		return true, nil
-	}
-	return done && err == nil, err
-}
-
 // learnDeletion reads how far a deletion is. left is false if there is nothing left to do for it.
 func (p *Persister) learnDeletion(ctx context.Context, d *deletion) (left bool, err error) {
 	rs, err := p.Records.Records(ctx, events.DeletedKey(d.session))

@@ -58,6 +58,8 @@ type lane struct {
 	unacked map[int]*delivery // of each partition, up to where all are published, if its ack waits; stage 3 only
 	acked   time.Time
 	emptied []emptied // stage 3 only
+	purges  sync.WaitGroup
+	purged  chan struct{} // holds a token when one of them has ended
 
 	left leftovers // of stage 3
 
@@ -73,6 +75,7 @@ type lane struct {
 func newLane(p *Persister) *lane {
 	l := &lane{
 		p: p, reader: p.patientReader(), heads: newHeadCache(p.cfg.HeadBytes, &p.stats.heads),
+		purged:   make(chan struct{}, 1),
 		prepared: make(chan *commit), sealed: make(chan *commit), committed: make(chan *commit, 1), idle: make(chan struct{}),
 		told:     make(chan struct{}),
 		refusals: map[int]*refusals{}, latched: map[events.Thread]latched{}, unacked: map[int]*delivery{},
@@ -421,7 +424,14 @@ func (l *lane) giveBack(c *commit) {
 
 // publishLoop is stage 3.
 func (l *lane) publishLoop(ctx context.Context) error {
-	defer func() { _ = l.ackAll(ctx) }()
+	ctx, cancel := context.WithCancel(ctx)
+	defer func() {
+		_ = l.ackAll(ctx)
+		defer time.AfterFunc(purgeTime, cancel).Stop()
+		l.purges.Wait()
+		_ = l.endEmptied(func(emptied) chan outcome { return nil })
+		cancel()
+	}()
 	for {
 		var due <-chan time.Time
 		if len(l.unacked)+len(l.emptied) > 0 {
@@ -445,9 +455,16 @@ func (l *lane) publishLoop(ctx context.Context) error {
 			if err := l.ackAll(ctx); err != nil {
 				return err
 			}
+		case <-l.purged:
+			if err := l.ackAll(ctx); err != nil {
+				return err
+			}
 		}
 	}
 }
+
+// purgeTime is how long a stop waits for the purges that are under way.
+const purgeTime = time.Second
 
 // retry repeats op while it fails for a passing reason, and says so once in a while. A permission that was taken away can be
 // given back while the persister runs, and a stream that is gone restored; what waits for it is acked: it waits.

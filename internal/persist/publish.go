@@ -101,7 +101,7 @@ func (l *lane) ack(ctx context.Context, c *commit) error {
 			continue
 		}
 		if s.of.deletes {
-			l.emptied, now = append(l.emptied, emptied{s.of, s.event.Thread.Session, s.msg.Stored}), true
+			l.emptied, now = append(l.emptied, emptied{delivery: s.of, session: s.event.Thread.Session, stored: s.msg.Stored}), true
 			continue
 		}
 		d := s.of.end()
@@ -119,33 +119,31 @@ func (l *lane) ack(ctx context.Context, c *commit) error {
 }
 
 // ackAll acknowledges, of each partition, the last event up to which all are through, and with it those before. One that deleted its
-// session is, once what the session had before is gone: the acks of that, which the server may not have heard yet, come first.
+// session is, once what the session had before is gone: the acks of that, which the server may not have heard yet, come first. Others
+// do not wait for that.
 func (l *lane) ackAll(ctx context.Context) error {
 	for _, d := range l.unacked {
 		l.acknowledge(d)
 	}
 	clear(l.unacked)
 	l.acked = time.Now()
-	waits := l.emptied[:0]
-	for _, d := range l.emptied {
-		if !l.p.windows.current(d.delivery) { // it comes again
-			continue
+	return l.endEmptied(func(d emptied) chan outcome {
+		if !d.first() {
+			return nil
 		}
-		done, err := false, error(nil)
-		if d.first() {
-			done, err = l.p.empty(ctx, d)
-		}
-		if err != nil {
-			return err
-		}
-		if !done {
-			waits = append(waits, d)
-		} else if last := d.end(); last != nil {
-			l.acknowledge(last)
-		}
-	}
-	l.emptied = waits
-	return nil
+		is := make(chan outcome, 1)
+		l.purges.Go(func() {
+			done, err := l.p.empty(ctx, d)
+			is <- outcome{done, err}
+			if done || err != nil { // else it is looked again when the next acks are due
+				select {
+				case l.purged <- struct{}{}:
+				default:
+				}
+			}
+		})
+		return is
+	})
 }
 
 func (l *lane) acknowledge(d *delivery) {

@@ -114,12 +114,11 @@ func (r *Reader) inState(ctx context.Context, q client.SessionQuery, state strin
 	case Waiting:
 		at, err = r.cl.Internal().SessionPageOf(ctx, q, slices.Collect(maps.Keys(work.waiting)))
 	case Running:
-		active, back, e := r.cl.Internal().SessionsSince(ctx, now.Add(-busyFor), q.Most)
+		active, e := r.cl.Internal().SessionsSince(ctx, now.Add(-busyFor))
 		if e != nil {
 			return nil, at, e
 		}
 		at, err = r.cl.Internal().SessionPageOf(ctx, q, merged(work.running, active))
-		at.Back = back
 	default:
 		at, err = r.cl.SessionPage(ctx, q)
 	}

@@ -76,20 +76,15 @@ func (i Internal) SessionPageOf(ctx context.Context, q SessionQuery, ids []strin
 	return page, nil
 }
 
-// SessionsSince are sessions among which are all whose newest entry is of a time or later. It reads the heads that were stored since, most
-// records at most, 0 for any number; back is where that ended it, else zero.
-func (i Internal) SessionsSince(ctx context.Context, at time.Time, most int) (ids []string, back time.Time, err error) {
+// SessionsSince are sessions among which are all whose newest entry is of a time or later. It reads the heads that were stored since.
+func (i Internal) SessionsSince(ctx context.Context, at time.Time) (ids []string, err error) {
 	b, err := natsio.ReadBackward(ctx, i.c.records, 0, natsio.Gap{}, 0, func(key string) bool {
 		_, head := headOf(key)
 		return head
 	})
 	var rs []record.Record
 	for more := true; err == nil && more && (b.Before().IsZero() || !b.Before().Before(at)); {
-		if most > 0 && b.Looked() >= most {
-			back = b.Before()
-			break
-		}
-		rs, more, err = b.Window(ctx, max(most-b.Looked(), 0))
+		rs, more, err = b.Window(ctx, 0)
 		ids = append(ids, mapped.List(rs, sessionOf)...)
 	}
 	if err == nil { // who works writes: its head went past what is read
@@ -97,7 +92,7 @@ func (i Internal) SessionsSince(ctx context.Context, at time.Time, most int) (id
 		ids = append(ids, mapped.List(rs, sessionOf)...)
 	}
 	slices.Sort(ids)
-	return slices.Compact(ids), back, err
+	return slices.Compact(ids), err
 }
 
 func sessionOf(r record.Record) string { return events.SessionOf(r.Key) }
