@@ -3,6 +3,7 @@ package resume_test
 
 import (
 	"encoding/json"
+	"errors"
 	"fmt"
 	"io/fs"
 	"os"
@@ -145,8 +146,9 @@ func TestResume(t *testing.T) {
 			t.Parallel()
 			w := newWorld(t, p)
 			w.makeHome()
-			watch := proc.Start(t, w.command("spool", "watch"))
 			w.run(append(p.record, toolPrompt)...)
+			w.quiet("")
+			watch := proc.Start(t, w.command("spool", "watch"))
 			recorded := w.model.take()
 			if len(recorded) < 2 {
 				t.Fatalf("%s asked the model %d times, want twice, the second time with what its tool said", p.name, len(recorded))
@@ -290,27 +292,41 @@ func (w *world) captured() (session string, known known) {
 // writing anew has another beginning for that moment.
 func (w *world) captures(session string) {
 	w.Helper()
+	w.quiet(session)
+	w.run("spool", "watch", "--once")
+}
+
+// quiet returns when nothing writes any more to the files of a session, or to any.
+func (w *world) quiet(session string) {
+	w.Helper()
 	for was := []string(nil); ; time.Sleep(time.Second) {
 		now := w.recorded(session)
 		if was != nil && slices.Equal(was, now) {
-			break
+			return
 		}
 		was = now
 	}
-	w.run("spool", "watch", "--once")
 }
 
 // recorded is what the files say that are called after the session: Gemini CLI takes the beginning of its id.
 func (w *world) recorded(session string) (files []string) {
 	must.Do(w, filepath.WalkDir(w.home, func(name string, d fs.DirEntry, err error) error {
-		if err != nil || !d.Type().IsRegular() || !strings.Contains(strings.TrimPrefix(name, w.home), session[:8]) {
-			return err
+		if err != nil || !d.Type().IsRegular() || !strings.Contains(strings.TrimPrefix(name, w.home), session[:min(8, len(session))]) {
+			return gone(err)
 		}
 		text, err := os.ReadFile(name)
 		files = append(files, string(text))
-		return err
+		return gone(err)
 	}))
 	return files
+}
+
+// gone is an error, but for that a file is not there any more.
+func gone(err error) error {
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil
+	}
+	return err
 }
 
 // inBothHomes has the session go on in an empty home, and in its own, and compares what the model is asked.
