@@ -112,3 +112,29 @@ func (p producers) clone() producers {
 	maps.Copy(out, p)
 	return out
 }
+
+// begin gives the event's thread, which begins with it if there is none.
+func (m *model) begin(e *events.Event, t *life) (*events.Event, *life) {
+	if t == nil {
+		t = &life{thread: e.Thread, began: m.at, seen: producers{}, noted: map[identity]string{}}
+		m.threads[e.Thread] = t
+		m.lives = append(m.lives, t)
+	}
+	return e, t
+}
+
+func (m *model) note(e *events.Event, t *life) {
+	if t != nil {
+		if id := inLife(e); t.noted[id] == "" {
+			t.noted[id] = says(e)
+		}
+		t.seen.note(e)
+	} else if gone := m.lefts[e.Thread]; gone != nil {
+		gone.seen.note(e)
+	} else {
+		if m.past[e.Thread] == nil {
+			m.past[e.Thread] = producers{}
+		}
+		m.past[e.Thread].note(e)
+	}
+}

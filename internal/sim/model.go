@@ -402,32 +402,6 @@ func (m *model) forgotten(e *events.Event, t *life, gone *left) bool {
 	return e.Prev != 0 && (t == nil || !t.seen.had(e, e.Prev)) && (gone == nil || !gone.seen.had(e, e.Prev))
 }
 
-// begin gives the event's thread, which begins with it if there is none.
-func (m *model) begin(e *events.Event, t *life) (*events.Event, *life) {
-	if t == nil {
-		t = &life{thread: e.Thread, began: m.at, seen: producers{}, noted: map[identity]string{}}
-		m.threads[e.Thread] = t
-		m.lives = append(m.lives, t)
-	}
-	return e, t
-}
-
-func (m *model) note(e *events.Event, t *life) {
-	if t != nil {
-		if id := inLife(e); t.noted[id] == "" {
-			t.noted[id] = says(e)
-		}
-		t.seen.note(e)
-	} else if gone := m.lefts[e.Thread]; gone != nil {
-		gone.seen.note(e)
-	} else {
-		if m.past[e.Thread] == nil {
-			m.past[e.Thread] = producers{}
-		}
-		m.past[e.Thread].note(e)
-	}
-}
-
 func (m *model) settle(mark string, o outcome, at uint64, why string) {
 	if mark == "" {
 		return

@@ -37,7 +37,7 @@ var signsOfLife = [][]artifacts.RunStatus{
 	{artifacts.RunCompleted},
 }
 
-// signs publishes signs of life of a run that others may have begun, N pauses long.
+// signs publishes signs of life of the run N, which others may have begun.
 func (c *call) signs(ctx context.Context, t events.Thread) error {
 	producer := fmt.Sprintf("%s-%s%d", c.proc.name, c.op.Do, c.index)
 	for i, state := range signsOfLife[c.op.Kind%len(signsOfLife)] {
