@@ -47,4 +47,10 @@ func TestDoctorTellsABrokenProducer(t *testing.T) {
 	if code != service.ExitOK || !strings.Contains(out, `"superseded":101,`) {
 		t.Errorf("fsck --events = %d: %s", code, out)
 	}
+	must.Do(t, must.Get(conn.JetStream().Stream(t.Context(), events.EventsStream))(t).Purge(t.Context()))
+	publish(1, 0)
+	must.Do(t, faulttest.Settle(t.Context(), conn))
+	if out, _ := spool(t, "doctor", "--nats", s.ClientURL()); !strings.Contains(out, "1 repeat that SPOOL_EVENTS can not tell from") {
+		t.Errorf("doctor does not tell of a repeat that cannot be told from another entry:\n%s", out)
+	}
 }

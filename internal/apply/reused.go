@@ -12,8 +12,8 @@ import (
 // producer gave the sequence out twice, and the second entry, which was acknowledged, goes to the dead letters. So does
 // what comes behind a later epoch of its producer, and is new: whoever sent it was not told that it is replaced. No
 // head has a digest of what it has seen: EVENTS is read back, from the beginning of the thread's life, as far as it
-// is there. Where it is not, the event is taken for a repeat, and fsck names it. So it is with operations, and
-// with pieces of another output.
+// is there. Where it is not, the event is taken for a repeat (Verdict.Guessed), and fsck names it. So it is with
+// operations, and with pieces of another output.
 
 // repeated is the verdict over an event whose sequence a head knows.
 func (d *draft) repeated(ctx context.Context, h *threads.Head) (Verdict, error) {
@@ -45,7 +45,7 @@ func (d *draft) reused(ctx context.Context, h *threads.Head, last uint64) (Verdi
 	}
 	given, err := d.given(ctx, h, last+1)
 	if err != nil || given.own == nil {
-		return repeated, err
+		return Verdict{Is: Repeated, Guessed: true}, err
 	}
 	if !given.names(seq, d.e.At) {
 		if d.besideLast(h) { // itself
@@ -70,7 +70,7 @@ func (d *draft) reused(ctx context.Context, h *threads.Head, last uint64) (Verdi
 func (d *draft) lateForgotten(ctx context.Context, h *threads.Head) (Verdict, error) {
 	given, err := d.session(ctx, h, d.e.Event.Seq, d.e.At)
 	if err != nil || given == nil || given.Names(d.e.Event.Seq, d.e.At) || d.op.Op == events.OpTail {
-		return Verdict{Is: Repeated}, err
+		return Verdict{Is: Repeated, Guessed: given == nil}, err
 	}
 	return Refused(cameLate(&d.e.Event)), nil
 }
@@ -85,7 +85,7 @@ func (d *draft) fenced(ctx context.Context, h *threads.Head, _ uint64) (Verdict,
 	seq := d.e.Event.Seq
 	given, err := d.given(ctx, h, d.e.At+1)
 	if err != nil || given.own == nil {
-		return Verdict{Is: Repeated}, err
+		return Verdict{Is: Repeated, Guessed: true}, err
 	}
 	again, err := d.before(ctx, given)
 	if err != nil || again {

@@ -12,6 +12,8 @@ import (
 type Verdict struct {
 	Is  Fate
 	Why error // of a dead one
+
+	Guessed bool // of a repeated one: nobody can tell any more whether it says what was applied
 }
 
 // Fate is the kind of a verdict.
@@ -30,7 +32,7 @@ func Refused(why error) Verdict {
 	if why == nil {
 		return Verdict{}
 	}
-	return Verdict{Dead, why}
+	return Verdict{Is: Dead, Why: why}
 }
 
 // ErrNextCommit: the commit that is being made has no room for the event, or lacks what it needs. It is for the next

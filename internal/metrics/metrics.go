@@ -52,6 +52,8 @@ func (r *Registry) Persister(stats func() persist.Stats) func(persist.Committed)
 		{"spool_events_applied_total", "Events that are through, the repeated and the dead included.",
 			func(s persist.Stats) int64 { return s.Applied }},
 		{"spool_events_repeated_total", "Events that had been applied before.", func(s persist.Stats) int64 { return s.Repeated }},
+		{"spool_events_guessed_total", "Of those, events of which SPOOL_EVENTS can tell no more whether they say what was applied.",
+			func(s persist.Stats) int64 { return s.Guessed }},
 		{"spool_events_superseded_total", "Events that are linked to one that was never stored: their producer was told.",
 			func(s persist.Stats) int64 { return s.Superseded }},
 		{"spool_dead_letters_total", "Events that went to the dead letters.", func(s persist.Stats) int64 { return s.Dead }},

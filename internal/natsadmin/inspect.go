@@ -62,6 +62,7 @@ type Daemon struct {
 
 	// Of a persister, since it began.
 	Applied        int64 // events that it has dealt with
+	Guessed        int64 // events it took for repeats, and SPOOL_EVENTS can tell no more whether they are
 	Superseded     int64 // events it passed over, because what they are linked to was never stored
 	ItemsRefused   int64 // items that the store refuses for good
 	LettersRefused int64 // dead letters, the same
@@ -113,6 +114,7 @@ func (d *Daemon) learn(s micro.Stats) {
 	for _, e := range s.Endpoints {
 		var did struct {
 			Applied        int64
+			Guessed        int64
 			Superseded     int64
 			ItemsRefused   int64 `json:"items_refused"`
 			LettersRefused int64 `json:"letters_refused"`
@@ -123,6 +125,7 @@ func (d *Daemon) learn(s micro.Stats) {
 		}
 		if json.Unmarshal(e.Data, &did) == nil {
 			d.Applied += did.Applied
+			d.Guessed += did.Guessed
 			d.Superseded += did.Superseded
 			d.ItemsRefused += did.ItemsRefused
 			d.LettersRefused += did.LettersRefused

@@ -198,6 +198,9 @@ func TestReusedBehindTheTrimmed(t *testing.T) {
 	r.give(p, 3, 6)
 	r.through(p, 6)
 	r.wantReused("e00092")
+	if n := p.Stats().Guessed; n != 1 {
+		t.Errorf("%d events are counted of which nobody can tell whether they are repeats, want 1", n)
+	}
 	next, _ := r.looking()
 	r.give(next, 3, 6)
 	r.through(next, 4)

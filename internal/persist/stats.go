@@ -11,6 +11,7 @@ import (
 type Stats struct {
 	Applied        int64 `json:"applied"`         // events through the lane, the repeated and the dead included
 	Repeated       int64 `json:"repeated"`        // events that were applied before
+	Guessed        int64 `json:"guessed"`         // of them those of which SPOOL_EVENTS can tell no more whether they say what was applied
 	Superseded     int64 `json:"superseded"`      // events behind one that was never stored: their producer was told, and publishes all again
 	Dead           int64 `json:"dead"`            // events that went to the dead letters
 	Entries        int64 `json:"entries"`         // entries appended
@@ -41,10 +42,10 @@ type Stats struct {
 }
 
 type counters struct {
-	applied, repeated, superseded, dead, entries, unknown, items, nodes, commits, refused atomic.Int64
-	truncated, externalized, bytesIn, stored, deduplicated                                atomic.Int64
-	itemsRefused, itemsTooLarge, lettersRefused, rowsUnread                               atomic.Int64
-	outputs, outputBytes, secrets, overThreads, overProducers, overSessions               atomic.Int64
+	applied, repeated, guessed, superseded, dead, entries, unknown, items, nodes, commits, refused atomic.Int64
+	truncated, externalized, bytesIn, stored, deduplicated                                         atomic.Int64
+	itemsRefused, itemsTooLarge, lettersRefused, rowsUnread                                        atomic.Int64
+	outputs, outputBytes, secrets, overThreads, overProducers, overSessions                        atomic.Int64
 
 	heads headCounters
 }
@@ -68,7 +69,7 @@ func (c *counters) add(n *apply.Counts) {
 func (p *Persister) Stats() Stats {
 	c := &p.stats
 	return Stats{
-		Applied: c.applied.Load(), Repeated: c.repeated.Load(), Superseded: c.superseded.Load(),
+		Applied: c.applied.Load(), Repeated: c.repeated.Load(), Guessed: c.guessed.Load(), Superseded: c.superseded.Load(),
 		ItemsRefused: c.itemsRefused.Load(), LettersRefused: c.lettersRefused.Load(), Dead: c.dead.Load(), Entries: c.entries.Load(),
 		Unknown: c.unknown.Load(), Items: c.items.Load(), Nodes: c.nodes.Load(), Commits: c.commits.Load(),
 		ItemsTooLarge: c.itemsTooLarge.Load(), RowsUnread: c.rowsUnread.Load(),
@@ -84,6 +85,11 @@ func (p *Persister) count(s *staged) {
 	switch s.verdict.Is {
 	case apply.Repeated:
 		p.stats.repeated.Add(1)
+		if s.verdict.Guessed {
+			p.stats.guessed.Add(1)
+			p.Log.Debug("an event is taken for a repeat, and SPOOL_EVENTS can not tell any more whether it is", "thread", s.event.Thread,
+				"producer", s.event.Producer, "event", s.event.Seq, "seq", s.msg.Seq)
+		}
 	case apply.Superseded:
 		p.stats.superseded.Add(1)
 		p.Log.Debug("an event is superseded: what it is linked to was never stored", "thread", s.event.Thread,

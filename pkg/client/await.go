@@ -87,7 +87,16 @@ func (t ThreadHandle) Settled(ctx context.Context) error {
 	if err := t.Validate(); err != nil {
 		return err
 	}
-	err := t.c.awaiting(ctx, t.Thread, func() error { return nil }, func(natsio.Newest, error) bool { return false })
+	return t.c.settled(ctx, t.Thread)
+}
+
+// SessionSettled is ThreadHandle.Settled of all threads of a session.
+func (i Internal) SessionSettled(ctx context.Context, session string) error {
+	return i.c.settled(ctx, events.Thread{Session: session, Name: events.EveryThread})
+}
+
+func (c *Client) settled(ctx context.Context, t events.Thread) error {
+	err := c.awaiting(ctx, t, func() error { return nil }, func(natsio.Newest, error) bool { return false })
 	if errors.Is(err, ErrBehind) || ctx.Err() != nil {
 		return err
 	}
@@ -136,13 +145,17 @@ func (s SessionHandle) Await(ctx context.Context) error {
 	if err := events.CheckToken("session", s.ID); err != nil {
 		return err
 	}
-	look := func() error {
+	return s.reaching(ctx, func() error {
 		if rs, err := s.c.records.Records(ctx, events.SessionKey(s.ID)); err == nil && rs[0].Exists() { // as nearly all have
 			return nil
 		}
 		_, _, err := s.c.carrier(ctx, s.ID)
 		return err
-	}
+	})
+}
+
+// reaching looks for a session until it is found, or persisters are done with what was published to it before.
+func (s SessionHandle) reaching(ctx context.Context, look func() error) error {
 	if err := look(); !errors.Is(err, ErrSessionNotFound) {
 		return err
 	}

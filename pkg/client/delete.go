@@ -119,15 +119,23 @@ func needed(session string, infos map[string]sessions.Info) error {
 // any more are the collector's. What is published to the session later begins it anew.
 //
 // artifacts.ErrSessionActive, with an *artifacts.ActiveError: a run or an output is live. ErrSessionNotFound: there is none of
-// that name, and no deletion of it that is still under way. ErrConflict: another one goes on from it.
+// that name, and no deletion of it that is still under way; with ErrBehind, no persister came within five seconds to what was
+// published to it. ErrConflict: another one goes on from it.
 func (s SessionHandle) Delete(ctx context.Context, how Deletion) (Receipt, error) {
 	r := Receipt{Session: s.ID}
 	if err := events.CheckToken("session", s.ID); err != nil {
 		return r, err
 	}
-	carrier, heads, err := s.c.carrier(ctx, s.ID)
+	var carrier events.Thread
+	var heads []RemovedHead
+	err := s.reaching(ctx, func() (err error) {
+		carrier, heads, err = s.c.carrier(ctx, s.ID)
+		return err
+	})
 	if errors.Is(err, ErrSessionNotFound) {
-		return s.c.finished(ctx, s.ID, how)
+		if done, none := s.c.finished(ctx, s.ID, how); !errors.Is(none, ErrSessionNotFound) {
+			return done, none
+		}
 	}
 	if err != nil {
 		return r, err

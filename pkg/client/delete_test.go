@@ -8,6 +8,7 @@ import (
 	"spool/internal/must"
 	"spool/internal/natstest"
 	"spool/pkg/client"
+	"spool/pkg/threads"
 )
 
 // TestDeletedByAnother: who deletes a session hears of it also when another deletion came right behind its own, before it looked,
@@ -50,4 +51,23 @@ func TestDeletedByAnother(t *testing.T) {
 			}
 		})
 	}
+}
+
+// TestDeletedBeforeAnyPersisterCame: what was acknowledged goes with its session, also if nobody had come to it when its deletion was asked
+// for; while nobody comes, it is not said that there is no session.
+func TestDeletedBeforeAnyPersisterCame(t *testing.T) {
+	conn := natstest.Conn(t)
+	c := client.New(conn)
+	ctx := limited(t)
+	pub := c.Publisher(client.PublisherConfig{})
+	must.Get(pub.Publish(ctx, post(thread("s"), "1")))(t)
+	_, err := c.Session("s").Delete(ctx, client.Deletion{})
+	must.Is(t, err, client.ErrBehind, "Delete while no persister runs")
+	must.Get(pub.Publish(ctx, post(thread("s"), "2")))(t)
+	stop := must.Get(persister(conn))(t)
+	defer stop()
+	r := must.Get(c.Session("s").Delete(ctx, client.Deletion{}))(t)
+	must.Same(t, r.Gone.Threads, 1, "%d threads went, want %d")
+	_, err = c.Thread(thread("s")).AwaitHead(ctx)
+	must.Is(t, err, threads.ErrNoThread, "the thread behind that")
 }

@@ -80,9 +80,10 @@ func promptOf(t events.Thread, p record.Prompt) Prompt {
 		Resolution: p.Resolution}
 }
 
-// Prompt finds a prompt, open or settled. ErrNoPrompt: there is none of that id.
+// Prompt finds a prompt, open or settled. ErrNoPrompt: there is none of that id; with ErrBehind, no persister came within five seconds to
+// what was published to the thread. So it is with AwaitAnswer and Answer.
 func (t ThreadHandle) Prompt(ctx context.Context, id string) (Prompt, error) {
-	r, err := t.c.prompt(ctx, t.Thread, id)
+	r, err := t.c.awaitPrompt(ctx, t.Thread, id)
 	p := promptOf(t.Thread, r)
 	if err == nil && p.Answerable && !r.Settled() {
 		head, none := t.Head(ctx)
@@ -105,6 +106,18 @@ func (c *Client) prompt(ctx context.Context, t events.Thread, id string) (record
 		return record.Prompt{}, noPrompt(t, id)
 	}
 	return p, err
+}
+
+// awaitPrompt is prompt once persisters are done with what was published before, if there is none.
+func (c *Client) awaitPrompt(ctx context.Context, t events.Thread, id string) (record.Prompt, error) {
+	p, err := c.prompt(ctx, t, id)
+	if !errors.Is(err, ErrNoPrompt) {
+		return p, err
+	}
+	if behind := c.settled(ctx, t); behind != nil {
+		return p, errors.Join(err, behind)
+	}
+	return c.prompt(ctx, t, id)
 }
 
 // lifeOf is where in SPOOL_EVENTS the thread of a name begins; 0: it is not known, or the thread has another name now.
@@ -232,7 +245,7 @@ const lookAgain, lookAway = 15 * time.Second, time.Second
 // there is no such prompt. ErrEnded: its thread has ended. ErrRemoved: its thread or session was removed, whatever has its name since.
 // Both are noticed within 15 seconds.
 func (t ThreadHandle) AwaitAnswer(ctx context.Context, id string) (events.Resolution, error) {
-	asked, err := t.c.prompt(ctx, t.Thread, id)
+	asked, err := t.c.awaitPrompt(ctx, t.Thread, id)
 	if err != nil {
 		return events.Resolution{}, err
 	}
@@ -342,7 +355,7 @@ func removedPrompt(t events.Thread, id string) error {
 func (t ThreadHandle) Answer(ctx context.Context, a events.Answer) (events.Resolution, error) {
 	claimed := a.By
 	a.By = cmp.Or(events.UserFrom(ctx), a.By)
-	p, err := t.c.prompt(ctx, t.Thread, a.Prompt)
+	p, err := t.c.awaitPrompt(ctx, t.Thread, a.Prompt)
 	if err != nil {
 		return events.Resolution{}, err
 	}

@@ -1,0 +1,60 @@
+package httpapi_test
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"io"
+	"net/http"
+	"net/http/httptest"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"spool/internal/httpapi"
+	"spool/internal/must"
+	"spool/internal/natstest"
+)
+
+// What was acknowledged is never said to be nowhere: while no persister comes to it, whoever asks for it, or takes it away, is told
+// to come again, at every route.
+func TestWhatNoPersisterCameTo(t *testing.T) {
+	conn := natstest.Conn(t)
+	srv := httptest.NewServer(httpapi.For(conn, httpapi.Config{}))
+	t.Cleanup(func() { srv.CloseClientConnections(); srv.Close() })
+	status, _, text := do(t, srv.URL, request{path: "/v1/sessions/s/threads/main/entries?dialect=item", kind: "application/json",
+		body: `{"content":[{"type":"text","text":"hello"}]}`})
+	must.Same(t, status, 202, "the entry = %d, want %d")
+
+	var spec struct {
+		Paths map[string]map[string]struct{} `json:"paths"`
+	}
+	_, _, text = get(t, srv.URL, "/v1/openapi.json")
+	must.Do(t, json.Unmarshal([]byte(text), &spec))
+	fill := strings.NewReplacer("{session}", "s", "{thread}", "main", "{n}", "1", "{run}", "r1", "{prompt}", "q1", "{output}", "o1")
+	var routes sync.WaitGroup
+	for path, verbs := range spec.Paths {
+		if !strings.Contains(path, "{session}") {
+			continue
+		}
+		for verb := range verbs {
+			routes.Go(func() {
+				ctx, cancel := context.WithTimeout(t.Context(), 15*time.Second)
+				defer cancel()
+				req := must.Get(http.NewRequestWithContext(ctx, strings.ToUpper(verb), srv.URL+fill.Replace(path), strings.NewReader("{}")))(t)
+				req.Header.Set("Content-Type", "application/json")
+				res, err := http.DefaultClient.Do(req)
+				if err != nil { // it is still waiting
+					return
+				}
+				defer res.Body.Close()
+				body := must.Get(io.ReadAll(res.Body))(t)
+				if res.StatusCode == 404 && !bytes.Contains(body, []byte("spool_artifacts")) {
+					t.Errorf("%s %s = 404 %s", verb, path, body)
+				}
+			})
+		}
+	}
+	routes.Wait()
+}
