@@ -59,32 +59,44 @@ func (p *Persister) empty(ctx context.Context, d emptied) (done bool, err error)
 	return done && err == nil, err
 }
 
-// endEmptied ends the deletions of whose sessions nothing is left, and has purge begun for others.
-func (l *lane) endEmptied(purge func(emptied) chan outcome) error {
+// purge begins to empty the session of a deletion.
+func (l *lane) purge(ctx context.Context, d emptied) chan outcome {
+	is := make(chan outcome, 1)
+	l.purges.Go(func() {
+		done, err := l.p.empty(ctx, d)
+		is <- outcome{done, err}
+		if done || err != nil { // else it is looked again when the next acks are due
+			select {
+			case l.purged <- struct{}{}:
+			default:
+			}
+		}
+	})
+	return is
+}
+
+// endEmptied ends the deletions of whose sessions nothing is left.
+func (l *lane) endEmptied() error {
 	waits := l.emptied[:0]
 	for _, d := range l.emptied {
 		if !l.p.windows.current(d.delivery) { // it comes again
 			continue
 		}
-		var is outcome
 		select {
-		case is = <-d.outcome:
+		case is := <-d.outcome:
+			if is.err != nil {
+				return is.err
+			}
+			if is.done {
+				if last := d.end(); last != nil {
+					l.acknowledge(last)
+				}
+				continue
+			}
 			d.outcome = nil
 		default:
 		}
-		switch {
-		case is.err != nil:
-			return is.err
-		case !is.done:
-			if d.outcome == nil {
-				d.outcome = purge(d)
-			}
-			waits = append(waits, d)
-			continue
-		}
-		if last := d.end(); last != nil {
-			l.acknowledge(last)
-		}
+		waits = append(waits, d)
 	}
 	l.emptied = waits
 	return nil

@@ -429,7 +429,7 @@ func (l *lane) publishLoop(ctx context.Context) error {
 		_ = l.ackAll(ctx)
 		defer time.AfterFunc(purgeTime, cancel).Stop()
 		l.purges.Wait()
-		_ = l.endEmptied(func(emptied) chan outcome { return nil })
+		_ = l.endEmptied()
 		cancel()
 	}()
 	for {
@@ -437,6 +437,7 @@ func (l *lane) publishLoop(ctx context.Context) error {
 		if len(l.unacked)+len(l.emptied) > 0 {
 			due = time.After(ackEvery)
 		}
+		var err error
 		select {
 		case c, more := <-l.committed:
 			if !more {
@@ -452,13 +453,12 @@ func (l *lane) publishLoop(ctx context.Context) error {
 			}
 			l.mu.Unlock()
 		case <-due:
-			if err := l.ackAll(ctx); err != nil {
-				return err
-			}
+			err = l.ackAll(ctx)
 		case <-l.purged:
-			if err := l.ackAll(ctx); err != nil {
-				return err
-			}
+			err = l.ackAll(ctx)
+		}
+		if err != nil {
+			return err
 		}
 	}
 }

@@ -127,23 +127,15 @@ func (l *lane) ackAll(ctx context.Context) error {
 	}
 	clear(l.unacked)
 	l.acked = time.Now()
-	return l.endEmptied(func(d emptied) chan outcome {
-		if !d.first() {
-			return nil
+	if err := l.endEmptied(); err != nil {
+		return err
+	}
+	for i, d := range l.emptied {
+		if d.outcome == nil && d.first() {
+			l.emptied[i].outcome = l.purge(ctx, d)
 		}
-		is := make(chan outcome, 1)
-		l.purges.Go(func() {
-			done, err := l.p.empty(ctx, d)
-			is <- outcome{done, err}
-			if done || err != nil { // else it is looked again when the next acks are due
-				select {
-				case l.purged <- struct{}{}:
-				default:
-				}
-			}
-		})
-		return is
-	})
+	}
+	return nil
 }
 
 func (l *lane) acknowledge(d *delivery) {
