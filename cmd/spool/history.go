@@ -1,6 +1,7 @@
 package main
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -47,16 +48,13 @@ type historySearchCmd struct {
 }
 
 func (c *historySearchCmd) Run(a *app, h *historyCmd) error {
-	query := strings.Join(c.Query, " ")
-	return c.show(a, h, func(db *history.DB, f history.Filter) ([]history.Prompt, error) {
-		return db.Search(a.ctx, query, f, c.Limit)
-	})
+	return c.show(a, h, cmp.Or(strings.Join(c.Query, " "), " "))
 }
 
 type historyRecentCmd struct{ historyView }
 
 func (c *historyRecentCmd) Run(a *app, h *historyCmd) error {
-	return c.show(a, h, func(db *history.DB, f history.Filter) ([]history.Prompt, error) { return db.Recent(a.ctx, f, c.Limit) })
+	return c.show(a, h, "")
 }
 
 type historyRebuildCmd struct{}
@@ -95,17 +93,17 @@ var (
 	ofItems   = index{history.ItemsFile, history.NewItemsFollower}
 )
 
-// show answers a question from a history that has caught up.
-func (v *historyView) show(a *app, h *historyCmd, ask func(*history.DB, history.Filter) ([]history.Prompt, error)) error {
+// show gives the prompts that have the words of a query, or the newest ones.
+func (v *historyView) show(a *app, h *historyCmd, query string) error {
 	filter, err := v.filter()
 	if err != nil {
 		return service.UsageError{Err: err}
 	}
 	return h.open(a, ofPrompts, func(db *history.DB, f *history.Follower) error {
-		found, err := caughtUp(a.ctx, f, promptSession, func() ([]history.Prompt, error) { return ask(db, filter) })
+		found, err := prompts(a.ctx, db, f, query, filter, v.Limit)
 		if err == nil && len(found) == 0 && f != nil && v.Session != "" {
 			if filter.Session, err = a.named(v.Session); err == nil && filter.Session != v.Session {
-				found, err = ask(db, filter)
+				found, err = prompts(a.ctx, db, f, query, filter, v.Limit)
 			}
 		}
 		if err != nil {
@@ -115,26 +113,41 @@ func (v *historyView) show(a *app, h *historyCmd, ask func(*history.DB, history.
 	})
 }
 
-// promptSession is the session of a prompt.
-func promptSession(p history.Prompt) string { return p.Thread.Session }
+// prompts are those that have the words of a query, or the newest ones where it is empty: the history catches up as far as they ask for it.
+func prompts(
+	ctx context.Context, db *history.DB, f *history.Follower, query string, of history.Filter, limit int,
+) ([]history.Prompt, error) {
+	catchUp, ask := f.CatchUp, func() ([]history.Prompt, error) { return db.Search(ctx, query, of, limit) }
+	if query == "" {
+		catchUp = func(ctx context.Context) error { return f.CatchUpNewest(ctx, of, limit) }
+		ask = func() ([]history.Prompt, error) { return db.Recent(ctx, of, limit) }
+	}
+	return caughtUp(ctx, f, catchUp, func(p history.Prompt) string { return p.Thread.Session }, ask)
+}
 
-// caughtUp is the answer of an index that has all that is stored, and nothing of sessions that were deleted. Without a follower it has
-// what it had last.
-func caughtUp[T any](ctx context.Context, f *history.Follower, session func(T) string, ask func() ([]T, error)) ([]T, error) {
+// caughtUp is the answer of an index that has caught up, and nothing of sessions that were deleted. Without a follower it has what it had
+// last.
+func caughtUp[T any](
+	ctx context.Context, f *history.Follower, catchUp func(context.Context) error, session func(T) string, ask func() ([]T, error),
+) ([]T, error) {
 	if f == nil {
 		return ask()
 	}
-	if err := f.CatchUp(ctx); err != nil {
-		return nil, err
+	for n := 0; ; n++ {
+		if n > 1 {
+			catchUp = f.CatchUp // which reads nothing again of what is forgotten
+		}
+		if err := catchUp(ctx); err != nil {
+			return nil, err
+		}
+		found, err := ask()
+		if err != nil {
+			return nil, err
+		}
+		if gone, err := f.Forget(ctx, sessionsOf(found, session)); err != nil || gone == 0 {
+			return found, err
+		}
 	}
-	found, err := ask()
-	if err != nil {
-		return nil, err
-	}
-	if gone, err := f.Forget(ctx, sessionsOf(found, session)); err != nil || gone == 0 {
-		return found, err
-	}
-	return ask()
 }
 
 // named finds the session that a flag means.

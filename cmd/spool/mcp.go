@@ -49,19 +49,14 @@ func (c *mcpCmd) Run(a *app) error {
 	}
 	cfg.Asked = func(ctx context.Context, query string, f history.Filter, limit int) (found []history.Prompt, err error) {
 		err = h.of(a, ofPrompts, conn, kept, func(db *history.DB, follower *history.Follower) (err error) {
-			found, err = caughtUp(ctx, follower, promptSession, func() ([]history.Prompt, error) {
-				if query == "" {
-					return db.Recent(ctx, f, limit)
-				}
-				return db.Search(ctx, query, f, limit)
-			})
+			found, err = prompts(ctx, db, follower, query, f, limit)
 			return err
 		})
 		return found, err
 	}
 	cfg.Found = func(ctx context.Context, query string, f history.ItemFilter, limit int) (found []history.Match, err error) {
 		err = h.of(a, ofItems, conn, kept, func(db *history.DB, follower *history.Follower) (err error) {
-			found, err = caughtUp(ctx, follower, matchSession, func() ([]history.Match, error) { return db.Find(ctx, query, f, limit) })
+			found, err = caughtUp(ctx, follower, follower.CatchUp, matchSession, func() ([]history.Match, error) { return db.Find(ctx, query, f, limit) })
 			return err
 		})
 		return found, err

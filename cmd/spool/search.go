@@ -49,7 +49,7 @@ func (c *searchCmd) Run(a *app) error {
 		return service.UsageError{Err: err}
 	}
 	return withItems(a, &c.itemsOf, f, func(db *history.DB, follower *history.Follower, f history.ItemFilter) error {
-		found, err := caughtUp(a.ctx, follower, matchSession, func() ([]history.Match, error) {
+		found, err := caughtUp(a.ctx, follower, follower.CatchUp, matchSession, func() ([]history.Match, error) {
 			return db.Find(a.ctx, strings.Join(c.Query, " "), f, c.Limit)
 		})
 		if err != nil {

@@ -13,3 +13,10 @@ func (db *DB) BeginErase(ctx context.Context, session string) error {
 
 // Many has a follower look for more than so many sessions as it does for very many.
 func (f *Follower) Many(few int) { f.few = few }
+
+// SetNewestWindow has followers read so few items at first for the newest prompts.
+func SetNewestWindow(t interface{ Cleanup(func()) }, n uint64) {
+	was := newestWindow
+	newestWindow = n
+	t.Cleanup(func() { newestWindow = was })
+}

@@ -122,7 +122,7 @@ func (f *Follower) follow(ctx context.Context) error {
 	for ctx.Err() == nil {
 		at, err := f.catchUp(ctx)
 		if err == nil {
-			err = f.read(ctx, at, 0)
+			_, err = f.read(ctx, at, 0, false)
 		}
 		switch {
 		case err == nil, again(err), ctx.Err() != nil:
@@ -156,6 +156,57 @@ func (f *Follower) CatchUp(ctx context.Context) error {
 	}
 }
 
+// newestWindow is how many items are read at first for the newest prompts.
+var newestWindow uint64 = 256
+
+// CatchUpNewest returns when the newest so many prompts of a filter are in, which costs what they do: where the history is far behind, it
+// reads the end of the stream alone, and what their threads said last before that, which they may repeat. No prompt is newer than its item:
+// none that was stored before belongs to them, where they, and the one before them, are newer than the first item that was read.
+func (f *Follower) CatchUpNewest(ctx context.Context, of Filter, n int) error {
+	at, now, err := f.position(ctx)
+	for window := newestWindow; err == nil && now.Match > max(at.Seq, now.First)+8*window; window *= 8 {
+		var first time.Time
+		if first, err = f.read(ctx, Position{Stream: now.Stream, Seq: now.Match - window}, now.Match, true); err != nil {
+			break
+		}
+		for said := map[events.Thread]bool{}; ; {
+			found, err := f.db.Recent(ctx, of, n+1)
+			if err != nil {
+				return err
+			}
+			if len(found) <= n || found[n].Time <= first.UnixMilli() {
+				break
+			}
+			before := len(said)
+			var some gathered
+			for _, p := range found {
+				if said[p.Thread] {
+					continue
+				}
+				said[p.Thread] = true
+				last, err := f.items.LastBefore(ctx, events.ItemFilters(p.Thread.Session, p.Thread.Name, events.TypeMessage)[0], now.Match-window+1,
+					natsio.Position{Seq: at.Seq + 1})
+				if err == nil && last.Seq > 0 {
+					err = f.gather(ctx, last, &some)
+				}
+				if err != nil {
+					return err
+				}
+			}
+			if len(said) == before {
+				return nil
+			}
+			if err := f.store(ctx, &some, Position{Stream: now.Stream}, 0); err != nil {
+				return err
+			}
+		}
+	}
+	if err != nil && !again(err) {
+		return err
+	}
+	return f.CatchUp(ctx)
+}
+
 // Rebuild empties the history and makes it again from the stream and from every thread.
 func (f *Follower) Rebuild(ctx context.Context) error {
 	if err := f.db.Reset(ctx, ""); err != nil {
@@ -176,19 +227,9 @@ func again(err error) bool { return errors.Is(err, errAgain) || errors.Is(err, E
 // catchUp reads all that is stored now, and returns the position behind it. A history of another stream starts over; what
 // the stream has forgotten since the position comes from the threads.
 func (f *Follower) catchUp(ctx context.Context) (Position, error) {
-	now, err := f.items.Extent(ctx, f.posts())
-	if err != nil {
-		return Position{}, err
-	}
-	at, err := f.db.Position(ctx)
+	at, now, err := f.position(ctx)
 	if err != nil {
 		return at, err
-	}
-	if at.Stream != now.Stream || at.Seq > now.Last {
-		if err := f.db.Begin(ctx, at, now.Stream); err != nil {
-			return at, err
-		}
-		at = Position{Stream: now.Stream}
 	}
 	if now.First > at.Seq+1 {
 		f.log.Info("reading prompts from the threads", "seq", at.Seq, "first", now.First)
@@ -200,12 +241,25 @@ func (f *Follower) catchUp(ctx context.Context) (Position, error) {
 		}
 	}
 	if now.Match > at.Seq {
-		if err := f.read(ctx, at, now.Match); err != nil {
+		if _, err := f.read(ctx, at, now.Match, false); err != nil {
 			return at, err
 		}
 		at.Seq = now.Match
 	}
 	return f.advance(ctx, at, now.Last)
+}
+
+// position is how far the history has read the stream, and what that has now.
+func (f *Follower) position(ctx context.Context) (at Position, now natsio.Extent, err error) {
+	if now, err = f.items.Extent(ctx, f.posts()); err != nil {
+		return at, now, err
+	}
+	at, err = f.db.Position(ctx)
+	if err == nil && (at.Stream != now.Stream || at.Seq > now.Last) {
+		err = f.db.Begin(ctx, at, now.Stream)
+		at = Position{Stream: now.Stream}
+	}
+	return at, now, err
 }
 
 // advance moves the position over what holds no prompt.
@@ -218,8 +272,9 @@ func (f *Follower) advance(ctx context.Context, at Position, to uint64) (Positio
 	return at, err
 }
 
-// read stores the posts behind a position, up to a sequence, or until nothing comes for a while when that is 0.
-func (f *Follower) read(ctx context.Context, at Position, until uint64) error {
+// read stores the posts behind a position, up to a sequence, or until nothing comes for a while when that is 0, and tells when the first
+// one was stored. With ahead the history's position stays: who reads on from there meets them again.
+func (f *Follower) read(ctx context.Context, at Position, until uint64, ahead bool) (first time.Time, err error) {
 	wait := refresh
 	if until != 0 {
 		wait = patience
@@ -245,46 +300,60 @@ func (f *Follower) read(ctx context.Context, at Position, until uint64) error {
 	for next := range came {
 		stored, err := next.StoredItem, next.err
 		if err != nil {
-			return err
+			return first, err
+		}
+		if first.IsZero() {
+			first = stored.Stored
 		}
 		idle.Reset(wait)
-		if p, ok := f.parse(stored.Data); ok {
-			p.Life = int64(stored.Life)
-			if agent, err := f.isAgent(ctx, p); err != nil {
-				return err
-			} else if agent {
-				p.Text = "" // no person asked for it
-			}
-			p.Time = events.Believed(p.Time, stored.Stored.UnixMilli())
-			some.add(p)
-			if err := f.retired(ctx, p, &some); err != nil {
-				return err
-			}
+		if err := f.gather(ctx, stored, &some); err != nil {
+			return first, err
 		}
 		done := until != 0 && stored.Seq >= until
 		full := some.full()
 		if !full && (stored.Pending > 0 || len(came) > 0) && !done {
 			continue
 		}
-		if err := f.store(ctx, &some, at, stored.Seq); err != nil || done {
-			return err
+		from, to := at, stored.Seq
+		if ahead {
+			from, to = Position{Stream: at.Stream}, 0
+		}
+		if err := f.store(ctx, &some, from, to); err != nil || done {
+			return first, err
 		}
 		at.Seq = stored.Seq
 		if !full { // it keeps up: what comes next is not to have a transaction for each item
-			sleep.For(ctx, gather)
+			sleep.For(ctx, gatherTime)
 		}
 		if stored.Pending > 0 { // behind: the stream may forget faster than this reads
 			if now, err := f.items.Extent(ctx, nil); err != nil || now.First > at.Seq+1 {
-				return errors.Join(err, errAgain)
+				return first, errors.Join(err, errAgain)
 			}
 		}
 	}
-	return errAgain
+	return first, errAgain
 }
 
-// gather is how long a follower that keeps up lets items come before the next transaction: one for an item costs as much as all else
+// gather adds what an item says to what the next transaction will store.
+func (f *Follower) gather(ctx context.Context, stored natsio.StoredItem, some *gathered) error {
+	p, ok := f.parse(stored.Data)
+	if !ok {
+		return nil
+	}
+	p.Life = int64(stored.Life)
+	if agent, err := f.isAgent(ctx, p); err != nil {
+		return err
+	} else if agent {
+		p.Text = "" // no person asked for it
+	}
+	p.Time = events.Believed(p.Time, stored.Stored.UnixMilli())
+	some.add(p)
+	return f.retired(ctx, p, some)
+}
+
+// gatherTime is how long a follower that keeps up lets items come before the next transaction: one for an item costs as much as all else
 // that becomes of it.
-const gather = 50 * time.Millisecond
+const gatherTime = 50 * time.Millisecond
 
 // followed is an item of a stream that is followed, or why none comes any more.
 type followed struct {

@@ -26,11 +26,14 @@ func TestMessagesComeFromTheLeader(t *testing.T) {
 	must.Do(t, c.Items().PublishItems(ctx, []events.Posted{item}))
 	o := must.Get(c.Objects().Upload(ctx, events.InboxBucket, "body", [][]byte{[]byte("abc")}))(t)
 	for what, read := range map[string]func() error{
-		"Stat":        func() error { _, err := c.Objects().Stat(ctx, events.InboxBucket, "body"); return err },
-		"LastItem":    func() error { _, _, err := c.Items().LastItem(ctx, th); return err },
-		"Extent":      func() error { _, err := c.Items().Extent(ctx, []string{events.ItemSubjects}); return err },
-		"FirstItem":   func() error { _, err := c.Items().First(ctx, th, 0, 1); return err },
-		"LastBefore":  func() error { _, err := c.Items().LastBefore(ctx, th, 9, natsio.Position{}); return err },
+		"Stat":      func() error { _, err := c.Objects().Stat(ctx, events.InboxBucket, "body"); return err },
+		"LastItem":  func() error { _, _, err := c.Items().LastItem(ctx, th); return err },
+		"Extent":    func() error { _, err := c.Items().Extent(ctx, []string{events.ItemSubjects}); return err },
+		"FirstItem": func() error { _, err := c.Items().First(ctx, th, 0, 1); return err },
+		"LastBefore": func() error {
+			_, err := c.Items().LastBefore(ctx, events.ItemFilter("", "", ""), 9, natsio.Position{})
+			return err
+		},
 		"LastReport":  func() error { _, _, err := natsadmin.New(c).LastReport(ctx); return err },
 		"Recall":      func() error { return gcnats.Of(c).Recall(ctx, new(struct{})) },
 		"Claims":      func() error { _, err := gcnats.Of(c).Claims(ctx); return err },

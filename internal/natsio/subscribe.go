@@ -155,20 +155,19 @@ func (its Items) First(ctx context.Context, t events.Thread, life uint64, n int6
 	return first, nil
 }
 
-// LastBefore is the last item that ITEMS holds of a thread before a sequence, of those that were stored from a position on; Seq 0: it
+// LastBefore is the last item that ITEMS holds before a sequence of those that match a filter and were stored from a position on; Seq 0: it
 // holds none. It looks for it by halves, some twenty reads.
-func (its Items) LastBefore(ctx context.Context, t events.Thread, before uint64, from Position) (last StoredItem, err error) {
+func (its Items) LastBefore(ctx context.Context, filter string, before uint64, from Position) (last StoredItem, err error) {
 	s, err := its.c.Streams().LeaderStream(ctx, events.ItemsStream)
 	if err != nil {
 		return last, WrapErr(err)
 	}
-	filter := events.ItemFilter(t.Session, t.Name, "")
 	for low, high := max(s.CachedInfo().State.FirstSeq, from.Seq, 1), before; low < high; {
 		middle := low + (high-low)/2
 		m, err := s.GetMsg(ctx, middle, jetstream.WithGetMsgSubject(filter))
 		switch {
 		case err != nil && !errors.Is(err, jetstream.ErrMsgNotFound):
-			return StoredItem{}, fmt.Errorf("last item of %s before %d: %w", t, before, WrapErr(err))
+			return StoredItem{}, fmt.Errorf("last item of %s before %d: %w", filter, before, WrapErr(err))
 		case err != nil || m.Sequence >= before:
 			high = middle
 		default:

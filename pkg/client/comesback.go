@@ -116,7 +116,7 @@ func (c *Client) has(ctx context.Context, head threads.Head, h Had) (bool, error
 
 // hadBefore is what a reader who began at a position had of a name when an item came, if SPOOL_ITEMS still has it.
 func (c *Client) hadBefore(ctx context.Context, t events.Thread, before uint64, began natsio.Position) (Had, error) {
-	m, err := c.items.LastBefore(ctx, t, before, began)
+	m, err := c.items.LastBefore(ctx, events.ItemFilter(t.Session, t.Name, ""), before, began)
 	if err != nil || m.Seq == 0 {
 		return Had{}, err
 	}

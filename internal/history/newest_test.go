@@ -1,0 +1,66 @@
+package history_test
+
+import (
+	"fmt"
+	"math/rand/v2"
+	"path/filepath"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+
+	"spool/internal/history"
+	"spool/internal/must"
+	"spool/internal/natstest"
+	"spool/pkg/events"
+)
+
+// The newest prompts are those of a history that has all, whatever of the stream was read for them and whatever times the items claim: sessions
+// that are imported are older than what was said before. What was read ahead is there once.
+func TestCatchUpNewest(t *testing.T) {
+	history.SetNewestWindow(t, 4)
+	conn, rnd := natstest.Conn(t), rand.New(rand.NewPCG(1, 2))
+	ctx, last := t.Context(), map[events.Thread]int{}
+	newest := int64(0)
+	post := func(many int) {
+		for range many {
+			th := events.Thread{Session: fmt.Sprint("s", rnd.IntN(9)), Name: events.MainThread}
+			last[th]++
+			at := time.Now()
+			for at.UnixMilli() == newest { // of one millisecond, what is read first is older
+				at = time.Now()
+			}
+			newest = at.UnixMilli()
+			if rnd.IntN(4) == 0 {
+				at = at.Add(-time.Duration(rnd.IntN(1000)) * time.Hour)
+			}
+			item := fmt.Sprintf(`{"session":%q,"thread":"main","n":%d,"created_at":%q,"content":[{"type":"text","text":"mend %d"}]}`, th.Session, last[th],
+				at.UTC().Format(time.RFC3339Nano), rnd.IntN(3))
+			must.Get(conn.JetStream().Publish(ctx, events.ItemSubject(th, events.TypeMessage, ""), []byte(item)))(t)
+		}
+	}
+	same := func(what string, has *history.DB, limit int) {
+		t.Helper()
+		whole := open(t, filepath.Join(t.TempDir(), "whole.db"))
+		must.Do(t, history.NewFollower(whole, conn, nil).CatchUp(ctx))
+		for _, of := range []history.Filter{{}, {Session: "s3"}} {
+			if limit < history.MaxLimit {
+				must.Do(t, history.NewFollower(has, conn, nil).CatchUpNewest(ctx, of, limit))
+			}
+			want, got := must.Get(whole.Recent(ctx, of, limit))(t), must.Get(has.Recent(ctx, of, limit))(t)
+			if diff := cmp.Diff(want, got); diff != "" {
+				t.Errorf("%s, the newest %d of %+v:\n%s", what, limit, of, diff)
+			}
+		}
+	}
+	kept := open(t, filepath.Join(t.TempDir(), "kept.db"))
+	for range 6 {
+		post(40 + rnd.IntN(60))
+		for _, limit := range []int{1, 3, 10, 40} {
+			same("a new history", open(t, filepath.Join(t.TempDir(), "new.db")), limit)
+		}
+		same("one that was asked before", kept, 5)
+	}
+	must.Do(t, history.NewFollower(kept, conn, nil).CatchUp(ctx))
+	same("one that has caught up", kept, history.MaxLimit)
+}
