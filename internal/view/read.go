@@ -112,27 +112,17 @@ func (r *Reader) inState(ctx context.Context, q client.SessionQuery, state strin
 	}
 	switch state {
 	case Waiting:
-		at, err = r.cl.Internal().SessionPageOf(ctx, q, slices.Collect(maps.Keys(work.waiting)))
+		q.Among = slices.AppendSeq([]string{}, maps.Keys(work.waiting))
 	case Running:
-		active, e := r.cl.Internal().SessionsSince(ctx, now.Add(-busyFor))
-		if e != nil {
-			return nil, at, e
-		}
-		at, err = r.cl.Internal().SessionPageOf(ctx, q, merged(work.running, active))
-	default:
-		at, err = r.cl.SessionPage(ctx, q)
+		q.Since, q.Most = now.Add(-busyFor), 0 // all that was stored since, where it is less than a page
 	}
-	if err != nil {
-		return nil, at, err
+	if at, err = r.cl.SessionPage(ctx, q); err == nil && state == Running && len(work.running) > 0 {
+		var runs client.SessionPage
+		q.Among = slices.Collect(maps.Keys(work.running))
+		runs, err = r.cl.SessionPage(ctx, q)
+		at = at.With(runs, q.Limit)
 	}
-	return work.of(at.Sessions), at, nil
-}
-
-// merged are the names of a map and of a list, each once.
-func merged[V any](of map[string]V, more []string) []string {
-	all := slices.AppendSeq(slices.Clone(more), maps.Keys(of))
-	slices.Sort(all)
-	return slices.Compact(all)
+	return work.of(at.Sessions), at, err
 }
 
 // Counts is how many sessions are in each state.
@@ -163,9 +153,9 @@ func (r *Reader) Count(ctx context.Context, q client.SessionQuery) (Counts, erro
 	}
 	out.More = page.Next != "" || !page.Back.IsZero()
 	if out.More { // they may not have moved for long
-		uncounted := merged(work.waiting, slices.Collect(maps.Keys(work.running)))
-		uncounted = slices.DeleteFunc(uncounted, func(id string) bool { return states[id] != "" })
-		if _, err = r.cl.Internal().SessionPageOf(ctx, q, uncounted); err != nil {
+		q.Among = slices.AppendSeq(slices.AppendSeq([]string{}, maps.Keys(work.waiting)), maps.Keys(work.running))
+		q.Among = slices.DeleteFunc(q.Among, func(id string) bool { return states[id] != "" })
+		if _, err = r.cl.SessionPage(ctx, q); err != nil {
 			return out, err
 		}
 	}

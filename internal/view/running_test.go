@@ -3,13 +3,17 @@ package view_test
 import (
 	"fmt"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
+
+	"github.com/nats-io/nats.go"
 
 	"spool/internal/must"
 	"spool/internal/natstest"
 	"spool/internal/record"
 	"spool/internal/view"
+	"spool/pkg/artifacts"
 	"spool/pkg/client"
 	"spool/pkg/events"
 	"spool/pkg/sessions"
@@ -90,4 +94,54 @@ func TestRunningBehindMany(t *testing.T) {
 		}
 	}
 	must.SameAll(t, got, []string{"runs"}, "by their next, pages of what runs have %v, want %v")
+}
+
+// A page of what runs costs what it shows, however many others wrote just now. By their next, pages have all, those too whose runs wrote nothing
+// for long, each once and the newest first.
+func TestRunningCost(t *testing.T) {
+	for _, n := range []int{200, 4000} {
+		t.Run(fmt.Sprint(n), func(t *testing.T) {
+			conn := natstest.Conn(t)
+			fence := must.Get(conn.Records().Fence(t.Context(), 0))(t)
+			var want []string
+			for from := 0; from < n; from += 100 {
+				var puts []record.Put
+				for i := from; i < from+100; i++ {
+					id, updated := fmt.Sprintf("s%06d", i), time.Now().Add(time.Duration(i-n)*time.Millisecond)
+					if i%50 == 0 {
+						updated = updated.Add(-time.Hour)
+						run := record.Run{ID: "r", Thread: events.MainThread, Status: artifacts.RunRunning, Lease: time.Hour.Milliseconds()}
+						puts = append(puts, record.Put{Key: events.RunKey(id, "r"), Value: run.Encode()})
+					}
+					h := threads.Head{Updated: updated.UnixMilli(), Standing: uint8(sessions.StatusPending)}
+					puts = append(puts, record.Put{Key: events.HeadKey(events.Thread{Session: id, Name: events.MainThread}), Value: h.Encode()})
+				}
+				must.Get(conn.Records().Commit(t.Context(), fence, puts))(t)
+			}
+			for _, old := range []bool{false, true} {
+				for i := n - 1; i >= 0; i-- {
+					if old == (i%50 == 0) {
+						want = append(want, fmt.Sprintf("s%06d", i))
+					}
+				}
+			}
+			reader := view.NewReader(client.New(conn))
+			var asked atomic.Int64
+			must.Get(conn.JetStream().Conn().Subscribe("$JS.API.>", func(*nats.Msg) { asked.Add(1) }))(t)
+			var got []string
+			q := client.SessionQuery{Query: sessions.Query{Unanswered: true, Limit: 20}}
+			for first := true; first || q.After != ""; first, q.Limit = false, 500 {
+				list, at, err := reader.Page(t.Context(), q, view.Running)
+				must.Do(t, err)
+				if most := int64(1000); first && asked.Load() > most {
+					t.Errorf("a page of 20 of %d sessions that run asks %d times, want %d at most", n, asked.Load(), most)
+				}
+				for _, s := range list {
+					got = append(got, s.ID)
+				}
+				q.After = at.Next
+			}
+			must.SameAll(t, got, want, "pages of what runs are\n%v, want\n%v")
+		})
+	}
 }

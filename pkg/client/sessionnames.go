@@ -5,7 +5,6 @@ import (
 	"context"
 	"maps"
 	"slices"
-	"time"
 
 	"spool/internal/mapped"
 	"spool/internal/natsio"
@@ -51,51 +50,6 @@ func (i Internal) SessionsNamed(ctx context.Context, ids []string) (found []Sess
 	}
 	return found, nil
 }
-
-// SessionPageOf is SessionPage among sessions that are named: what it costs goes by their number alone.
-func (i Internal) SessionPageOf(ctx context.Context, q SessionQuery, ids []string) (page SessionPage, err error) {
-	at, err := parsePlace(q.After)
-	if err != nil {
-		return page, err
-	}
-	if q.Only != nil {
-		ids = slices.DeleteFunc(ids, func(id string) bool { return !q.Only(id) })
-	}
-	if page.Sessions, err = i.SessionsNamed(ctx, ids); err != nil {
-		return page, err
-	}
-	page.Sessions = slices.DeleteFunc(page.Sessions, func(s Session) bool {
-		return !q.Has(s.Info) || !shortid.Begins(s.ID, q.Prefix) || !at.before(s.Row()) || q.Keep != nil && !q.Keep(s)
-	})
-	slices.SortFunc(page.Sessions, func(a, b Session) int { return a.Row().Compare(b.Row()) })
-	if q.Limit > 0 && len(page.Sessions) > q.Limit {
-		page.Sessions = page.Sessions[:q.Limit]
-		last := page.Sessions[q.Limit-1].Row()
-		page.Next = place{modified: last.Modified, id: last.ID}.String()
-	}
-	return page, nil
-}
-
-// SessionsSince are sessions among which are all whose newest entry is of a time or later. It reads the heads that were stored since.
-func (i Internal) SessionsSince(ctx context.Context, at time.Time) (ids []string, err error) {
-	b, err := natsio.ReadBackward(ctx, i.c.records, 0, natsio.Gap{}, 0, func(key string) bool {
-		_, head := headOf(key)
-		return head
-	})
-	var rs []record.Record
-	for more := true; err == nil && more && (b.Before().IsZero() || !b.Before().Before(at)); {
-		rs, more, err = b.Window(ctx, 0)
-		ids = append(ids, mapped.List(rs, sessionOf)...)
-	}
-	if err == nil { // who works writes: its head went past what is read
-		rs, err = b.Moved(ctx)
-		ids = append(ids, mapped.List(rs, sessionOf)...)
-	}
-	slices.Sort(ids)
-	return slices.Compact(ids), err
-}
-
-func sessionOf(r record.Record) string { return events.SessionOf(r.Key) }
 
 // SessionsChanged says which sessions changed, or may have, since an earlier call returned a mark, removed ones too, and returns a mark for
 // the next call: what is read behind the call is as new as the mark. ok is false where more changed than it reads, or the mark is the zero

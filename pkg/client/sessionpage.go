@@ -24,6 +24,8 @@ type SessionQuery struct {
 
 	Prefix string               // of the id, letter case aside
 	Only   func(id string) bool // nil: all; of the others nothing is read but their heads
+	Among  []string             // nil: all; else of these alone: what a page costs goes by their number
+	Since  time.Time            // those whose newest entry is older end the list; zero: none does
 	After  string               // Next of the page before; "": the first page
 	Keep   func(Session) bool   // nil: all
 	Most   int                  // records to look at, where those have fewer sessions than the page; 0: all
@@ -56,6 +58,9 @@ func (c *Client) SessionPage(ctx context.Context, q SessionQuery) (page SessionP
 	if q.Limit < 1 {
 		return page, fmt.Errorf("list %d sessions: want 1 or more", q.Limit)
 	}
+	if q.Among != nil {
+		return c.pageAmong(ctx, q, at)
+	}
 	back, err := natsio.ReadBackward(ctx, c.records, 4*q.Limit, at.shown, at.floor, func(key string) bool {
 		_, head := headOf(key)
 		_, session := events.ParseSessionKey(key)
@@ -77,6 +82,39 @@ func (c *Client) SessionPage(ctx context.Context, q SessionQuery) (page SessionP
 	return p.page(), err
 }
 
+// pageAmong is a page of sessions that are named.
+func (c *Client) pageAmong(ctx context.Context, q SessionQuery, at place) (page SessionPage, err error) {
+	ids := slices.DeleteFunc(slices.Clone(q.Among), func(id string) bool { return q.Only != nil && !q.Only(id) })
+	if page.Sessions, err = c.Internal().SessionsNamed(ctx, ids); err != nil {
+		return page, err
+	}
+	page.Sessions = slices.DeleteFunc(page.Sessions, func(s Session) bool {
+		return !q.Has(s.Info) || !shortid.Begins(s.ID, q.Prefix) || !at.before(s.Row()) || q.Keep != nil && !q.Keep(s)
+	})
+	return page.With(SessionPage{}, q.Limit), nil
+}
+
+// With is a page of the sessions of two pages that begin at the same place, as many as there may be. It ends where the first of them ends.
+func (p SessionPage) With(o SessionPage, most int) SessionPage {
+	end, _ := parsePlace(p.Next)
+	more := o.Next != ""
+	for _, s := range o.Sessions {
+		switch {
+		case p.Next != "" && end.before(s.Row()):
+			more = false // this one comes behind it
+		case !slices.ContainsFunc(p.Sessions, func(has Session) bool { return has.ID == s.ID }):
+			p.Sessions = append(p.Sessions, s)
+		}
+	}
+	slices.SortFunc(p.Sessions, func(a, b Session) int { return a.Row().Compare(b.Row()) })
+	if len(p.Sessions) > most || more {
+		p.Sessions, p.Back = p.Sessions[:min(most, len(p.Sessions))], time.Time{}
+		last := p.Sessions[len(p.Sessions)-1].Row()
+		p.Next = place{modified: last.Modified, id: last.ID}.String()
+	}
+	return p
+}
+
 // pager finds the sessions of a page, one block after the other. It keeps one more than the page shows, so that it knows whether there is
 // one.
 type pager struct {
@@ -90,7 +128,8 @@ type pager struct {
 	heads int                      // of the block
 	since int                      // heads that were kept of what was stored since the first page
 	kept  []listed
-	cut   bool // the query's Most ended the page
+	cut   bool // the query's Most ended the page, or its Since
+	old   bool // its Since did
 
 	catching bool // up with what moved while the page was read
 }
@@ -147,7 +186,8 @@ func (p *pager) fill(ctx context.Context) error {
 		more = goesOn
 		p.add(heads)
 		unread := p.back.Unread()
-		enough := p.q.Most > 0 && p.back.Looked() >= p.q.Most && unread < p.at.shown.Last // what was stored since the page before was read
+		old := !p.back.Before().IsZero() && p.back.Before().Before(p.q.Since)
+		enough := old || p.q.Most > 0 && p.back.Looked() >= p.q.Most && unread < p.at.shown.Last // what was stored since the page before was read
 		whole := !more || unread <= p.at.floor
 		if p.at.floor == 0 {
 			whole = whole || enough || p.heads >= blockHeads
@@ -159,7 +199,7 @@ func (p *pager) fill(ctx context.Context) error {
 		} else {
 			p.at.floor = unread
 			if err = p.settle(ctx, math.MinInt64); err == nil && more && !p.full() {
-				p.cut = enough
+				p.cut, p.old = enough, old
 				p.next()
 			}
 			more = more && !p.cut
@@ -229,6 +269,8 @@ func (p *pager) settle(ctx context.Context, before int64) error {
 	for _, c := range p.found {
 		switch row := c.row(); {
 		case c.taken || row.Modified <= before:
+		case row.Modified < p.q.Since.UnixMilli():
+			c.taken = true
 		case p.at.before(row), p.at.id == below && c.newest() <= p.at.shown.Last:
 			list = append(list, c)
 		default:
@@ -405,6 +447,7 @@ func (p *pager) page() (page SessionPage) {
 		page.Sessions = append(page.Sessions, l.Session)
 	}
 	switch {
+	case p.old && !full: // the list ends
 	case more && p.cut && !full:
 		page.Back, page.Next = p.back.Before(), p.at.String()
 	case more && len(p.kept) > 0:
