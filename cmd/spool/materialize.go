@@ -79,12 +79,8 @@ func (a *app) materializing(name, cwd string) (*materializing, error) {
 	}
 	m := &materializing{Materializer: interchange.Materializer{Client: client.New(conn), Artifacts: artifactsHere(conn),
 		Tmp: os.TempDir()}}
-	all, err := a.rows(m.Client)
-	if err != nil {
-		return nil, err
-	}
 	session, thread, named := strings.Cut(name, "/")
-	if m.row, err = resumable(all, here, session); err != nil {
+	if m.row, err = a.resumable(m.Client, here, session); err != nil {
 		return nil, err
 	}
 	if named {

@@ -81,8 +81,12 @@ func (a *app) find(cl *client.Client, name string, one finderOfOne) (string, err
 }
 
 // resumable is sessions.Resume, from here.
-func resumable(all []sessions.Row, here, name string) (sessions.Row, error) {
-	row, err := sessions.Resume(all, here, name)
+func (a *app) resumable(cl *client.Client, here, name string) (sessions.Row, error) {
+	found, err := cl.Internal().SessionsBeginning(a.ctx, name)
+	if err != nil {
+		return sessions.Row{}, err
+	}
+	row, err := sessions.Resume(rowsOf(found), here, name)
 	if errors.Is(err, sessions.ErrNoSession) {
 		err = listSessions(fmt.Errorf("%w: %s", client.ErrSessionNotFound, name))
 	}

@@ -183,18 +183,8 @@ func hiddenSessions(rows []sessions.Row, q sessions.Query) string {
 	return fmt.Sprintf("not listed of %d sessions: %s", len(rows), strings.Join(why, ", "))
 }
 
-// rows are all sessions.
-func (a *app) rows(cl *client.Client) ([]sessions.Row, error) {
-	list, err := cl.Sessions(a.ctx, "")
-	if err != nil {
-		return nil, err
-	}
-	return rowsOf(list), nil
-}
-
 func rowsOf(list []client.Session) []sessions.Row {
-	rows := mapped.List(list, func(s client.Session) sessions.Row { return s.Row() })
-	return rows
+	return mapped.List(list, func(s client.Session) sessions.Row { return s.Row() })
 }
 
 type sessionShowCmd struct {
@@ -266,11 +256,7 @@ func (c *sessionResumeCmd) Run(a *app) error {
 	if err != nil {
 		return err
 	}
-	found, err := cl.Internal().SessionsBeginning(a.ctx, c.Prefix)
-	if err != nil {
-		return err
-	}
-	row, err := resumable(rowsOf(found), cwd, c.Prefix)
+	row, err := a.resumable(cl, cwd, c.Prefix)
 	if err != nil {
 		return err
 	}
