@@ -70,8 +70,7 @@ func Ended(ctx context.Context, s Records, t events.Thread, active record.Record
 }
 
 // had reports whether a thread that left its name had an event, also where that is sent again: a name that was removed begins anew
-// with what comes behind the removal, but one that was renamed goes on elsewhere. An earlier owner of the partition may have renamed the
-// thread and died before the items of what came before were out.
+// with what comes behind the removal, but one that was renamed goes on elsewhere.
 //
 // What takes a thread from its name is done once. A removal whose answer was lost would take the thread that has the name by then.
 func (d *draft) had(ctx context.Context) (verdict Verdict, had bool, err error) {
@@ -98,31 +97,7 @@ func (d *draft) had(ctx context.Context) (verdict Verdict, had bool, err error) 
 	default:
 		return verdict, false, nil
 	}
-	if d.Left.To == "" || !d.Fresh {
-		return verdict, true, nil
-	}
-	return verdict, true, d.reconcileRenamed(ctx)
-}
-
-// reconcileRenamed has the items looked for of the thread that had the name of the event.
-func (d *draft) reconcileRenamed(ctx context.Context) error {
-	now := events.Thread{Session: d.st.Key.Session, Name: d.Left.To}
-	rs, err := d.w.Records(ctx, events.HeadKey(now))
-	if err == nil {
-		rs[0], err = Ended(ctx, d.w, now, rs[0])
-	}
-	if err != nil {
-		return err
-	}
-	d.Fresh = false
-	if !rs[0].Exists() {
-		return nil
-	}
-	head, err := threads.DecodeHead(rs[0].Value)
-	if err == nil {
-		d.Reconcile = append(d.Reconcile, Reconcile{now, head})
-	}
-	return err
+	return verdict, true, nil
 }
 
 // sentBefore reports whether a producer sent events to a renamed thread while that had the name. Those who sent to an earlier thread

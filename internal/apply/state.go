@@ -30,7 +30,7 @@ type World interface {
 	// Settle is nil when all is committed that was applied before the event: of those threads, or of all if none is named.
 	// Otherwise the event has to come again, and the error says when.
 	Settle(ctx context.Context, of ...events.Thread) error
-	// Told waits until the items and dead letters of all that is committed are stored.
+	// Told waits until the items and dead letters of all that is committed are stored, whoever did that. Its error is as that of Settle.
 	Told(ctx context.Context) error
 	// SettleBefore is Settle for all, and for what was stored before the event and waits to be applied: of a session,
 	// or of any if none is named. Sessions overtake each other.

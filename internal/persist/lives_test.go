@@ -3,6 +3,7 @@ package persist_test
 import (
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"slices"
 	"sync/atomic"
@@ -13,6 +14,7 @@ import (
 	"spool/internal/must"
 	"spool/internal/natsadmin"
 	"spool/internal/persist"
+	"spool/internal/persist/persistnats"
 	"spool/internal/record"
 	"spool/pkg/client"
 	"spool/pkg/events"
@@ -217,13 +219,46 @@ func TestItemsOfARenamedThreadOnce(t *testing.T) {
 	r.entry(to, 4, 3)
 	r.give(third, 5, 5)
 	r.through(third, 5)
+	r.wantItems("main 1", "main 2", "main 3", "other 4")
+}
+
+// A persister dies behind the commit of an entry whose item it did not send, and whoever gets that again gets a rename of its thread
+// with it, and dies too before it sends anything. The item has the name that the thread had, and is not lost.
+func TestRenameBesideWhatWasNotSent(t *testing.T) {
+	r := newRig(t)
+	id := thread(0)
+	dies := func() {
+		t.Helper()
+		deps := persistnats.Deps(r.conn, 0, 0)
+		deps.At = dieAt(persist.StepItems, 1)
+		p := persist.New(deps, persist.Config{})
+		r.give(p, 1, r.lastSeq(events.EventsStream)) // all in one batch
+		if err := p.Run(t.Context()); !errors.Is(err, errKilled) {
+			t.Fatalf("Run() = %v, want it killed", err)
+		}
+	}
+	r.entry(id, 1, 0)
+	dies()
+	r.control(id, "mv", renameTo("other"))
+	dies()
+	p := r.deaf()
+	r.giveAll(p)
+	r.wantItems("main 1")
+	if h := r.head(events.Thread{Session: id.Session, Name: "other"}); h.Entries != 1 {
+		t.Errorf("%d entries, want 1", h.Entries)
+	}
+}
+
+// wantItems holds all stored items, by the names of their threads and their numbers, against those that are wanted.
+func (r *rig) wantItems(want ...string) {
+	r.t.Helper()
 	var stored []string
-	must.Do(t, natsadmin.New(r.conn).Messages(t.Context(), events.ItemsStream, 1, func(_ uint64, subject string, data []byte) error {
+	must.Do(r.t, natsadmin.New(r.conn).Messages(r.t.Context(), events.ItemsStream, 1, func(_ uint64, subject string, data []byte) error {
 		in, _ := events.ParseItemSubject(subject)
 		stored = append(stored, fmt.Sprint(in.Name, " ", string(jsonscan.Get(data, "n"))))
 		return nil
 	}))
-	if want := []string{"main 1", "main 2", "main 3", "other 4"}; !slices.Equal(stored, want) {
-		t.Errorf("items %v, want %v", stored, want)
+	if !slices.Equal(stored, want) {
+		r.t.Errorf("items %v, want %v", stored, want)
 	}
 }

@@ -44,7 +44,13 @@ func (w world) Settle(ctx context.Context, of ...events.Thread) error {
 	return nil
 }
 
-func (w world) Told(ctx context.Context) error { return w.l.tell(ctx) }
+func (w world) Told(ctx context.Context) error {
+	if len(w.c.reconcile) > 0 { // this commit is to tell what another process committed
+		w.l.deciding.hold.first = true
+		return errBarrier
+	}
+	return w.l.tell(ctx)
+}
 
 func (w world) SettleBefore(ctx context.Context, session string) error {
 	if w.l.waits(session) {
