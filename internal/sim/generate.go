@@ -88,6 +88,7 @@ var moods = []mood{
 	{name: "gave up", often: 3, scene: (*Program).gaveUp},
 	{name: "removed meanwhile", often: 2, scene: (*Program).removedMeanwhile},
 	{name: "claimed", often: 3, scene: (*Program).claimed},
+	{name: "renamed untold", often: 2, scene: (*Program).renamedUntold},
 	{name: "refers", often: 3, scene: (*Program).refers},
 	{name: "open", often: 2, scene: (*Program).openMeanwhile},
 	{name: "purged", often: 2, scene: (*Program).purged},

@@ -274,13 +274,13 @@ func nth(s []string, i int) string {
 
 // items holds what subscribers were sent of a thread against what its nodes give.
 func (j *judgement) items(ctx context.Context, cl *client.Client, life *life, s client.Thread) error {
-	sent := map[int64][]byte{}
+	sent, before := map[int64][]byte{}, map[itemHead]bool{} // before: under the names that threads of the session have, or had
 	for _, seq := range slices.Sorted(maps.Keys(j.posted)) {
 		m := j.posted[seq]
-		if t, _ := events.ParseItemSubject(m.Subject); t == s.Thread && lifeOf(m) == s.Head.Life {
-			if it := itemOf(m.Data); it.N > 0 {
-				sent[it.N] = m.Data
-			}
+		t, _ := events.ParseItemSubject(m.Subject)
+		it := itemOf(m.Data)
+		if before[it] = before[it] || t.Session == s.Session; t == s.Thread && lifeOf(m) == s.Head.Life && it.N > 0 {
+			sent[it.N] = m.Data
 		}
 	}
 	want, settled := int64(1), map[string]events.Resolution{}
@@ -302,7 +302,7 @@ func (j *judgement) items(ctx context.Context, cl *client.Client, life *life, s 
 		}
 		if data, ok := sent[posted.N]; ok && !bytes.Equal(data, posted.Data) && !life.foreign && !life.forked {
 			j.fail("%s: item %d was sent as %.120q, and its nodes give %.120q", s.Thread, posted.N, data, posted.Data)
-		} else if !ok && !life.forked && !life.moved && !j.deadly(s.Thread) {
+		} else if !ok && !life.forked && !(life.moved && before[itemOf(posted.Data)]) && !j.deadly(s.Thread) {
 			j.fail("%s: item %d was never sent", s.Thread, posted.N)
 		}
 	}

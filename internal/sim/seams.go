@@ -319,3 +319,16 @@ func (p *Program) removedMeanwhile(r *rand.Rand) []Op {
 	call.Who, call.N, call.Size, call.Split, call.Again, call.Ms = 1, 4+r.IntN(5), 30_000, true, true, 1+r.IntN(2)
 	return []Op{{Do: Remove, Kind: 1, N: 1 + r.IntN(5), Again: true}, call, {Do: Settle}, p.some(r, 0, 0)}
 }
+
+// renamedUntold is a scene: a persister dies behind the commit of what it did not send yet, and whoever gets that again gets a rename of
+// its thread with it, and dies too.
+func (p *Program) renamedUntold(r *rand.Rand) []Op {
+	p.Persisters, p.BatchMax, p.Free = 1, 0, r.IntN(2) == 0
+	dies := func() Op { return Op{Do: KillStep, On: []string{"items", "items", "ack"}[r.IntN(3)], N: r.IntN(2)} }
+	ops := []Op{p.some(r, 0, 0), {Do: Settle}, dies(), p.some(r, 0, 0), {Do: Sleep, Ms: r.IntN(500)}, {Do: KillOne}}
+	if r.IntN(2) == 0 {
+		ops = append(ops, p.some(r, 2, 0))
+	}
+	ops = append(ops, Op{Do: Rename, To: 2}, dies(), Op{Do: StartOne}, Op{Do: Sleep, Ms: 9000 + r.IntN(9000)})
+	return append(ops, Op{Do: StartOne}, p.some(r, 0, 2), Op{Do: Settle})
+}
