@@ -5,6 +5,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io"
 	"strings"
 	"time"
 
@@ -116,6 +117,10 @@ func (a *agent) do(ctx context.Context, c *call) error {
 	case Poison, PoisonOp:
 		return c.poison(ctx)
 	case Fork:
+		if o.Kind == 1 { // as one who does not look first
+			fork := events.Control{Op: events.OpFork, Fork: &events.Fork{Session: t.Session, Thread: t.Name, Whole: true}}
+			return c.say(ctx, fmt.Sprintf("%s-forks%d", c.proc.name, c.index), 1, threadOf(o.ToSess, o.To), events.KindControl, fork.Encode())
+		}
 		return cl.Thread(threadOf(o.ToSess, o.To)).Fork(ctx, events.Fork{Session: t.Session, Thread: t.Name, Whole: true})
 	case Rename, Remove:
 		if o.Again {
@@ -138,6 +143,9 @@ func (a *agent) do(ctx context.Context, c *call) error {
 	case End:
 		return cl.Thread(t).End(ctx, events.End{Summary: "done"})
 	case Delete:
+		if o.Kind > 0 {
+			return c.deleteUnforced(ctx, t)
+		}
 		_, err := cl.Session(t.Session).Delete(ctx, client.Deletion{Force: true, Plain: true})
 		return err
 	case Output:
@@ -283,16 +291,36 @@ func (c *call) async(ctx context.Context, cl *client.Client) error {
 		name = fmt.Sprintf("%s-async%d", c.proc.name, c.index)
 	}
 	es, ws := c.entries(name)
+	never := len(es)
+	if c.op.Kind == 2 {
+		never = len(es) / 2
+		es[never].Open = func() (io.ReadCloser, error) { return nil, errUnread }
+	}
 	for i, e := range es {
+		if never < len(es) {
+			_ = sleep(ctx, 1)
+		}
 		if err := a.Publish(ctx, e); err != nil {
 			_ = a.Close(ctx)
 			c.tell(Unknown, ws[i:]...)
+			c.neverStored(err, ws[min(never, i):])
 			return err
 		}
 	}
 	err := a.Close(ctx)
+	c.neverStored(err, ws[never:])
 	c.outcome(err, ws)
 	return err
+}
+
+// errUnread: an entry cannot be read, and so it can never be stored.
+var errUnread = errors.New("there is no such file")
+
+// neverStored notes that entries are not stored, where one before them cannot be.
+func (c *call) neverStored(err error, ws []*Wrote) {
+	if errors.Is(err, errUnread) {
+		c.tell(Failed, ws...)
+	}
 }
 
 // poison publishes, in one call, what cannot be applied and entries that are linked to it.

@@ -88,6 +88,8 @@ var moods = []mood{
 	{name: "gave up", often: 3, scene: (*Program).gaveUp},
 	{name: "removed meanwhile", often: 2, scene: (*Program).removedMeanwhile},
 	{name: "claimed", often: 3, scene: (*Program).claimed},
+	{name: "sent again", often: 4, scene: (*Program).sentAgain},
+	{name: "late refusal", often: 3, scene: (*Program).lateRefusal},
 	{name: "renamed untold", often: 2, scene: (*Program).renamedUntold},
 	{name: "refers", often: 3, scene: (*Program).refers},
 	{name: "open", often: 2, scene: (*Program).openMeanwhile},
@@ -224,6 +226,9 @@ func (p *Program) op(r *rand.Rand, v Verb) Op {
 	switch v {
 	case Publish, Async:
 		p.publishes(r, &o)
+		if v == Async && r.IntN(6) == 0 {
+			o.Kind = 2
+		}
 	case Echo:
 		p.publishes(r, &o)
 		o.N = 2 + r.IntN(3)

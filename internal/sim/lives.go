@@ -70,10 +70,17 @@ func (m *model) fork(e *events.Event, f *events.Fork, t *life, at uint64) {
 // delete removes a session, or is a repeat of what did.
 func (m *model) delete(e *events.Event, op *events.Delete, at uint64, letter bool) {
 	id := identity{events.Thread{Session: e.Thread.Session}, e.Producer, e.Epoch, e.Seq}
-	if m.deletes[id] || letter || op.UnchangedSince > 0 && !m.deleted[at] {
+	was, known := m.deletes[id]
+	switch {
+	case letter && m.deleted[at]:
+		m.fail("the deletion of %s at %d was carried out, and is a dead letter", e.Thread.Session, at)
+	case known && was != *op && !letter && m.emptied[e.Thread.Session] < at:
+		m.fail("the deletion of %s at %d has the sequence of another one, and is no dead letter", e.Thread.Session, at)
+	}
+	if known || letter || op.UnchangedSince > 0 && !m.deleted[at] {
 		return
 	}
-	m.deletes[id] = true
+	m.deletes[id] = *op
 	delete(m.missing, e.Thread.Session)
 	maps.DeleteFunc(m.nowhere, func(id identity, _ bool) bool { return id.thread.Session == e.Thread.Session })
 	for name, t := range m.threads {

@@ -31,7 +31,7 @@ type model struct {
 	past    map[events.Thread]producers // what threads had seen when their session was deleted
 	emptied map[string]uint64           // by session, the newest of them: letters of events before it were removed
 	deleted map[uint64]bool             // by sequence, deletions that were carried out: asked of those with a condition
-	deletes map[identity]bool           // deletions that were carried out
+	deletes map[identity]events.Delete  // deletions that were carried out
 
 	tried   map[uint64]map[record.Life]bool // by sequence, the lives of persisters that tried the event alone
 	lives   []*life                         // all that there were, in the order of their beginning
@@ -137,7 +137,7 @@ func (o outcome) String() string {
 func newModel(l *Ledger) *model {
 	return &model{
 		ledger: l, letters: map[place]string{}, threads: map[events.Thread]*life{}, lefts: map[events.Thread]*left{},
-		past: map[events.Thread]producers{}, deletes: map[identity]bool{}, fates: map[string]*fate{},
+		past: map[events.Thread]producers{}, deletes: map[identity]events.Delete{}, fates: map[string]*fate{},
 		named: map[identity]string{}, emptied: map[string]uint64{}, gaps: map[string]bool{}, nowhere: map[identity]bool{},
 		missing: map[string][]string{}, runs: map[string]lastSign{},
 		kepts: map[string]map[identity]bool{},
@@ -197,7 +197,9 @@ func (m *model) names(e *events.Event) {
 }
 
 // countsAgain reports whether an event is of a producer that gives sequences to several.
-func countsAgain(e *events.Event) bool { return strings.Contains(e.Producer, "-"+string(Reuse)) }
+func countsAgain(e *events.Event) bool {
+	return strings.Contains(e.Producer, "-"+string(Reuse)) || strings.Contains(e.Producer, "-"+string(Delete))
+}
 
 // says is what tells an event from others.
 func says(e *events.Event) string {
@@ -399,6 +401,10 @@ func (m *model) sawBefore(e *events.Event, t *life, gone *left) bool {
 // forgotten reports whether what an event is linked to was removed with its session, and nothing that is left says that
 // it was stored: nobody can tell then whether its producer was told (SPEC P2).
 func (m *model) forgotten(e *events.Event, t *life, gone *left) bool {
+	prev := identity{producer: e.Producer, epoch: e.Epoch, seq: e.Prev}
+	if e.Prev != 0 && m.past[e.Thread].had(e, e.Prev) { // a later event of the producer says nothing of it
+		return (t == nil || t.noted[prev] == "") && (gone == nil || gone.noted[prev] == "")
+	}
 	return e.Prev != 0 && (t == nil || !t.seen.had(e, e.Prev)) && (gone == nil || !gone.seen.had(e, e.Prev))
 }
 
@@ -482,6 +488,9 @@ func (m *model) append(e *events.Event, t *life, mark string, at uint64, letter 
 			t.asked = map[string]string{}
 		}
 		t.asked[p.ID] = p.Text
+	}
+	if n := len(m.tried[at]); n > 6 {
+		m.fail("%d persisters tried %s at %d of %s alone, and it is no dead letter", n, mark, at, e.Thread)
 	}
 	m.settle(mark, applied, at, "")
 	t.changed = at

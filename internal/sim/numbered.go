@@ -35,6 +35,11 @@ func (c *call) numbered(ctx context.Context, first ...uint64) (*numbered, error)
 
 // put publishes an entry for each sequence, in messages of their own or together.
 func (n *numbered) put(ctx context.Context, split bool, seqs ...uint64) error {
+	return n.putBehind(ctx, 0, split, seqs...)
+}
+
+// putBehind has the first one linked to another one.
+func (n *numbered) putBehind(ctx context.Context, prev uint64, split bool, seqs ...uint64) error {
 	var ws []*Wrote
 	from := len(n.sent)
 	var e events.Event
@@ -45,6 +50,9 @@ func (n *numbered) put(ctx context.Context, split bool, seqs ...uint64) error {
 			e = events.Event{Producer: n.producer, Seq: seq, Kind: events.KindEntry, Dialect: "item", Thread: n.thread, Body: one}
 		} else {
 			e.More = append(e.More, events.Entry{Seq: seq, Body: one})
+		}
+		if i == 0 {
+			e.Prev = prev
 		}
 		if split || i == len(seqs)-1 {
 			n.sent = append(n.sent, natsadmin.StoredMessage{Subject: events.EventSubject(n.thread, e.Kind), Data: e.Encode()})
@@ -73,8 +81,19 @@ func (n *numbered) again(ctx context.Context, from int) error {
 	return natsadmin.New(n.conn).PutMessages(ctx, n.sent[from:])
 }
 
-// skip leaves out sequences, and later gives them to entries behind the others. Kind 5: more of them than a head knows.
+// skip leaves out sequences, and later gives them to entries behind the others. Kind 5: more of them than a head knows. Odd: what was
+// published first comes again. Kind 4: it leaves out none, and the last one is linked to the first.
 func (c *call) skip(ctx context.Context) error {
+	if c.op.Kind == 4 {
+		n, err := c.numbered(ctx, 1)
+		if err == nil {
+			err = n.put(ctx, true, 2)
+		}
+		if err == nil {
+			err = n.putBehind(ctx, 1, true, 3)
+		}
+		return err
+	}
 	first := []uint64{3, 8}
 	for seq := uint64(10); c.op.Kind == 5 && len(first) < 2+threads.GapsOfProducer; seq += 2 {
 		first = append(first, seq)
@@ -83,7 +102,26 @@ func (c *call) skip(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	return n.put(ctx, true, 5, 4, 7, first[len(first)-1]+1, 2)
+	err = n.put(ctx, true, 5, 4, 7, first[len(first)-1]+1, 2)
+	if err == nil && c.op.Kind%2 == 1 {
+		err = n.again(ctx, 0)
+	}
+	return err
+}
+
+// deleteUnforced deletes a session in which nothing is live. Kind 2: some time later the same sequence is another deletion's.
+func (c *call) deleteUnforced(ctx context.Context, t events.Thread) error {
+	producer := fmt.Sprintf("%s-delete%d", c.proc.name, c.index)
+	op := events.Control{Op: events.OpDelete, Delete: &events.Delete{}}
+	err := c.say(ctx, producer, 1, t, events.KindControl, op.Encode())
+	if err != nil || c.op.Kind == 1 {
+		return err
+	}
+	if err := sleep(ctx, c.op.N); err != nil {
+		return err
+	}
+	op.Delete.Force = true
+	return c.say(ctx, producer, 1, t, events.KindControl, op.Encode())
 }
 
 // countAgain publishes entries, and later others from the first sequence on, as a second run of a program does. Kind 2 and 3: one

@@ -82,10 +82,13 @@ func (j *judgement) fail(format string, args ...any) {
 // accounts asks for every acknowledged entry what became of it (SPEC P1).
 func (j *judgement) accounts() {
 	for _, w := range j.ledger.wrote {
+		f := j.fates[w.Mark]
+		if w.Told == Failed && f != nil && f.outcome == applied {
+			j.fail("%s of %s is applied, and who published it was told that it is not stored", w.Mark, w.Thread)
+		}
 		if w.Told != Acked || w.Producer == "output" {
 			continue
 		}
-		f := j.fates[w.Mark]
 		switch {
 		case f != nil && len(j.kepts[w.Mark]) < w.Echoes && !j.replaced(w.Process):
 			j.fail("%s of %s was acknowledged %d times, and %d of these entries are kept (SPEC P1)", w.Mark, w.Thread,
@@ -302,7 +305,7 @@ func (j *judgement) items(ctx context.Context, cl *client.Client, life *life, s 
 		}
 		if data, ok := sent[posted.N]; ok && !bytes.Equal(data, posted.Data) && !life.foreign && !life.forked {
 			j.fail("%s: item %d was sent as %.120q, and its nodes give %.120q", s.Thread, posted.N, data, posted.Data)
-		} else if !ok && !life.forked && !(life.moved && before[itemOf(posted.Data)]) && !j.deadly(s.Thread) {
+		} else if !ok && !life.forked && !(life.moved && before[itemOf(posted.Data)]) && !j.deadly(life) {
 			j.fail("%s: item %d was never sent", s.Thread, posted.N)
 		}
 	}
@@ -316,9 +319,10 @@ func (j *judgement) items(ctx context.Context, cl *client.Client, life *life, s 
 }
 
 // deadly reports whether so many persisters died over an event of a thread that its items are left out.
-func (j *judgement) deadly(t events.Thread) bool {
+func (j *judgement) deadly(l *life) bool {
 	for seq, lives := range j.model.tried {
-		if of, _, err := events.ParseStored(j.events[seq].Subject); err == nil && of == t && len(lives) > 3 {
+		of, _, err := events.ParseStored(j.events[seq].Subject)
+		if len(lives) > 3 && err == nil && (of == l.thread || l.moved && of.Session == l.thread.Session) {
 			return true
 		}
 	}

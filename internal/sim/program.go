@@ -59,17 +59,17 @@ type Verb string
 // What agents do.
 const (
 	Publish     Verb = "publish"   // N entries in one call
-	Async       Verb = "async"     // N entries one by one, and a flush
+	Async       Verb = "async"     // N entries one by one, and a flush; Kind 2: one of them can never be stored
 	Echo        Verb = "echo"      // one entry N times: each is an entry of its own
 	Poison      Verb = "poison"    // an entry that cannot be applied, and N behind it, linked to it
 	PoisonOp    Verb = "poison-op" // an operation that cannot be applied, and N entries linked to it
-	Skip        Verb = "skip"      // leaves out sequences, and N ms later publishes them as well
+	Skip        Verb = "skip"      // leaves out sequences, and N ms later publishes them as well; Kind: see skip
 	Reuse       Verb = "reuse"     // gives sequences to entries, and N ms later to others, together if Split; Kind: see countAgain
-	Fork        Verb = "fork"      // Thread becomes To of ToSess
+	Fork        Verb = "fork"      // Thread becomes To of ToSess; Kind 1: whether it is there or not
 	Rename      Verb = "rename"
 	Remove      Verb = "remove"
 	End         Verb = "end"
-	Delete      Verb = "delete" // the session
+	Delete      Verb = "delete" // the session; Kind 1: unless something in it is live; 2: and N ms later otherwise, with the same sequence
 	Output      Verb = "output" // a streamed output of N pieces, with pauses; Again: a short one, and pieces that are none of it
 	Ask         Verb = "ask"
 	Answer      Verb = "answer"

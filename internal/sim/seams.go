@@ -102,14 +102,20 @@ func (p *Program) killedAgain(r *rand.Rand) []Op {
 	one := p.some(r, 0, 0)
 	one.Split = r.IntN(2) == 0
 	var ops []Op
-	for i := range 3 + few(r, 3) {
-		ops = append(ops, Op{Do: KillStep, On: []string{"bulk", "commit"}[r.IntN(2)]})
-		if i == 0 {
+	stops := r.IntN(3) == 0 // they end in order
+	for i := range 3 + []int{0, 0, 1, 2, 6}[r.IntN(5)] {
+		at := Op{Do: KillStep, On: []string{"bulk", "commit"}[r.IntN(2)]}
+		if stops && i > 1 {
+			at = Op{Do: DropAsk, On: "object", Kind: 2, Times: 40}
+		}
+		if ops = append(ops, at); i == 0 {
 			ops = append(ops, one)
 		} else {
 			ops = append(ops, Op{Do: StartOne})
 		}
-		ops = append(ops, Op{Do: Sleep, Ms: 9000 + r.IntN(15_000)})
+		if ops = append(ops, Op{Do: Sleep, Ms: 9000 + r.IntN(15_000)}); at.Do == DropAsk {
+			ops = append(ops, Op{Do: StopOne, Who: i}, Op{Do: Sleep, Ms: 12_000})
+		}
 	}
 	return append(ops, Op{Do: StartOne}, p.some(r, 0, 0), Op{Do: Sleep, Ms: 12_000})
 }

@@ -46,7 +46,9 @@ type World struct {
 
 	deleted map[uint64]bool // by sequence in SPOOL_EVENTS, deletions that were carried out, as their records say
 
-	tried map[uint64]map[record.Life]bool // by sequence, the lives of persisters that tried the event alone
+	// By sequence, the lives of persisters that tried the event alone and did not end in order, and the last one that began to.
+	tried map[uint64]map[record.Life]bool
+	tries map[uint64]record.Life
 
 	busy, commands atomic.Int64 // operations under way, and those of them that are an operator's
 
@@ -303,13 +305,17 @@ func (w *World) stored(stream string, m memjs.Msg) {
 // noteTried keeps who tries an event alone. Who ends in order says so without its name.
 func (w *World) noteTried(value []byte) {
 	t, err := record.DecodeTried(value)
-	if err != nil || !t.Alone || t.Life == (record.Life{}) {
+	if err != nil || !t.Alone {
+		return
+	}
+	if t.Life == (record.Life{}) {
+		delete(w.tried[t.Lo], w.tries[t.Lo])
 		return
 	}
 	if w.tried[t.Lo] == nil {
 		w.tried[t.Lo] = map[record.Life]bool{}
 	}
-	w.tried[t.Lo][t.Life] = true
+	w.tried[t.Lo][t.Life], w.tries[t.Lo] = true, t.Life
 }
 
 func tempDir() (string, error) {

@@ -1,0 +1,55 @@
+package sim
+
+import "math/rand/v2"
+
+// Scenes in which something is sent again, or is refused late.
+
+// sentAgain is a scene: what was published to a thread comes again when that has left its name, or its session was deleted. Perhaps it was
+// refused when it came first, because its thread had another name.
+func (p *Program) sentAgain(r *rand.Rand) []Op {
+	p.Agents = max(p.Agents, 2)
+	var ops []Op
+	refused := r.IntN(3) == 0
+	if refused {
+		ops = []Op{p.some(r, 0, 0), {Do: Rename, To: 2}, {Do: Settle}}
+	}
+	first := in(p.op(r, []Verb{Skip, Reuse}[r.IntN(2)]), 0, 0)
+	first.Who, first.N, first.Kind = 1, 1000+r.IntN(4000), 1+r.IntN(4)
+	leaves := Op{Do: []Verb{Rename, Rename, Remove, Delete}[r.IntN(4)], Kind: 1, To: 1 + r.IntN(2)}
+	if refused {
+		leaves.Do = Delete
+	}
+	if leaves.Do == Delete {
+		leaves.Kind, leaves.N = r.IntN(3), r.IntN(2)*1000
+	}
+	ops = append(ops, first, Op{Do: Sleep, Ms: 100 + r.IntN(1500)}, leaves)
+	if r.IntN(3) == 0 {
+		ops = append(ops, p.some(r, 0, 0))
+	}
+	if r.IntN(3) == 0 {
+		ops = append(ops, Op{Do: KillOne}, Op{Do: StartOne})
+	}
+	return append(ops, Op{Do: Settle})
+}
+
+// lateRefusal is a scene: a persister stands still with a commit that refuses something, or takes it, and by what another one sees later the
+// opposite is right: the source of a fork comes or goes, or an output ends that keeps its session.
+func (p *Program) lateRefusal(r *rand.Rand) []Op {
+	p.Persisters, p.Agents, p.Free = 2, 3, false
+	late := Op{Do: Late, On: "commit", Kind: 2, N: r.IntN(6), Ms: 12_000 + r.IntN(13_000)}
+	fork := Op{Do: Fork, Session: 1, To: 1, Kind: 1}
+	var ops []Op
+	switch r.IntN(3) {
+	case 0:
+		ops = []Op{p.some(r, 1, 0), {Do: Settle}, late, fork, {Do: Sleep, Ms: r.IntN(9000)}, {Do: Delete, Session: 1, Who: 1}}
+	case 1:
+		source := p.some(r, 1, 0)
+		source.Who = 1
+		ops = []Op{late, fork, {Do: Sleep, Ms: r.IntN(9000)}, source}
+	default:
+		thread := r.IntN(2)
+		ops = []Op{{Do: Output, Thread: thread, Who: 1, Kind: 1, N: 1 + r.IntN(2)}, {Do: Sleep, Ms: 1000 + r.IntN(3000)}, late,
+			{Do: Delete, Kind: 1}}
+	}
+	return append(ops, Op{Do: Sleep, Ms: 15_000 + r.IntN(15_000)}, in(p.some(r, 0, 0), 0, few(r, 2)))
+}
