@@ -1,6 +1,14 @@
 package sim
 
-import "math/rand/v2"
+import (
+	"context"
+	"fmt"
+	"math/rand/v2"
+
+	"spool/internal/natsio"
+	"spool/internal/record"
+	"spool/pkg/events"
+)
 
 // Scenes in which something is sent again, or is refused late.
 
@@ -52,4 +60,32 @@ func (p *Program) lateRefusal(r *rand.Rand) []Op {
 			{Do: Delete, Kind: 1}}
 	}
 	return append(ops, Op{Do: Sleep, Ms: 15_000 + r.IntN(15_000)}, in(p.some(r, 0, 0), 0, few(r, 2)))
+}
+
+// refusalsKept checks that nothing is kept of why events were refused whose session was deleted since: reasons quote them.
+func (j *judgement) refusalsKept(ctx context.Context, conn *natsio.Conn) error {
+	of := map[uint64]uint64{}
+	for session, at := range j.emptied {
+		of[record.SessionMark(session)] = at
+	}
+	for _, part := range usedPartitions {
+		rs, err := conn.Records().Records(ctx, events.RefusedKey(part))
+		if err != nil {
+			return err
+		}
+		if !rs[0].Exists() {
+			continue
+		}
+		rec, err := record.DecodeRefused(rs[0].Value)
+		if err != nil {
+			return fmt.Errorf("%s: %w", rs[0].Key, err)
+		}
+		for _, e := range rec.Events {
+			if e.Seq < of[e.Session] {
+				j.fail("%s tells why the event at %d was refused, whose session was deleted at %d: %s", rs[0].Key, e.Seq, of[e.Session],
+					e.Reason)
+			}
+		}
+	}
+	return nil
 }

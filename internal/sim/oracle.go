@@ -59,7 +59,7 @@ func (d *driver) judge() []string {
 			return err
 		}
 		cl := client.New(conn)
-		return errors.Join(j.threads(ctx, cl), j.artifacts(ctx, cl), j.checks(ctx, conn), j.signs(ctx, cl), j.indexed(ctx, cl, conn))
+		return errors.Join(j.threads(ctx, cl), j.artifacts(ctx, cl), j.checks(ctx, conn), j.refusalsKept(ctx, conn), j.signs(ctx, cl), j.indexed(ctx, cl, conn))
 	})
 	if err != nil {
 		j.fail("what is stored cannot be read: %v", err)
