@@ -214,8 +214,8 @@ func (l *lane) gather(ctx context.Context) error {
 // dropPast drops from a batch what came over an earlier connection, or in an earlier term of its partition. It can be queued long
 // after that one ended: whoever delivered it had to wait for room.
 //
-// What is dropped is not lost. An event of an earlier term that nobody has acknowledged comes again in the later one, in its
-// place; one that somebody has acknowledged was dealt with. Applied here, it would be held against a head that another
+// What is dropped is not lost. An event of an earlier term that nobody has acknowledged comes again in the later one, in its place and in
+// another window; one that somebody has acknowledged was dealt with. Applied here, it would be held against a head that another
 // process has moved on from, and its repetition, which is behind it in the queue, against what it left.
 func (l *lane) dropPast(ctx context.Context, batch []*staged) []*staged {
 	return slices.DeleteFunc(batch, func(s *staged) bool {
@@ -225,7 +225,6 @@ func (l *lane) dropPast(ctx context.Context, batch []*staged) []*staged {
 				l.p.drop(ctx, s)
 			}
 			l.p.release(s)
-			s.of.drop()
 		}
 		return past
 	})

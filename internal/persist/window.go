@@ -36,7 +36,6 @@ type delivery struct {
 	ack     func() error
 	again   bool // it was through before
 	through bool // all of its events are
-	dropped bool // it was not taken, and comes again
 	deletes bool // it is to delete its session; stage 3 only
 }
 
@@ -75,25 +74,15 @@ func (w *window) open(m *Message) *delivery {
 	i, open := slices.BinarySearchFunc(w.came, m.Seq, func(d *delivery, seq uint64) int {
 		return cmp.Compare(d.seq, seq)
 	})
-	switch {
-	case !open: // its ack was lost, or was one of an earlier time than the one before it, and did not count
-		if d.again = true; w.floor != nil && w.floor.seq == m.Seq {
-			w.floor.ack = m.Ack
-		}
-		return d
-	case !w.came[i].dropped:
+	if open {
 		w.came[i].ack = m.Ack
 		return nil
 	}
-	w.came[i] = d
+	// Its ack was lost, or was one of an earlier time than the one before it, and did not count.
+	if d.again = true; w.floor != nil && w.floor.seq == m.Seq {
+		w.floor.ack = m.Ack
+	}
 	return d
-}
-
-// drop says that a message is not dealt with, so that it is when it comes again.
-func (d *delivery) drop() {
-	d.mu.Lock()
-	defer d.mu.Unlock()
-	d.dropped = true
 }
 
 // first reports whether all of the partition before a message are through.
