@@ -40,24 +40,16 @@ func (p *Program) sentAgain(r *rand.Rand) []Op {
 	return append(ops, Op{Do: Settle})
 }
 
-// lateRefusal is a scene: a persister stands still with a commit that refuses something, or takes it, and by what another one sees later the
-// opposite is right: the source of a fork comes or goes, or an output ends that keeps its session.
+// lateRefusal is a scene: a persister stands still with a commit that refuses a fork, or takes it, and another one, which has the
+// partition by then, finds that the source of the fork came, or went.
 func (p *Program) lateRefusal(r *rand.Rand) []Op {
-	p.Persisters, p.Agents, p.Free = 2, 3, false
-	late := Op{Do: Late, On: "commit", Kind: 2, N: r.IntN(6), Ms: 12_000 + r.IntN(13_000)}
-	fork := Op{Do: Fork, Session: 1, To: 1, Kind: 1}
-	var ops []Op
-	switch r.IntN(3) {
-	case 0:
-		ops = []Op{p.some(r, 1, 0), {Do: Settle}, late, fork, {Do: Sleep, Ms: r.IntN(9000)}, {Do: Delete, Session: 1, Who: 1}}
-	case 1:
-		source := p.some(r, 1, 0)
-		source.Who = 1
-		ops = []Op{late, fork, {Do: Sleep, Ms: r.IntN(9000)}, source}
-	default:
-		thread := r.IntN(2)
-		ops = []Op{{Do: Output, Thread: thread, Who: 1, Kind: 1, N: 1 + r.IntN(2)}, {Do: Sleep, Ms: 1000 + r.IntN(3000)}, late,
-			{Do: Delete, Kind: 1}}
+	p.Persisters, p.Agents, p.Free = 2, max(p.Agents, 2), false
+	late := Op{Do: Late, On: "commit", Kind: 2, N: r.IntN(4), Ms: 12_000 + r.IntN(13_000)}
+	fork, source := Op{Do: Fork, Session: 1, To: 1, Kind: 1}, p.some(r, 1, 0)
+	source.Who = 1
+	ops := []Op{late, fork, {Do: Sleep, Ms: r.IntN(2000)}, source}
+	if r.IntN(2) == 0 {
+		ops = []Op{source, {Do: Settle}, late, fork, {Do: Sleep, Ms: r.IntN(2000)}, {Do: Delete, Session: 1, Who: 1}}
 	}
 	return append(ops, Op{Do: Sleep, Ms: 15_000 + r.IntN(15_000)}, in(p.some(r, 0, 0), 0, few(r, 2)))
 }

@@ -227,7 +227,7 @@ func (p *Program) op(r *rand.Rand, v Verb) Op {
 	case Publish, Async:
 		p.publishes(r, &o)
 		if v == Async && r.IntN(6) == 0 {
-			o.Kind = 2
+			o.Kind, o.N = 2, 6+r.IntN(10)
 		}
 	case Echo:
 		p.publishes(r, &o)

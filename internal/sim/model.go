@@ -489,7 +489,7 @@ func (m *model) append(e *events.Event, t *life, mark string, at uint64, letter 
 		}
 		t.asked[p.ID] = p.Text
 	}
-	if n := len(m.tried[at]); n > 6 {
+	if n := len(m.tried[at]); n > 4 {
 		m.fail("%d persisters tried %s at %d of %s alone, and it is no dead letter", n, mark, at, e.Thread)
 	}
 	m.settle(mark, applied, at, "")

@@ -103,7 +103,11 @@ func (p *Program) killedAgain(r *rand.Rand) []Op {
 	one.Split = r.IntN(2) == 0
 	var ops []Op
 	stops := r.IntN(3) == 0 // they end in order
-	for i := range 3 + []int{0, 0, 1, 2, 6}[r.IntN(5)] {
+	times, wait := 3+[]int{0, 0, 1, 6}[r.IntN(4)], 9000
+	if stops || times > 4 { // until the server gives the event again
+		wait = 22_000
+	}
+	for i := range times {
 		at := Op{Do: KillStep, On: []string{"bulk", "commit"}[r.IntN(2)]}
 		if stops && i > 1 {
 			at = Op{Do: DropAsk, On: "object", Kind: 2, Times: 40}
@@ -113,8 +117,11 @@ func (p *Program) killedAgain(r *rand.Rand) []Op {
 		} else {
 			ops = append(ops, Op{Do: StartOne})
 		}
-		if ops = append(ops, Op{Do: Sleep, Ms: 9000 + r.IntN(15_000)}); at.Do == DropAsk {
-			ops = append(ops, Op{Do: StopOne, Who: i}, Op{Do: Sleep, Ms: 12_000})
+		if ops = append(ops, Op{Do: Sleep, Ms: wait + r.IntN(15_000)}); at.Do == DropAsk {
+			for who := range 2*i + 3 { // others were started in the place of those that were killed
+				ops = append(ops, Op{Do: StopOne, Who: who})
+			}
+			ops = append(ops, Op{Do: Sleep, Ms: 13_000})
 		}
 	}
 	return append(ops, Op{Do: StartOne}, p.some(r, 0, 0), Op{Do: Sleep, Ms: 12_000})
