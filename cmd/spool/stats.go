@@ -39,20 +39,16 @@ func (c *statsCmd) Run(a *app) error {
 		return service.UsageError{Err: err}
 	}
 	return withItems(a, &c.itemsOf, f, func(db *history.DB, follower *history.Follower, f history.ItemFilter) error {
-		var open []history.OpenTurn
 		if follower != nil {
-			if err := errors.Join(follower.ForgetDeleted(a.ctx), follower.CatchUp(a.ctx)); err != nil {
-				return err
-			}
 			cl, err := a.client()
-			if err == nil {
-				open, err = db.OpenTurns(a.ctx, cl, f.Session)
+			if err = errors.Join(err, follower.ForgetDeleted(a.ctx), follower.CatchUp(a.ctx)); err == nil {
+				err = db.LearnOpenTurns(a.ctx, cl)
 			}
 			if err != nil {
 				return err
 			}
 		}
-		r, err := db.Stats(a.ctx, f, c.By, prices, open)
+		r, err := db.Stats(a.ctx, f, c.By, prices)
 		if err != nil {
 			return err
 		}

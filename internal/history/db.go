@@ -27,7 +27,7 @@ var ErrCorrupt = errors.New("prompt history is damaged")
 var ErrVersion = errors.New("prompt history is of a later version")
 
 // schemaVersion counts changes of schema; a database of a lower one is made anew, since all of it is derived.
-const schemaVersion = 6
+const schemaVersion = 7
 
 // schema. The id of a prompt is its place in the order of time (see place), so every question reads from the newest on and
 // stops when it has enough. text is NULL where a post repeats the one before it in its thread: prompts that are the same
@@ -39,10 +39,11 @@ const schemaVersion = 6
 // session in the order of ids.
 //
 // said has the items of an index of all items, which is a file of its own (see ItemsFile), by the same rules: prompts is empty there,
-// and said in a history. text is ” where there is nothing to find, and stands last: who counts does not read it.
+// and said in a history. text is ” where there is nothing to find, and stands last: who counts does not read it. A number that is not
+// positive is of no item but of a turn without an end (see openturn.go). position has how far ITEMS was read, and the heads of which store.
 const schema = `
-CREATE TABLE position(stream TEXT NOT NULL, seq INTEGER NOT NULL);
-INSERT INTO position VALUES('', 0);
+CREATE TABLE position(stream TEXT NOT NULL, seq INTEGER NOT NULL, store TEXT NOT NULL, heads INTEGER NOT NULL);
+INSERT INTO position VALUES('', 0, '', 0);
 CREATE TABLE sessions(id INTEGER PRIMARY KEY, name TEXT NOT NULL UNIQUE, cwd TEXT NOT NULL, host TEXT NOT NULL, harness TEXT NOT NULL,
 	model TEXT NOT NULL);
 CREATE INDEX sessions_cwd ON sessions(cwd);
@@ -61,6 +62,7 @@ CREATE TABLE said(id INTEGER PRIMARY KEY, session INTEGER NOT NULL, thread TEXT 
 	tokens_in INTEGER NOT NULL, tokens_cached INTEGER NOT NULL, tokens_out INTEGER NOT NULL, text TEXT NOT NULL,
 	UNIQUE(session, thread, life, n));
 CREATE INDEX said_base ON said(session, base, life);
+CREATE INDEX said_open ON said(session, base) WHERE n <= 0;
 CREATE INDEX said_former ON said(session, thread, n) WHERE thread <> base;
 CREATE INDEX said_calls ON said(session, call, tool) WHERE kind = 'tool_call';
 CREATE VIRTUAL TABLE said_words USING fts5(text, content='said', content_rowid='id');

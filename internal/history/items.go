@@ -135,7 +135,7 @@ func (db *DB) Find(ctx context.Context, query string, f ItemFilter, limit int) (
 
 // CountItems is how many items an index has.
 func (db *DB) CountItems(ctx context.Context) (n int64, err error) {
-	err = db.sql.QueryRowContext(ctx, "SELECT count(*) FROM said").Scan(&n)
+	err = db.sql.QueryRowContext(ctx, "SELECT count(*) FROM said WHERE n > 0").Scan(&n)
 	return n, wrap("count items", err)
 }
 

@@ -1,67 +1,77 @@
 package history
 
 import (
+	"cmp"
 	"context"
-	"slices"
-	"strings"
-	"time"
+	"database/sql"
+	"errors"
 
 	"spool/internal/project"
 	"spool/pkg/client"
 	"spool/pkg/events"
 )
 
-// OpenTurn is a turn that has no end yet, or never will.
-type OpenTurn struct {
-	Session, Cwd, Model string
-	Time                int64 // when its thread's newest entry was, in Unix milliseconds
-	events.Stats
-}
+// openTurn is the kind of a row of said that is of no item: what a thread's agent has taken since the end of its last turn. Its number is
+// that of the thread's last item then, below zero, so that the turn's end takes its place.
+const openTurn = "open_turn"
 
-// OpenTurns reads those of a session, or of all where session is "", that the index knows of: of the sessions in which a thread
-// does not end with a turn's end, whatever others there are.
-func (db *DB) OpenTurns(ctx context.Context, cl *client.Client, session string) (open []OpenTurn, err error) {
-	ids, err := db.names(ctx, "find open turns", `SELECT DISTINCT s.name
-		FROM (SELECT session, thread, life, max(n) AS n FROM said GROUP BY session, thread, life) JOIN said i USING(session, thread, life, n)
-		JOIN sessions s ON s.id = i.session WHERE i.kind <> ?1 AND (?2 = '' OR s.name = ?2)`, events.TypeTurnEnd, session)
-	if err != nil {
-		return nil, err
-	}
-	all, err := cl.Internal().SessionsNamed(ctx, ids)
-	for _, s := range all {
-		for _, t := range s.Threads {
+// LearnOpenTurns brings in what no item tells: what agents have taken since the last ends of their turns. It reads the heads that were
+// stored since it was called before.
+func (db *DB) LearnOpenTurns(ctx context.Context, cl *client.Client) error {
+	for {
+		was, err := db.mark(ctx, db.sql)
+		if err != nil {
+			return err
+		}
+		heads, now, all, err := cl.Internal().HeadsSince(ctx, was)
+		if err != nil || now == was {
+			return err
+		}
+		var changed []Post
+		for t, err := range heads {
+			if err != nil {
+				return err
+			}
 			stats := project.OpenTurn(&t.Head)
-			if stats != (events.Stats{}) && events.FormerOf(t.Thread) == "" { // it goes on in the next generation
-				open = append(open, OpenTurn{s.ID, s.Cwd, s.Model, t.Head.Updated, stats})
+			if events.FormerOf(t.Thread) == "" && (!all || stats != events.Stats{}) { // a former one goes on in the next generation
+				changed = append(changed, Post{Thread: t.Thread, N: -t.Head.N, Life: int64(t.Head.Life), Time: t.Head.Updated, Kind: openTurn,
+					Stats: stats})
 			}
 		}
+		if err = db.applyOpenTurns(ctx, was, now, all, changed); !errors.Is(err, ErrMoved) {
+			return wrap("store open turns", err)
+		}
 	}
-	return open, err
 }
 
-// chooses tells whether a filter without a tool and a role, by which no turn is chosen, takes a turn.
-func (f ItemFilter) chooses(t OpenTurn) bool {
-	return f.Tool == "" && f.Role == "" && (f.Session == "" || f.Session == t.Session) && (f.Cwd == "" || f.Cwd == t.Cwd) &&
-		t.Time >= f.From && (f.Until <= 0 || t.Time < f.Until) && (len(f.Within) == 0 ||
-		slices.ContainsFunc(f.Within, func(prefix string) bool { return strings.HasPrefix(t.Session, prefix) }))
+// applyOpenTurns stores what heads say. ErrMoved: another process has read what was stored since.
+func (db *DB) applyOpenTurns(ctx context.Context, was, now client.Mark, all bool, changed []Post) error {
+	return db.transact(ctx, func(tx *sql.Tx) error {
+		if at, err := db.mark(ctx, tx); err != nil || at != was {
+			return cmp.Or(err, ErrMoved)
+		}
+		w := newWriter(ctx, tx)
+		if all {
+			if err := w.exec("DELETE FROM said WHERE n <= 0"); err != nil {
+				return err
+			}
+		}
+		for _, p := range changed {
+			err := w.exec("DELETE FROM said WHERE session = (SELECT id FROM sessions WHERE name = ?) AND base = ? AND n <= 0", p.Thread.Session,
+				p.Thread.Name)
+			if err == nil && p.Stats != (events.Stats{}) {
+				err = w.say(p)
+			}
+			if err != nil {
+				return err
+			}
+		}
+		return w.exec("UPDATE position SET store = ?, heads = ?", now.Store, int64(now.Seq))
+	})
 }
 
-// countIn counts a turn in the group of a name. A group that there is has its session already, by its items.
-func (t OpenTurn) countIn(groups map[string]*Group, name string, prices Prices, unpriced map[string]bool) {
-	more := Figures{TokensIn: t.InputTokens, TokensCached: t.InputTokensCached, TokensOut: t.OutputTokens, OpenTurns: 1}
-	more.price(t.Model, prices, unpriced)
-	if g := groups[name]; g != nil {
-		g.add(more)
-		return
-	}
-	more.Sessions = 1
-	groups[name] = &Group{Name: name, Figures: more}
-}
-
-// dayOf is the UTC date of a time, as groupings have it.
-func dayOf(ms int64) string {
-	if ms <= 0 {
-		return ""
-	}
-	return time.UnixMilli(ms).UTC().Format(time.DateOnly)
+// mark is up to where heads were read.
+func (db *DB) mark(ctx context.Context, q querier) (m client.Mark, err error) {
+	err = q.QueryRowContext(ctx, "SELECT store, heads FROM position").Scan(&m.Store, &m.Seq)
+	return m, wrap("read up to where heads were read", err)
 }

@@ -3,6 +3,7 @@ package history
 import (
 	"cmp"
 	"context"
+	"database/sql"
 	"fmt"
 	"maps"
 	"slices"
@@ -76,74 +77,39 @@ var groupings = map[string]string{
 // CanDivideBy tells whether Stats can divide figures by that.
 func CanDivideBy(by string) bool { return groupings[by] != "" }
 
-// Stats adds up the items that a filter chooses, by project (the directory of a session), model or day. The model is that
-// which the session's record says now, so all tokens of a session are of one. With prices it says costs. It asks an index of all items,
-// which do not tell of turns without an end: those are given.
-func (db *DB) Stats(ctx context.Context, f ItemFilter, by string, prices Prices, open []OpenTurn) (r Report, err error) {
-	key := groupings[by]
-	if key == "" {
+// figuresOf adds up the items of a session by a key and, for calls and their results, by their tool. A turn without an end counts where its
+// thread has items of its own: a fork has begun none of those that are open in its source.
+const figuresOf = ` AS k, s.model, i.session, iif(i.kind IN ('tool_call', 'tool_result'), ` + toolOf + `, NULL) AS t,
+	sum(i.kind = 'turn_end'), sum(i.tokens_in), sum(i.tokens_cached), sum(i.tokens_out), sum(i.kind = 'tool_call'),
+	sum(i.kind = 'tool_result' AND i.failed), sum(i.n <= 0) FROM said i JOIN sessions s ON s.id = i.session WHERE (i.n > 0
+	OR EXISTS (SELECT 1 FROM said o WHERE o.session = i.session AND o.thread = i.thread AND o.n > 0))`
+
+// Stats adds up the items that a filter chooses, and what LearnOpenTurns brought in, by project (the directory of a session), model or
+// day. The model is that which the session's record says now, so all tokens of a session are of one. With prices it says costs. It asks an
+// index of all items, each once.
+func (db *DB) Stats(ctx context.Context, f ItemFilter, by string, prices Prices) (r Report, err error) {
+	if !CanDivideBy(by) {
 		return r, fmt.Errorf("%w: by %.40q: use project, model or day", ErrFilter, by)
 	}
-	unpriced := map[string]bool{}
-	total, err := db.figures(ctx, f, "''", prices, unpriced)
-	if err != nil {
-		return r, err
-	}
-	groups, err := db.figures(ctx, f, key, prices, unpriced)
-	if err != nil {
-		return r, err
-	}
-	for _, t := range open {
-		if f.chooses(t) {
-			t.countIn(total, "", prices, unpriced)
-			t.countIn(groups, map[string]string{"project": t.Cwd, "model": t.Model, "day": dayOf(t.Time)}[by], prices, unpriced)
-		}
-	}
-	r = Report{By: by, Groups: []Group{}, Tools: []Tool{}, Unpriced: slices.Sorted(maps.Keys(unpriced))}
-	if prices != nil {
-		r.Cost = new(float64)
-	}
-	for _, g := range total {
-		r.Figures = g.Figures
-	}
-	for _, g := range groups {
-		r.Groups = append(r.Groups, *g)
-	}
-	slices.SortFunc(r.Groups, func(a, b Group) int {
-		if by == "day" {
-			return cmp.Compare(b.Name, a.Name)
-		}
-		return cmp.Or(cmp.Compare(b.TokensIn+b.TokensOut, a.TokensIn+a.TokensOut), cmp.Compare(b.Turns, a.Turns), cmp.Compare(a.Name, b.Name))
-	})
-	r.Tools, err = db.tools(ctx, f)
-	return r, err
-}
-
-// figures adds up by a key. Each session is of one model, so that of each key the figures of its models can be added.
-func (db *DB) figures(ctx context.Context, f ItemFilter, key string, prices Prices, unpriced map[string]bool) (map[string]*Group, error) {
 	where, args := f.items()
-	rows, err := db.sql.QueryContext(ctx, "SELECT "+key+` AS k, s.model, count(DISTINCT i.session), sum(i.kind = 'turn_end'), sum(i.tokens_in),
-		sum(i.tokens_cached), sum(i.tokens_out), sum(i.kind = 'tool_call'), sum(i.kind = 'tool_result' AND i.failed)
-		FROM said i JOIN sessions s ON s.id = i.session WHERE true`+where+" GROUP BY k, s.model", args...)
+	rows, err := db.sql.QueryContext(ctx, "SELECT "+groupings[by]+figuresOf+where+" GROUP BY k, i.session, t ORDER BY k, i.session", args...)
 	if err != nil {
-		return nil, wrap("add up items", err)
+		return r, wrap("add up items", err)
 	}
 	defer rows.Close()
-	groups := map[string]*Group{}
+	a := adder{parts: map[part]*Figures{}, tools: map[string]*Tool{}, sessions: map[int64]bool{}}
 	for rows.Next() {
-		var g Group
-		var model string
-		if err := rows.Scan(&g.Name, &model, &g.Sessions, &g.Turns, &g.TokensIn, &g.TokensCached, &g.TokensOut, &g.Calls,
-			&g.Failures); err != nil {
-			return nil, wrap("add up items", err)
+		var at part
+		var session int64
+		var tool sql.NullString
+		var one Figures
+		if err := rows.Scan(&at.key, &at.model, &session, &tool, &one.Turns, &one.TokensIn, &one.TokensCached, &one.TokensOut, &one.Calls, &one.Failures,
+			&one.OpenTurns); err != nil {
+			return r, wrap("add up items", err)
 		}
-		g.price(model, prices, unpriced)
-		if had := groups[g.Name]; had != nil {
-			g.add(had.Figures)
-		}
-		groups[g.Name] = &g
+		a.add(at, session, tool, one)
 	}
-	return groups, wrap("add up items", rows.Err())
+	return a.report(by, prices), wrap("add up items", rows.Err())
 }
 
 // price says what the tokens of a model cost, if there are prices.
@@ -169,26 +135,86 @@ func (f *Figures) add(o Figures) {
 	f.Calls += o.Calls
 	f.Failures += o.Failures
 	f.OpenTurns += o.OpenTurns
-	if f.Cost != nil {
-		*f.Cost += *o.Cost
+	if o.Cost != nil {
+		cost := *o.Cost
+		if f.Cost != nil {
+			cost += *f.Cost
+		}
+		f.Cost = &cost
 	}
 }
 
-func (db *DB) tools(ctx context.Context, f ItemFilter) ([]Tool, error) {
-	where, args := f.items()
-	rows, err := db.sql.QueryContext(ctx, "SELECT "+toolOf+` AS k, sum(i.kind = 'tool_call') AS calls, sum(i.kind = 'tool_result' AND i.failed)
-		FROM said i WHERE i.kind IN ('tool_call', 'tool_result')`+where+" GROUP BY k ORDER BY calls DESC, k", args...)
-	if err != nil {
-		return nil, wrap("count tools", err)
+// adder adds up the figures of sessions, which come by their keys.
+type adder struct {
+	parts    map[part]*Figures
+	tools    map[string]*Tool
+	sessions map[int64]bool
+
+	key  string // of the figures before, and their session
+	last int64
+}
+
+// part is what a session's figures are added to: it is of one model, and prices are by models.
+type part struct{ key, model string }
+
+func (p part) compare(o part) int { return cmp.Or(cmp.Compare(p.key, o.key), cmp.Compare(p.model, o.model)) }
+
+func (a *adder) add(at part, session int64, tool sql.NullString, one Figures) {
+	if a.parts[at] == nil {
+		a.parts[at] = &Figures{}
 	}
-	defer rows.Close()
-	tools := []Tool{}
-	for rows.Next() {
-		var t Tool
-		if err := rows.Scan(&t.Name, &t.Calls, &t.Failures); err != nil {
-			return nil, wrap("count tools", err)
+	if !a.sessions[session] || a.key != at.key || a.last != session {
+		one.Sessions = 1
+	}
+	a.sessions[session], a.key, a.last = true, at.key, session
+	a.parts[at].add(one)
+	if !tool.Valid {
+		return
+	}
+	t := a.tools[tool.String]
+	if t == nil {
+		t = &Tool{Name: tool.String}
+		a.tools[t.Name] = t
+	}
+	t.Calls += one.Calls
+	t.Failures += one.Failures
+}
+
+func (a *adder) report(by string, prices Prices) Report {
+	unpriced, groups, models := map[string]bool{}, map[string]*Group{}, map[string]*Figures{}
+	for _, at := range slices.SortedFunc(maps.Keys(a.parts), part.compare) {
+		f := a.parts[at]
+		if groups[at.key] == nil {
+			groups[at.key] = &Group{Name: at.key}
 		}
-		tools = append(tools, t)
+		if models[at.model] == nil {
+			models[at.model] = &Figures{}
+		}
+		models[at.model].add(*f)
+		f.price(at.model, prices, unpriced)
+		groups[at.key].add(*f)
 	}
-	return tools, wrap("count tools", rows.Err())
+	r := Report{By: by, Groups: []Group{}, Tools: []Tool{}, Unpriced: slices.Sorted(maps.Keys(unpriced))}
+	for _, model := range slices.Sorted(maps.Keys(models)) {
+		f := models[model]
+		f.price(model, prices, unpriced)
+		r.add(*f)
+	}
+	if r.Sessions = int64(len(a.sessions)); prices != nil && r.Cost == nil {
+		r.Cost = new(float64)
+	}
+	for _, g := range groups {
+		r.Groups = append(r.Groups, *g)
+	}
+	slices.SortFunc(r.Groups, func(a, b Group) int {
+		if by == "day" {
+			return cmp.Compare(b.Name, a.Name)
+		}
+		return cmp.Or(cmp.Compare(b.TokensIn+b.TokensOut, a.TokensIn+a.TokensOut), cmp.Compare(b.Turns, a.Turns), cmp.Compare(a.Name, b.Name))
+	})
+	for _, t := range a.tools {
+		r.Tools = append(r.Tools, *t)
+	}
+	slices.SortFunc(r.Tools, func(a, b Tool) int { return cmp.Or(cmp.Compare(b.Calls, a.Calls), cmp.Compare(a.Name, b.Name)) })
+	return r
 }

@@ -58,17 +58,17 @@ func TestStats(t *testing.T) {
 			{Name: "", Figures: ofThree},
 		},
 	} {
-		got := must.Get(db.Stats(t.Context(), history.ItemFilter{}, by, nil, nil))(t)
+		got := must.Get(db.Stats(t.Context(), history.ItemFilter{}, by, nil))(t)
 		if diff := cmp.Diff(history.Report{Figures: all, By: by, Groups: want, Tools: tools}, got); diff != "" {
 			t.Errorf("Stats by %s:\n%s", by, diff)
 		}
 	}
-	since := must.Get(db.Stats(t.Context(), history.ItemFilter{From: 3 * day, Filter: history.Filter{Cwd: "/a"}}, "day", nil, nil))(t)
+	since := must.Get(db.Stats(t.Context(), history.ItemFilter{From: 3 * day, Filter: history.Filter{Cwd: "/a"}}, "day", nil))(t)
 	if len(since.Groups) != 1 || since.Calls != 2 || since.Turns != 0 {
 		t.Errorf("Stats of a day in a directory = %+v, want two calls", since)
 	}
 	prices := history.Prices{"*": {Input: 99}, "opus*": {Input: 10, Cached: 1, Output: 100}, "": {}, "sonnet": {Output: 50_000}}
-	r := must.Get(db.Stats(t.Context(), history.ItemFilter{}, "model", prices, nil))(t)
+	r := must.Get(db.Stats(t.Context(), history.ItemFilter{}, "model", prices))(t)
 	var costs []float64
 	for _, g := range r.Groups {
 		costs = append(costs, *g.Cost)
@@ -76,11 +76,11 @@ func TestStats(t *testing.T) {
 	if want := []float64{1, (500*10 + 500 + 100*100) / 1e6, 0}; !slices.Equal(costs, want) || *r.Cost != want[0]+want[1] || r.Unpriced != nil {
 		t.Errorf("costs = %v, in all %v, without a price %q, want %v", costs, *r.Cost, r.Unpriced, want)
 	}
-	r = must.Get(db.Stats(t.Context(), history.ItemFilter{}, "model", history.Prices{"opus-4": {}, "": {}}, nil))(t)
+	r = must.Get(db.Stats(t.Context(), history.ItemFilter{}, "model", history.Prices{"opus-4": {}, "": {}}))(t)
 	if !slices.Equal(r.Unpriced, []string{"sonnet"}) {
 		t.Errorf("without a price: %q, want sonnet", r.Unpriced)
 	}
-	if _, err := db.Stats(t.Context(), history.ItemFilter{}, "tool", nil, nil); err == nil {
+	if _, err := db.Stats(t.Context(), history.ItemFilter{}, "tool", nil); err == nil {
 		t.Error("Stats divides by what it does not know")
 	}
 }

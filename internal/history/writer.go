@@ -122,6 +122,9 @@ func (w *writer) say(p Post) error {
 	err = w.exec(`INSERT INTO said(id, session, thread, life, n, time, base, kind, tool, call, failed, tokens_in, tokens_cached, tokens_out, text)
 		VALUES(?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)`, slices.Concat([]any{id}, at, []any{p.Time, base(p.Thread), p.Kind, p.Tool, p.Call,
 		p.Failed, p.Stats.InputTokens, p.Stats.InputTokensCached, p.Stats.OutputTokens, p.Text})...)
+	if err == nil && p.Kind == events.TypeTurnEnd { // the open turn of a head that had not told of it
+		err = w.exec("DELETE FROM said WHERE session = ? AND thread = ? AND life = ? AND n BETWEEN 1 - ? AND 0", at...)
+	}
 	if err != nil || p.Text == "" {
 		return err
 	}

@@ -70,11 +70,10 @@ func (a *api) stats(w http.ResponseWriter, r *http.Request) error {
 	}
 	var report history.Report
 	err = a.withItems(func(db *history.DB) error {
-		open, err := db.OpenTurns(r.Context(), a.cfg.Client, f.Session)
-		if err != nil {
-			return err
+		err := db.LearnOpenTurns(r.Context(), a.cfg.Client)
+		if err == nil {
+			report, err = db.Stats(r.Context(), f, cmp.Or(r.URL.Query().Get("by"), "project"), nil)
 		}
-		report, err = db.Stats(r.Context(), f, cmp.Or(r.URL.Query().Get("by"), "project"), nil, open)
 		return err
 	})
 	if err != nil {

@@ -3,6 +3,7 @@ package client
 import (
 	"cmp"
 	"context"
+	"iter"
 	"maps"
 	"slices"
 
@@ -55,11 +56,11 @@ func (i Internal) SessionsNamed(ctx context.Context, ids []string) (found []Sess
 // the next call: what is read behind the call is as new as the mark. ok is false where more changed than it reads, or the mark is the zero
 // one, or of another store.
 func (i Internal) SessionsChanged(ctx context.Context, since Mark) (ids []string, now Mark, ok bool, err error) {
-	if now.store, err = i.c.Store(ctx); err != nil {
+	if now.Store, err = i.c.Store(ctx); err != nil {
 		return nil, now, false, err
 	}
 	changed := map[string]bool{}
-	back, err := natsio.ReadBackward(ctx, i.c.records, mostChanges, natsio.Gap{}, since.seq, func(key string) bool {
+	back, err := natsio.ReadBackward(ctx, i.c.records, mostChanges, natsio.Gap{}, since.Seq, func(key string) bool {
 		t, head := headOf(key)
 		session, record := events.ParseSessionKey(key)
 		deleting, going := events.ParseDeletingKey(key)
@@ -71,11 +72,11 @@ func (i Internal) SessionsChanged(ctx context.Context, since Mark) (ids []string
 	if err != nil {
 		return nil, now, false, err
 	}
-	now.seq = back.Last()
-	if since.seq == 0 || since.store != now.store || since.seq > now.seq || now.seq-since.seq > mostChanges {
+	now.Seq = back.Last()
+	if since.Seq == 0 || since.Store != now.Store || since.Seq > now.Seq || now.Seq-since.Seq > mostChanges {
 		return nil, now, false, nil
 	}
-	for more := true; more && back.Unread() > since.seq; {
+	for more := true; more && back.Unread() > since.Seq; {
 		if _, more, err = back.Window(ctx, 0); err != nil {
 			return nil, now, false, err
 		}
@@ -88,8 +89,45 @@ const mostChanges = 16_384
 
 // Mark is a moment in the records of a store.
 type Mark struct {
-	store string
-	seq   uint64
+	Store string
+	Seq   uint64
+}
+
+// HeadsSince gives the heads that were stored since a mark, also of threads that have ended, and the mark of now. What is stored while they
+// are read is behind that. all says that they are those of all threads, since the mark is the zero one, or of another store. What it costs
+// goes by how many records were stored since.
+func (i Internal) HeadsSince(ctx context.Context, since Mark) (heads iter.Seq2[Thread, error], now Mark, all bool, err error) {
+	if now.Store, err = i.c.Store(ctx); err != nil {
+		return nil, now, false, err
+	}
+	if since.Store != now.Store {
+		since.Seq = 0
+	}
+	back, err := natsio.ReadBackward(ctx, i.c.records, 0, natsio.Gap{}, since.Seq, func(key string) bool {
+		_, head := headOf(key)
+		return head
+	})
+	if err != nil {
+		return nil, now, false, err
+	}
+	if now.Seq = back.Last(); since.Seq > now.Seq {
+		since.Seq = 0
+	}
+	return func(yield func(Thread, error) bool) {
+		for more := true; more && back.Unread() > since.Seq; {
+			var rs []record.Record
+			var err error
+			if rs, more, err = back.Window(ctx, 0); err != nil {
+				yield(Thread{}, err)
+				return
+			}
+			for _, t := range threadsOf(rs) {
+				if !yield(t, nil) {
+					return
+				}
+			}
+		}
+	}, now, since.Seq == 0, nil
 }
 
 // sessionsNamed reads sessions by their ids. One without threads is left out.
