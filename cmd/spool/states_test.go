@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"strings"
+	"sync"
 	"testing"
 
 	gocmp "github.com/google/go-cmp/cmp"
@@ -82,5 +83,51 @@ func TestStates(t *testing.T) {
 	must.Same(t, len(view.States), len(want), "states of the test: %d, want %d")
 	if !strings.Contains(latest, "failed, 2 messages") {
 		t.Errorf("session resume says:\n%s\nwant that it failed", latest)
+	}
+}
+
+// TestStatesOfWhoAsks: an agent that has only asked has spoken: its session is listed and counted as one that waits, by whatever door.
+func TestStatesOfWhoAsks(t *testing.T) {
+	w := newJSONWorld(t) // talk waits
+	ctx, stop := context.WithCancel(t.Context())
+	cl := client.New(w.up.Conn)
+	transcript := strings.ReplaceAll(here(t), `"id":"talk"`, `"id":"beside"`)
+	w.run("import", w.file("beside.jsonl", transcript[:strings.LastIndex(transcript, `{"type":"message"`)])) // nobody has answered
+	items := events.Thread{Session: "items", Name: events.MainThread}
+	said := events.Item{Content: []byte(`[{"type":"text","text":"Deploy it"}]`)}
+	p := cl.Publisher(client.PublisherConfig{})
+	must.Get(p.Publish(ctx, client.Entry{Thread: items, Dialect: "item", Body: said.JSON()}))(t)
+	must.Do(t, cl.Thread(items).Settled(ctx))
+	if got := w.values(w.run("session", "ls", "--all", "--json")); len(got) != 1 {
+		t.Errorf("session ls = %v, want talk alone: nobody has answered in the others", got)
+	}
+	var asked sync.WaitGroup
+	for _, id := range []string{"beside", "items"} {
+		asked.Go(func() {
+			_, _ = cl.Thread(events.Thread{Session: id, Name: events.MainThread}).Ask(ctx, events.Prompt{Kind: events.PromptApproval, Text: "Now?"})
+		})
+		must.Until(t, id+" waits", func() bool { return len(must.Get(cl.Session(id).Prompts(ctx))(t)) > 0 })
+	}
+	t.Cleanup(asked.Wait)
+	t.Cleanup(stop)
+	for what, all := range map[string][]any{
+		"session ls":                 w.values(w.run("session", "ls", "--all", "--json")),
+		"session ls --limit":         w.values(w.run("session", "ls", "--all", "--json", "--limit", "9")),
+		"session ls --state":         w.values(w.run("session", "ls", "--all", "--json", "--state", "waiting")),
+		"session ls --state --limit": w.values(w.run("session", "ls", "--all", "--json", "--state", "waiting", "--limit", "9")),
+		"top":                        w.values(w.run("top", "--once", "--json"))[0].(map[string]any)["sessions"].([]any),
+		"GET /v1/sessions":           w.get("/v1/sessions", "sessions"),
+		"GET /v1/sessions?state":     w.get("/v1/sessions?state=waiting", "sessions"),
+	} {
+		got := map[string]string{}
+		for _, s := range all {
+			got[s.(map[string]any)["id"].(string)] = fmt.Sprint(s.(map[string]any)["state"])
+		}
+		if diff := gocmp.Diff(map[string]string{"talk": "waiting", "beside": "waiting", "items": "waiting"}, got); diff != "" {
+			t.Errorf("%s (-want +got):\n%s", what, diff)
+		}
+	}
+	if n := w.get("/v1/states", "")[0].(map[string]any)["states"].(map[string]any)["waiting"]; n != 3.0 {
+		t.Errorf("GET /v1/states counts %v sessions that wait, want 3", n)
 	}
 }
