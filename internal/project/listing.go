@@ -89,8 +89,11 @@ func person(post []byte) string {
 	return text
 }
 
-// answers tells whether an entry is an agent's work (SPEC S8). Raw bytes may be.
+// answers tells whether an entry is an agent's work (SPEC S8): raw bytes may be, and so is a question, whoever writes it down.
 func answers(e *dialect.Entry) bool {
+	if slices.ContainsFunc(e.Items, func(it events.Item) bool { return it.Type == events.TypePendingPrompt }) {
+		return true
+	}
 	switch e.Role {
 	case dialect.RoleUser, dialect.RoleSystem, "":
 		return e.Type == typeRaw

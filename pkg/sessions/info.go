@@ -36,7 +36,7 @@ type Info struct {
 	Named       bool   `json:"named,omitempty"`
 	Moved       bool   `json:"moved,omitempty"`
 
-	// Answered: an agent has written to it. Before that it is kept and not listed (SPEC S8).
+	// Answered: an agent has written to it, or asked something. Before that it is kept and not listed (SPEC S8).
 	Answered bool `json:"answered,omitempty"`
 
 	// What is counted for quotas, from when the record was made: the threads that it has, ended ones too; the producers

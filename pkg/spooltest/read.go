@@ -31,7 +31,7 @@ var reading = []Case{
 		r.get("/healthz")
 		r.get("/readyz")
 	}},
-	{"read: sessions", "`cwd`, `q` (words of title, prompt, id, directory), `unanswered` (also those in which no agent has answered",
+	{"read: sessions", "`cwd`, `q` (words of title, prompt, id, directory), `unanswered` (also those in which no agent has answered or asked",
 		func(r *run) {
 			cwd := "/spooltest/" + r.session
 			for _, session := range []string{"{s}", "{s}-2"} {
