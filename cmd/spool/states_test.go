@@ -1,18 +1,28 @@
 package main
 
 import (
+	"bytes"
 	"context"
+	"encoding/json"
 	"fmt"
+	"maps"
+	"os"
+	"slices"
 	"strings"
 	"sync"
 	"testing"
+	"time"
 
 	gocmp "github.com/google/go-cmp/cmp"
 
 	"spool/internal/must"
+	"spool/internal/record"
+	"spool/internal/service"
 	"spool/internal/view"
 	"spool/pkg/client"
 	"spool/pkg/events"
+	"spool/pkg/sessions"
+	"spool/pkg/threads"
 )
 
 // TestStates: a session has one state, whoever shows it; each is a filter, and they are counted.
@@ -129,5 +139,53 @@ func TestStatesOfWhoAsks(t *testing.T) {
 	}
 	if n := w.get("/v1/states", "")[0].(map[string]any)["states"].(map[string]any)["waiting"]; n != 3.0 {
 		t.Errorf("GET /v1/states counts %v sessions that wait, want 3", n)
+	}
+}
+
+// TestListGoesOn: who lists some sessions, also of one state, is told how to list those behind them, and has each once.
+func TestListGoesOn(t *testing.T) {
+	s, conn := plain(t)
+	const n = 30
+	fence := must.Get(conn.Records().Fence(t.Context(), 0))(t)
+	var puts []record.Put
+	for i := range n {
+		id := fmt.Sprintf("s%06d", i)
+		h := threads.Head{Updated: time.Now().UnixMilli() + int64(i)}
+		if i < 3 {
+			h.Standing = uint8(sessions.StatusError)
+		}
+		puts = append(puts, record.Put{Key: events.SessionKey(id), Value: sessions.Info{ID: id, Answered: true, Threads: 1}.Encode()},
+			record.Put{Key: events.HeadKey(events.Thread{Session: id, Name: events.MainThread}), Value: h.Encode()})
+	}
+	must.Get(conn.Records().Commit(t.Context(), fence, puts))(t)
+	for _, test := range []struct {
+		state string
+		limit string
+		want  int
+	}{{"", "7", n}, {"failed", "1", 3}} {
+		after, got := "", map[string]int{}
+		for range n {
+			var out, told bytes.Buffer
+			args := []string{"session", "ls", "--all", "--json", "--limit", test.limit, "--state", test.state, "--after", after, "--config", os.DevNull}
+			if code := run(append(args, "--nats", s.ClientURL()), strings.NewReader(""), &out, &told); code != service.ExitOK {
+				t.Fatalf("spool %q = %d %s", args, code, told.String())
+			}
+			for line := range strings.Lines(out.String()) {
+				var one struct{ ID string }
+				must.Do(t, json.Unmarshal([]byte(line), &one))
+				got[one.ID]++
+			}
+			_, more, found := strings.Cut(told.String(), "--after ")
+			if !found {
+				break
+			}
+			after = strings.TrimRight(strings.Fields(more)[0], "),")
+		}
+		if len(got) != test.want || slices.ContainsFunc(slices.Collect(maps.Values(got)), func(n int) bool { return n != 1 }) {
+			t.Errorf("pages of the state %q have %v, want %d sessions, each once", test.state, got, test.want)
+		}
+	}
+	if out, code := spool(t, "session", "ls", "--all", "--after", "no place", "--nats", s.ClientURL()); code != service.ExitUsage {
+		t.Errorf("spool session ls --after a place that is none = %d %s, want %d", code, out, service.ExitUsage)
 	}
 }
