@@ -221,7 +221,7 @@ func (c *cli) execute(kctx *kong.Context, in io.Reader, out, errw io.Writer) int
 // that looks like another one, or what a command says is so.
 func isUsage(err error) bool {
 	of := func(target error) bool { return errors.Is(err, target) }
-	return errors.As(err, new(service.UsageError)) || slices.ContainsFunc([]error{events.ErrToken, artifacts.ErrURL, client.ErrFilter}, of)
+	return errors.As(err, new(service.UsageError)) || slices.ContainsFunc([]error{events.ErrToken, artifacts.ErrURL, client.ErrFilter, client.ErrPlace}, of)
 }
 
 // stdin is standard input for a command that can do nothing else before it ends: a signal ends it, too.

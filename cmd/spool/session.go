@@ -48,6 +48,7 @@ type sessionLsCmd struct {
 	Unanswered bool   `help:"Also those that no agent has answered in yet."`
 	State      string `default:"" enum:",waiting,running,failed,idle,done" placeholder:"STATE" help:"Only those that are waiting (for an answer), running, failed, idle or done."`
 	Limit      *int   `placeholder:"N" help:"At most so many, 0 for all (default: 50 on a terminal, else all)."`
+	After      string `placeholder:"PLACE" help:"Go on behind a list of so many: it says which place."`
 	JSON       bool   `help:"Each session as one line of JSON."`
 }
 
@@ -62,7 +63,7 @@ func (c *sessionLsCmd) most(a *app) int {
 	switch {
 	case c.Limit != nil:
 		return *c.Limit
-	case !c.JSON && service.IsTerminal(a.out):
+	case c.After != "" || !c.JSON && service.IsTerminal(a.out):
 		return onTerminal
 	}
 	return 0
@@ -113,12 +114,15 @@ func (c *sessionLsCmd) Run(a *app) error {
 func (c *sessionLsCmd) read(a *app, cl *client.Client, q sessions.Query) (list []view.ListedSession, hidden string, err error) {
 	views := view.NewReader(cl)
 	if 0 < q.Limit && q.Limit <= mostPaged {
-		query := client.SessionQuery{Query: q}
+		query := client.SessionQuery{Query: q, After: c.After}
 		if c.Limit == nil {
 			query.Most = mostLooked
 		}
 		list, at, err := views.Page(a.ctx, query, c.State)
-		return list, uncounted(q, at.Next != "", at.Back), err
+		return list, uncounted(q, at.Next, at.Back), err
+	}
+	if c.After != "" {
+		return nil, "", service.UsageError{Err: fmt.Errorf("--after needs a --limit of 1 to %d", mostPaged)}
 	}
 	if list, err = views.Sessions(a.ctx, ""); err != nil {
 		return nil, "", err
@@ -137,15 +141,15 @@ func (c *sessionLsCmd) read(a *app, cl *client.Client, q sessions.Query) (list [
 	return list, hidden, nil
 }
 
-// uncounted says what a query that was not answered from all sessions may leave out, and back to when it looked, where it did not look
-// for all; "" when that is nothing.
-func uncounted(q sessions.Query, more bool, back time.Time) string {
+// uncounted says what a query that was not answered from all sessions may leave out, where the list goes on, and back to when it looked,
+// where it did not look for all; "" when that is nothing.
+func uncounted(q sessions.Query, next string, back time.Time) string {
 	var why []string
 	switch {
 	case !back.IsZero():
-		why = append(why, fmt.Sprintf("that were stored before %s (--limit %d)", back.Local().Format(time.DateTime), q.Limit))
-	case more:
-		why = append(why, "beyond --limit (0 for all)")
+		why = append(why, fmt.Sprintf("that were stored before %s (--after %s)", back.Local().Format(time.DateTime), next))
+	case next != "":
+		why = append(why, fmt.Sprintf("beyond --limit (0 for all, or --after %s)", next))
 	}
 	if q.Cwd != "" {
 		why = append(why, "of other directories or none (--all)")

@@ -101,14 +101,14 @@ func TestUncounted(t *testing.T) {
 	back := time.Date(2026, 11, 20, 10, 0, 0, 0, time.Local)
 	for _, c := range []struct {
 		back time.Time
-		more bool
+		next string
 		want string
 	}{
-		{time.Time{}, false, ""},
-		{time.Time{}, true, "not listed, where there are any: sessions beyond --limit (0 for all)"},
-		{back, true, "not listed, where there are any: sessions that were stored before 2026-11-20 10:00:00 (--limit 50)"},
+		{time.Time{}, "", ""},
+		{time.Time{}, "there", "not listed, where there are any: sessions beyond --limit (0 for all, or --after there)"},
+		{back, "there", "not listed, where there are any: sessions that were stored before 2026-11-20 10:00:00 (--after there)"},
 	} {
-		got := uncounted(sessions.Query{Unanswered: true, Limit: 50}, c.more, c.back)
+		got := uncounted(sessions.Query{Unanswered: true, Limit: 50}, c.next, c.back)
 		must.Same(t, got, c.want, "uncounted = %q, want %q")
 	}
 }

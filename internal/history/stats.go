@@ -157,7 +157,9 @@ type adder struct {
 // part is what a session's figures are added to: it is of one model, and prices are by models.
 type part struct{ key, model string }
 
-func (p part) compare(o part) int { return cmp.Or(cmp.Compare(p.key, o.key), cmp.Compare(p.model, o.model)) }
+func (p part) compare(o part) int {
+	return cmp.Or(cmp.Compare(p.key, o.key), cmp.Compare(p.model, o.model))
+}
 
 func (a *adder) add(at part, session int64, tool sql.NullString, one Figures) {
 	if a.parts[at] == nil {
