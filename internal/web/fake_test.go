@@ -43,6 +43,7 @@ type fleet struct {
 	fail     string        // a path that is answered with 500
 	held     chan struct{} // lists of sessions by words wait until it is closed; nil: they do not
 	next     string        // the list of sessions goes on there
+	depth    int           // behind so many pages of none, those of a state are
 	states   j             // what is counted; nil: not all is
 	asked    []string
 }
@@ -194,6 +195,11 @@ func (f *fleet) list(r *http.Request) (any, int) {
 	out := slices.DeleteFunc(slices.Clone(f.sessions), func(s j) bool {
 		return !strings.Contains(strings.ToLower(fmt.Sprint(s)), q) || state != "" && s["state"] != state
 	})
+	if at := number(r, "after", 0); state != "" && at < f.depth {
+		return j{"sessions": []j{}, "next": strconv.Itoa(at + 1)}, 200
+	} else if state != "" && f.depth > 0 {
+		return j{"sessions": out}, 200
+	}
 	if f.next != "" {
 		return j{"sessions": out, "next": f.next}, 200
 	}

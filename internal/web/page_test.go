@@ -1118,6 +1118,24 @@ func TestCountsOfTheServer(t *testing.T) {
 	p.wait(`[...document.querySelectorAll('.group h3')].map((el) => el.innerText.trim().replace(/\s+/g, ' ')).join() === 'Failed 1'`)
 }
 
+// Who looks for sessions of one state goes on to those that are far back, as far as there are any.
+func TestSessionsFarBack(t *testing.T) {
+	f := working(t)
+	f.next, f.depth, f.states = "on", 8, j{"running": 67, "failed": 1}
+	f.change(func() {
+		f.sessions = append(f.sessions, j{"id": "broken", "title": "Broken far back", "state": "failed"})
+	})
+	p := open(t, f.URL, wide, tall)
+	p.wait(`[...document.querySelectorAll('.tab')].some((el) => el.innerText.trim() === 'Failed 1')`)
+	p.click(".tab:nth-child(4)")
+	p.has("None of the newest sessions is like that.")
+	for range 2 {
+		p.click("button.more")
+	}
+	p.has("Broken far back")
+	p.wait(`document.querySelector('button.more').hidden`)
+}
+
 // Enter goes where what is typed leads, also before the list of sessions for it has come.
 func TestGoToBeforeTheList(t *testing.T) {
 	f := working(t)
