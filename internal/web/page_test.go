@@ -1131,6 +1131,7 @@ func TestSessionsFarBack(t *testing.T) {
 	p.has("None of the newest sessions is like that.")
 	for range 2 {
 		p.click("button.more")
+		p.wait(`!document.querySelector('button.more').disabled`)
 	}
 	p.has("Broken far back")
 	p.wait(`document.querySelector('button.more').hidden`)

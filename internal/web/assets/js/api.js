@@ -100,12 +100,11 @@ export function query(values) {
 }
 
 /**
- * The newest sessions that have the words q, and the state, up to a limit. A page of them looks at the newest records alone: where it has
- * fewer than it may, and there is a next one, this reads on, but not for ever.
+ * The newest sessions that have the words q, and the state, up to a limit, from a place on. A page of them looks at some records alone:
+ * where it has fewer than it may, and there is a next one, this reads on, but not for ever.
  */
-export async function listed(q, limit, signal, state) {
+export async function listed(q, limit, signal, state, next) {
   const sessions = [];
-  let next;
   let pages = 0;
   do {
     const got = await get('/v1/sessions' + query({ q, state, limit: limit - sessions.length, unanswered: 1, after: next }), { signal });

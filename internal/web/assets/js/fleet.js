@@ -35,6 +35,7 @@ class Fleet {
     this.limit = first;
     this.filter = { q: words ?? '', state: '' };
     this.sessions = [];
+    this.far = { sessions: [] }; // of one state, behind where a reading of the list ends, and where they go on
     this.prompts = [];
     this.answered = new Map(); // key of a prompt → it, for as long as its answer is shown
     this.whole = true; // what is listed is all there is
@@ -59,7 +60,7 @@ class Fleet {
     this.byProject = localStorage.getItem('spool.group') === 'project';
     this.grouping = h('button.quiet', { type: 'button', title: 'By project (b)', 'aria-pressed': String(this.byProject), onclick: () => this.group() }, 'By project');
     this.tabs = h('div.tabs', { role: 'group', 'aria-label': 'Sessions that are shown' });
-    this.more = h('button.more', { type: 'button', hidden: true, onclick: () => { this.limit = Math.min(this.limit * 3, most); this.read(); } }, 'More sessions');
+    this.more = h('button.more', { type: 'button', hidden: true, onclick: () => this.readMore() }, 'More sessions');
     this.problem = h('p.problem', { role: 'alert', hidden: true });
     this.root = h('div.fleet',
       h('h1.unseen', 'Fleet'),
@@ -109,17 +110,52 @@ class Fleet {
         listed(this.filter.q, this.limit, this.signal, state),
       ]);
       this.take(prompts.prompts);
-      this.sessions = sessions;
-      this.whole = !next;
+      const list = `${state} ${this.filter.q}`;
+      if (this.far.list !== list || !next) this.far = { list, sessions: [], next };
+      this.near = sessions;
+      this.sessions = this.both();
+      this.whole = !this.far.next;
       if (!state) this.part = !this.whole;
       this.countAll();
-      this.more.hidden = this.whole || this.limit === most;
+      this.more.hidden = this.whole || this.limit === most && !state;
       this.problem.hidden = true;
     } catch (err) {
       if (this.signal.aborted) return;
       this.problem.hidden = false;
       this.problem.textContent = `The list could not be read: ${err.message}. It is tried again.`;
     }
+    this.draw();
+  }
+
+  /** both are the sessions of the newest pages, and those far back that were read before. */
+  both() {
+    const near = new Set(this.near.map((s) => s.id));
+    return [...this.near, ...this.far.sessions.filter((s) => !near.has(s.id))];
+  }
+
+  /** readMore lists more sessions. Of one state they may be far back: it goes on from where it came to. */
+  async readMore() {
+    const state = this.part ? this.filter.state : '';
+    if (!state || this.near.length >= this.limit && this.limit < most) {
+      this.limit = Math.min(this.limit * 3, most);
+      this.far = { sessions: [] };
+      return this.read();
+    }
+    const { far } = this;
+    this.more.disabled = true;
+    try {
+      const { sessions, next } = await listed(this.filter.q, this.limit, this.signal, state, far.next);
+      Object.assign(far, { sessions: [...far.sessions, ...sessions], next });
+    } catch (err) {
+      if (this.signal.aborted) return;
+      this.problem.hidden = false;
+      this.problem.textContent = `The list could not be read: ${err.message}.`;
+    }
+    this.more.disabled = false;
+    if (far !== this.far) return;
+    this.sessions = this.both();
+    this.whole = !far.next;
+    this.more.hidden = this.whole;
     this.draw();
   }
 
