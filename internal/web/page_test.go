@@ -916,17 +916,33 @@ func TestOutlineOfAPhone(t *testing.T) {
 	p.wait(`[...document.querySelectorAll('h1')].filter((el) => el.checkVisibility()).map((el) => el.textContent).join() === 'Session orchard'`)
 }
 
-// TestContrast computes, in both themes, the contrast of each text with what is behind it: at least 4.5 (WCAG 2.2, 1.4.3).
+// TestContrast computes, in both themes, on a screen and on a phone, the contrast of each text with what is behind it, questions of each
+// kind and what stands in empty fields too: at least 4.5 (WCAG 2.2, 1.4.3).
 func TestContrast(t *testing.T) {
 	f := working(t)
+	options := []j{{"label": "Pear", "description": "Keeps"}, {"label": "Plum"}}
 	f.ask("orchard", "main", "ship", "approval", "Ship it?", nil)
+	f.ask("orchard", "main", "one", "ask_user_question", "Which tree?", j{"questions": []j{{"question": "Which tree?", "options": options}}})
+	f.ask("orchard", "main", "two", "ask_user_question", "Some things", j{"questions": []j{
+		{"question": "Where?", "options": options}, {"question": "What with?", "multiSelect": true, "options": options}}})
+	f.ask("orchard", "main", "three", "text", "Say it", nil)
+	f.ask("orchard", "main", "over", "approval", "In a terminal?", nil)
+	f.change(func() {
+		last := f.prompts[len(f.prompts)-1]
+		last["answerable"], last["overdue"], last["deadline"] = false, true, "2026-09-21T14:13:21Z"
+	})
 	for _, scheme := range []string{"light", "dark"} {
-		for _, path := range []string{"/", "/s/orchard/main?n=4", "/history", "/search?q=a"} {
-			p := open(t, f.URL+path, wide, tall)
-			p.colours(scheme)
-			p.wait(`document.querySelectorAll('.session, .row, .found-prompts li, .hit').length > 0`)
-			for _, low := range eval[[]string](p, lowContrast) {
-				t.Errorf("%s of %s: %s", scheme, path, low)
+		for _, path := range []string{"/", "/s/orchard/main?n=4", "/history", "/history?q=frost", "/search?q=a"} {
+			for _, width := range []int64{wide, 390} {
+				p := open(t, f.URL+path, width, tall)
+				p.colours(scheme)
+				p.wait(`document.querySelectorAll('.session, .row, .found-prompts li, .hit').length > 0`)
+				if path == "/" {
+					p.wait(`document.querySelectorAll('#needs-you li').length === 5`)
+				}
+				for _, low := range eval[[]string](p, lowContrast) {
+					t.Errorf("%s of %s, %d wide: %s", scheme, path, width, low)
+				}
 			}
 		}
 	}
@@ -944,10 +960,11 @@ const lowContrast = `(() => {
 		return 0.2126 * r + 0.7152 * g + 0.0722 * b;
 	};
 	const out = new Set();
+	const all = [...document.querySelectorAll('[placeholder]')].map((el) => [el, el.placeholder, getComputedStyle(el, '::placeholder').color]);
 	const texts = document.createTreeWalker(document.body, NodeFilter.SHOW_TEXT);
-	for (let node = texts.nextNode(); node; node = texts.nextNode()) {
-		const el = node.parentElement;
-		if (!node.data.trim() || !el.checkVisibility() || el.closest('.unseen, .skip, noscript, [disabled]')) continue;
+	for (let node = texts.nextNode(); node; node = texts.nextNode()) all.push([node.parentElement, node.data, getComputedStyle(node.parentElement).color]);
+	for (const [el, text, colour] of all) {
+		if (!text.trim() || !el.checkVisibility() || el.closest('.unseen, .skip, noscript, [disabled]')) continue;
 		const behind = [];
 		let alpha = 1;
 		for (let up = el; up; up = up.parentElement) {
@@ -956,9 +973,9 @@ const lowContrast = `(() => {
 		}
 		if (!alpha) continue;
 		const ground = over(behind);
-		const ink = over([...behind, getComputedStyle(el).color], alpha);
+		const ink = over([...behind, colour], alpha);
 		const [a, b] = [light(ground), light(ink)].sort((x, y) => y - x);
-		if ((a + 0.05) / (b + 0.05) < 4.5) out.add(((a + 0.05) / (b + 0.05)).toFixed(2) + ' ' + el.className + ' ' + node.data.trim().slice(0, 40));
+		if ((a + 0.05) / (b + 0.05) < 4.5) out.add(((a + 0.05) / (b + 0.05)).toFixed(2) + ' ' + el.className + ' ' + text.trim().slice(0, 40));
 	}
 	return [...out];
 })()`
