@@ -2,6 +2,7 @@ package main
 
 import (
 	"bytes"
+	"cmp"
 	"io/fs"
 	"net"
 	"os"
@@ -167,7 +168,7 @@ func TestWrongArguments(t *testing.T) {
 }
 
 // TestWrongValues: of every flag of every command that takes a number, a time, a size, one of a few words or a file, a value that is none
-// is named with the flag, before anything is done.
+// is named with the flag, before anything is done. So is none at all, as of a variable of a script that is not set.
 func TestWrongValues(t *testing.T) {
 	s, tried := newSweep(t), map[string]bool{}
 	s.leaves(func(leaf *kong.Node) {
@@ -185,9 +186,12 @@ func TestWrongValues(t *testing.T) {
 				if file && wrong == nil && f.Target.Kind() == reflect.String && f.Name != "cwd" {
 					t.Errorf("--%s of %s takes any text for a %s, want a type of kong's", f.Name, commandOf(leaf), f.PlaceHolder)
 				}
+				if wrong != nil {
+					wrong = append(wrong, "")
+				}
 				for _, value := range wrong {
-					words := []string{"--" + f.Name, value}
-					if f.Name == "http" {
+					words := []string{"--" + f.Name, cmp.Or(value, `""`)}
+					if f.Name == "http" && value != "" {
 						words[0] = "listen"
 					}
 					s.refused(s.line(leaf, f.Name, "--"+f.Name+"="+value), words...)
@@ -195,6 +199,33 @@ func TestWrongValues(t *testing.T) {
 			}
 		}
 	})
+}
+
+// TestEmptyEnvironment: a variable of the environment that is set to nothing says as little as one that is not set, to every command.
+func TestEmptyEnvironment(t *testing.T) {
+	s := newSweep(t)
+	empty := map[string]bool{}
+	s.leaves(func(leaf *kong.Node) {
+		for _, group := range leaf.AllFlags(true) {
+			for _, f := range group {
+				for _, env := range f.Envs {
+					if env != "NATS_URL" && !empty[env] {
+						empty[env] = true
+						t.Setenv(env, "")
+					}
+				}
+			}
+		}
+	})
+	if len(empty) < 30 {
+		t.Errorf("%d variables are of flags, want 30 or more", len(empty))
+	}
+	for _, line := range [][]string{{"session", "ls"}, {"backup", "new"}, {"gc"}, {"check"}} {
+		var out, errw bytes.Buffer
+		if code := run(line, strings.NewReader(""), &out, &errw); code == service.ExitUsage || strings.Contains(errw.String(), `""`) {
+			t.Errorf("spool %q with empty variables = %d %s", line, code, errw.String())
+		}
+	}
 }
 
 // wrongValues are values that a flag does not take, whatever else is said.
@@ -209,7 +240,7 @@ func wrongValues(f *kong.Flag) []string {
 	case f.Tag.Type == "existingfile", f.Tag.Type == "existingdir":
 		return []string{"no/such"}
 	case f.Tag.Type == "path":
-		return []string{"foo://x", ""}
+		return []string{"foo://x"}
 	case of == reflect.TypeFor[time.Duration]():
 		return []string{"soon", "-8765h"}
 	case of == reflect.TypeFor[size](), of.Kind() == reflect.Float64, of.Kind() >= reflect.Int && of.Kind() <= reflect.Int64:
