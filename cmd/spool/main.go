@@ -105,7 +105,8 @@ type app struct {
 func vars() kong.Option {
 	said := kong.Vars{"checks": checkNamesList(), "harnesses": listed(interchange.Titles()), "dialects": listed(dialect.Names())}
 	return kong.OptionFunc(func(k *kong.Kong) error {
-		return errors.Join(said.Apply(k), kong.NamedMapper("path", kong.MapperFunc(pathOf)).Apply(k))
+		return errors.Join(said.Apply(k), kong.NamedMapper("path", kong.MapperFunc(pathOf)).Apply(k), something("existingfile").Apply(k),
+			something("existingdir").Apply(k), kong.PostBuild(emptyIsUnset).Apply(k))
 	})
 }
 

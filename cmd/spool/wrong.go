@@ -3,6 +3,7 @@ package main
 import (
 	"errors"
 	"fmt"
+	"os"
 	"reflect"
 	"regexp"
 	"slices"
@@ -64,7 +65,7 @@ func reworded(err error, at *kong.Node) error {
 	return err
 }
 
-// inRange refuses a number or a duration of a flag that is out of the range that its tags say.
+// inRange refuses a number or a duration of a flag that is out of the range that its tags say, and nothing where it takes one of a few words.
 func inRange(kctx *kong.Context) error {
 	for _, f := range kctx.Flags() {
 		v := kctx.FlagValue(f)
@@ -72,12 +73,41 @@ func inRange(kctx *kong.Context) error {
 		if !given && reflect.ValueOf(v).IsZero() {
 			continue
 		}
-		if err := service.InRange(v, f.Tag); err != nil {
+		err := service.InRange(v, f.Tag)
+		if given && v == "" && f.Enum != "" {
+			err = fmt.Errorf("use %s", anyOf(`"`+strings.ReplaceAll(strings.TrimPrefix(f.Enum, ","), ",", `", "`)+`"`))
+			return service.UsageError{Err: fmt.Errorf("--%s \"\": %w", f.Name, err), Command: "spool " + commandOf(kctx.Selected())}
+		}
+		if err != nil {
 			err = fmt.Errorf("--%s %v: %w", f.Name, reflect.Indirect(reflect.ValueOf(v)), err)
 			return service.UsageError{Err: err, Command: "spool " + commandOf(kctx.Selected())}
 		}
 	}
 	return nil
+}
+
+// something is a mapper of kong's, by the name of its type, that refuses nothing: kong takes it for the current directory.
+func something(name string) kong.Option {
+	kongs := kong.NewRegistry().RegisterDefaults().ForNamedType(name, reflect.TypeFor[string]())
+	return kong.NamedMapper(name, kong.MapperFunc(func(ctx *kong.DecodeContext, target reflect.Value) error {
+		if token := ctx.Scan.Peek(); token.Value == "" {
+			return errors.New(`"": use the name of a file or directory`)
+		}
+		return kongs.Decode(ctx, target)
+	}))
+}
+
+// emptyIsUnset takes from flags the variables of the environment that are set to nothing: they say as little as those that are not set.
+func emptyIsUnset(k *kong.Kong) error {
+	return kong.Visit(k.Model, func(node kong.Visitable, next kong.Next) error {
+		if f, ok := node.(*kong.Flag); ok {
+			f.Tag.Envs = slices.DeleteFunc(slices.Clone(f.Tag.Envs), func(name string) bool {
+				value, set := os.LookupEnv(name)
+				return set && value == ""
+			})
+		}
+		return next(nil)
+	})
 }
 
 // pathOf reads where something is to be in the file system, for fields of the type path: an address of another kind, and nothing, as of a
