@@ -23,14 +23,14 @@ func TestWhatNoPersisterCameTo(t *testing.T) {
 	conn := natstest.Conn(t)
 	srv := httptest.NewServer(httpapi.For(conn, httpapi.Config{}))
 	t.Cleanup(func() { srv.CloseClientConnections(); srv.Close() })
-	status, _, text := do(t, srv.URL, request{path: "/v1/sessions/s/threads/main/entries?dialect=item", kind: "application/json",
+	status, _, _ := do(t, srv.URL, request{path: "/v1/sessions/s/threads/main/entries?dialect=item", kind: "application/json",
 		body: `{"content":[{"type":"text","text":"hello"}]}`})
 	must.Same(t, status, 202, "the entry = %d, want %d")
 
 	var spec struct {
 		Paths map[string]map[string]struct{} `json:"paths"`
 	}
-	_, _, text = get(t, srv.URL, "/v1/openapi.json")
+	_, _, text := get(t, srv.URL, "/v1/openapi.json")
 	must.Do(t, json.Unmarshal([]byte(text), &spec))
 	fill := strings.NewReplacer("{session}", "s", "{thread}", "main", "{n}", "1", "{run}", "r1", "{prompt}", "q1", "{output}", "o1")
 	var routes sync.WaitGroup
