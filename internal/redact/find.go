@@ -136,12 +136,32 @@ func (r *Rules) match(out []finding, n int, text []byte, at span) []finding {
 		switch {
 		case from == to || rule.entropy > 0 && entropy(secret) <= rule.entropy:
 		case rule.check != nil && !rule.check(secret):
+		case rule.token && inBase64(text, at.from+from, at.from+to):
 		case r.allowed(rule, part, m, secret):
 		default:
 			out = append(out, finding{at.from + from, at.from + to, n})
 		}
 	}
 	return out
+}
+
+// mostApart is how much base64 may stand around a token: what images are made of looks like any token somewhere.
+const mostApart = 1 << 10
+
+// inBase64 reports whether text[from:to] is a part of much base64, which has no words.
+func inBase64(text []byte, from, to int) bool {
+	n := 0
+	for n < mostApart && n < from && isBase64(text[from-1-n]) {
+		n++
+	}
+	for n < mostApart && to < len(text) && isBase64(text[to]) {
+		n, to = n+1, to+1
+	}
+	return n >= mostApart
+}
+
+func isBase64(c byte) bool {
+	return isLetter(c) || isDigit(c) || c == '+' || c == '/' || c == '-' || c == '_'
 }
 
 func (r *Rules) allowed(rule *rule, text []byte, m []int, secret []byte) bool {

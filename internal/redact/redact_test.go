@@ -2,6 +2,7 @@ package redact_test
 
 import (
 	"bytes"
+	"encoding/base64"
 	"encoding/json"
 	"fmt"
 	"io"
@@ -316,5 +317,36 @@ func TestHides(t *testing.T) {
 		{`{"a":"1\\[redacted:x]"}`, `{"a":"1\\s","b":"t"}`, false},
 	} {
 		must.Same(t, redact.Hides([]byte(tt.clean), []byte(tt.text), true), tt.want, "Hides(%s, %s) = %v, want %v", tt.clean, tt.text)
+	}
+}
+
+// TestImagesStay: base64 looks like a token somewhere, between signs of its own that end words too; between less of it than an image has, a
+// token is one.
+func TestImagesStay(t *testing.T) {
+	tried := 0
+	for rule, secret := range secrets {
+		if strings.Trim(secret, "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/_-") != "" || beside[rule] != [2]string{} {
+			continue
+		}
+		tried++
+		for around, want := range map[int]int{8 << 10: 0, 300: 1} {
+			b := make([]byte, around)
+			for i := range b {
+				b[i] = byte(i * 251 >> 3)
+			}
+			base64 := base64.StdEncoding.EncodeToString(b)
+			raw := []byte(`{"data":"` + base64 + "/" + secret + "+" + base64 + `"}`)
+			if got, n := mask().Clean(raw, true); n != want || bytes.Equal(got, raw) != (want == 0) {
+				t.Errorf("%s between %d bytes of base64: %d found, want %d", rule, 2*len(base64), n, want)
+			}
+			var read bytes.Buffer
+			must.Get(io.Copy(&read, mask().Reader(bytes.NewReader(raw), true, nil)))(t)
+			if bytes.Equal(read.Bytes(), raw) != (want == 0) {
+				t.Errorf("%s between %d bytes of base64, read in parts: changed %t", rule, 2*len(base64), want == 0)
+			}
+		}
+	}
+	if tried < 10 {
+		t.Errorf("%d rules were tried, want 10 and more", tried)
 	}
 }

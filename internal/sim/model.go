@@ -34,6 +34,8 @@ type model struct {
 	deletes map[identity]events.Delete  // deletions that were carried out
 
 	tried   map[uint64]map[record.Life]bool // by sequence, the lives of persisters that tried the event alone
+	untaken map[place]int                   // of those who tried before a thread had it, how many, by the place in its message
+	nth     place                           // of the event: its message, and its place in that
 	lives   []*life                         // all that there were, in the order of their beginning
 	fates   map[string]*fate                // by mark
 	kepts   map[string]map[identity]bool    // by mark, the events that are applied, or dead letters
@@ -218,6 +220,11 @@ func cutTo(s string) string {
 
 // one applies an event.
 func (m *model) one(e *events.Event, at uint64) {
+	if m.nth.at == at {
+		m.nth.seq++
+	} else {
+		m.nth = place{at, 0}
+	}
 	reason, letter := m.letters[place{at, e.Seq}]
 	mark := markOf(e.Body)
 	if mark == "" && countsAgain(e) { // an operation
@@ -489,7 +496,7 @@ func (m *model) append(e *events.Event, t *life, mark string, at uint64, letter 
 		}
 		t.asked[p.ID] = p.Text
 	}
-	if n := len(m.tried[at]); n > 4 {
+	if n := m.untaken[m.nth]; n > 4 {
 		m.fail("%d persisters tried %s at %d of %s alone, and it is no dead letter", n, mark, at, e.Thread)
 	}
 	m.settle(mark, applied, at, "")

@@ -33,7 +33,7 @@ func (d *driver) judge() []string {
 	if stored := d.srv.Messages(events.EventsStream); len(stored) > 0 {
 		m.kept = stored[0].Seq
 	}
-	m.deleted, m.tried = d.deleted, d.tried
+	m.deleted, m.tried, m.untaken = d.deleted, d.tried, d.untaken
 	for seq := range d.deleted {
 		if e, err := events.Open(d.events[seq].Subject, d.events[seq].Data); err == nil {
 			m.emptied[e.Thread.Session] = max(m.emptied[e.Thread.Session], seq)

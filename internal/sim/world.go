@@ -49,6 +49,10 @@ type World struct {
 	// By sequence, the lives of persisters that tried the event alone and did not end in order, and the last one that began to.
 	tried map[uint64]map[record.Life]bool
 	tries map[uint64]record.Life
+	// untaken counts those of them that began before a thread had the event, by its place in its message; heads are the threads' records as
+	// they were written last.
+	untaken map[place]int
+	heads   map[string][]byte
 
 	busy, commands atomic.Int64 // operations under way, and those of them that are an operator's
 
@@ -290,8 +294,11 @@ func (w *World) stored(stream string, m memjs.Msg) {
 	case events.ItemsStream:
 		w.posted[m.Seq] = m
 	case events.RecordsStream:
-		if strings.HasPrefix(m.Subject, events.RecordSubject("tried.")) {
+		switch {
+		case strings.HasPrefix(m.Subject, events.RecordSubject("tried.")):
 			w.noteTried(m.Data)
+		case strings.HasPrefix(m.Subject, events.RecordSubject("thread.")):
+			w.heads[m.Subject] = m.Data
 		}
 		if !strings.HasPrefix(m.Subject, events.RecordSubject(events.DeletedKey(""))) {
 			return
@@ -315,7 +322,21 @@ func (w *World) noteTried(value []byte) {
 	if w.tried[t.Lo] == nil {
 		w.tried[t.Lo] = map[record.Life]bool{}
 	}
+	if !w.tried[t.Lo][t.Life] && !w.has(t.Lo) {
+		w.untaken[place{t.Lo, uint64(t.Index)}]++
+	}
 	w.tried[t.Lo][t.Life], w.tries[t.Lo] = true, t.Life
+}
+
+// has reports whether the thread of an event had it once; also where nobody can tell any more.
+func (w *World) has(seq uint64) bool {
+	t, _, err := events.ParseStored(w.events[seq].Subject)
+	data, begun := w.heads[events.RecordSubject(events.HeadKey(t))]
+	if err != nil || !begun {
+		return err != nil
+	}
+	head, err := threads.DecodeHead(data)
+	return err != nil || head.Applied >= seq
 }
 
 func tempDir() (string, error) {
