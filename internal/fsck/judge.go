@@ -100,6 +100,9 @@ func (b *book) judge(p *posting) (why string) {
 	case b.standing(p) == events.Unlinked && b.forgot():
 		b.a.accounts.Unknown++
 		return ""
+	case b.w.gone != nil && b.w.gone.Applied < b.a.oldest && b.w.gone.Duplicate(p.producer, p.epoch, p.seq):
+		b.a.accounts.Unknown++ // it repeats what went with the thread that had the name, and of that SPOOL_EVENTS has nothing
+		return ""
 	default:
 		return "it was acked, and is neither in its thread nor in the dead letters"
 	}
