@@ -177,7 +177,8 @@ func (s *Store) Remove(ctx context.Context, k Key, by string) (bool, error) {
 	case k.Subpath == "" && t.Session != "" && (err == nil || errors.Is(err, ErrNone)): // subpaths may be there without it
 		_, err = s.client.Session(t.Session).Delete(ctx, client.Deletion{By: by, Plain: true})
 	}
-	if errors.Is(err, ErrNone) || errors.Is(err, client.ErrSessionNotFound) || errors.Is(err, threads.ErrNoThread) {
+	if none := errors.Is(err, ErrNone) || errors.Is(err, client.ErrSessionNotFound) || errors.Is(err, threads.ErrNoThread); none &&
+		!errors.Is(err, client.ErrBehind) {
 		return false, nil
 	}
 	return err == nil, err

@@ -27,10 +27,14 @@ func (db *DB) LearnOpenTurns(ctx context.Context, cl *client.Client) error {
 		if err != nil || now == was {
 			return err
 		}
-		var changed []Post
+		var left, changed []Post
 		for t, err := range heads {
 			if err != nil {
 				return err
+			}
+			if t.Head.Start.IsZero() {
+				left = append(left, Post{Thread: t.Thread})
+				continue
 			}
 			stats := project.OpenTurn(&t.Head)
 			if events.FormerOf(t.Thread) == "" && (!all || stats != events.Stats{}) { // a former one goes on in the next generation
@@ -38,7 +42,7 @@ func (db *DB) LearnOpenTurns(ctx context.Context, cl *client.Client) error {
 					Stats: stats})
 			}
 		}
-		if err = db.applyOpenTurns(ctx, was, now, all, changed); !errors.Is(err, ErrMoved) {
+		if err = db.applyOpenTurns(ctx, was, now, all, append(left, changed...)); !errors.Is(err, ErrMoved) {
 			return wrap("store open turns", err)
 		}
 	}

@@ -40,7 +40,7 @@ type pageOut struct {
 
 // items gives a page of items from the thread's nodes: whatever SPOOL_ITEMS still has.
 func (a *api) items(w http.ResponseWriter, r *http.Request, t events.Thread) error {
-	head, err := a.cfg.Client.Thread(t).Head(r.Context())
+	head, err := a.cfg.Client.Thread(t).AwaitHead(r.Context())
 	if err != nil {
 		return err
 	}
@@ -104,7 +104,7 @@ func (a *api) item(w http.ResponseWriter, r *http.Request, t events.Thread) erro
 	if err != nil || n < 1 {
 		return fmt.Errorf("%w: item %.50q: want its number, from 1", ErrRequest, r.PathValue("n"))
 	}
-	head, err := a.cfg.Client.Thread(t).Head(r.Context())
+	head, err := a.cfg.Client.Thread(t).AwaitHead(r.Context())
 	if err != nil {
 		return err
 	}
@@ -183,7 +183,7 @@ func (a *api) search(w http.ResponseWriter, r *http.Request, t events.Thread) er
 	if types == nil && detail != "" {
 		return fmt.Errorf("%w: detail: say of which type", ErrRequest)
 	}
-	head, err := a.cfg.Client.Thread(t).Head(r.Context())
+	head, err := a.cfg.Client.Thread(t).AwaitHead(r.Context())
 	if err != nil {
 		return err
 	}
@@ -375,7 +375,7 @@ func (a *api) context(w http.ResponseWriter, r *http.Request, t events.Thread) e
 
 // withPrompt puts the task that a thread began with before the members of its context.
 func (a *api) withPrompt(ctx context.Context, t events.Thread, body []byte) ([]byte, error) {
-	head, err := a.cfg.Client.Thread(t).Head(ctx)
+	head, err := a.cfg.Client.Thread(t).AwaitHead(ctx)
 	if err != nil {
 		return nil, err
 	}

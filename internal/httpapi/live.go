@@ -38,7 +38,7 @@ type follower struct {
 }
 
 func (a *api) streamThread(w http.ResponseWriter, r *http.Request, t events.Thread) error {
-	head, err := a.cfg.Client.Thread(t).Head(r.Context())
+	head, err := a.cfg.Client.Thread(t).AwaitHead(r.Context())
 	var renamed *client.Renamed
 	if r.Header.Get("Last-Event-ID") != "" && errors.As(err, &renamed) { // a reader that was away is told as one that was here
 		f := &follower{api: a, out: startSSE(w)}

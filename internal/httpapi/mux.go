@@ -11,10 +11,8 @@ import (
 
 	"spool/internal/access"
 	"spool/internal/dstreams"
-	"spool/internal/family"
 	"spool/internal/mapped"
 	"spool/internal/subscriptions"
-	"spool/pkg/client"
 )
 
 // routes are those that this process serves.
@@ -148,24 +146,9 @@ func (a *api) serve(to route, w http.ResponseWriter, r *http.Request) {
 	if in == following || in == sending || in == piping {
 		untime(w)
 	}
-	if err := a.look(to, w, r); err != nil {
+	if err := to.do(a, w, r); err != nil {
 		a.fail(w, r, err)
 	}
-}
-
-// look answers by a route. What was published to a session is not said to be nowhere while it waits for a persister: who reads looks
-// again behind that, or is told to come again.
-func (a *api) look(to route, w http.ResponseWriter, r *http.Request) error {
-	err := to.do(a, w, r)
-	session := r.PathValue("session")
-	if to.method != http.MethodGet || session == "" || a.cfg.Client == nil || !errors.Is(err, family.NotFound) ||
-		errors.As(err, new(begunError)) || errors.Is(err, client.ErrBehind) {
-		return err
-	}
-	if behind := a.cfg.Client.Internal().SessionSettled(r.Context(), session); behind != nil {
-		return errors.Join(err, behind)
-	}
-	return to.do(a, w, r)
 }
 
 // knows refuses a parameter that the route does not have, and one that is there twice: to take no notice of a misspelt one, or of all but

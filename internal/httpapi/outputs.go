@@ -37,7 +37,7 @@ type outputOut struct {
 func (a *api) openOutputs(w http.ResponseWriter, r *http.Request, t events.Thread) error {
 	open, err := a.cfg.Client.Thread(t).Outputs(r.Context())
 	if err == nil && len(open) == 0 {
-		_, err = a.cfg.Client.Thread(t).Head(r.Context())
+		_, err = a.cfg.Client.Thread(t).AwaitHead(r.Context())
 	}
 	if err != nil {
 		return err

@@ -26,7 +26,7 @@ func (a *api) page(w http.ResponseWriter, r *http.Request, t events.Thread) erro
 	default:
 		return fmt.Errorf("%w: as=%.50q: use html or md", ErrRequest, as)
 	}
-	head, err := a.cfg.Client.Thread(t).Head(r.Context())
+	head, err := a.cfg.Client.Thread(t).AwaitHead(r.Context())
 	if err != nil {
 		return err
 	}

@@ -3,6 +3,7 @@ package httpapi
 import (
 	"cmp"
 	"context"
+	"errors"
 	"fmt"
 	"net/http"
 	"slices"
@@ -68,6 +69,11 @@ func (a *api) session(w http.ResponseWriter, r *http.Request) error {
 		return err
 	}
 	out, err := a.views.Session(r.Context(), id)
+	if errors.Is(err, sessions.ErrNoSession) {
+		if err = a.cfg.Client.Session(id).Await(r.Context()); err == nil {
+			out, err = a.views.Session(r.Context(), id)
+		}
+	}
 	if err != nil {
 		return err
 	}
@@ -81,7 +87,13 @@ func (a *api) threadsOf(r *http.Request) ([]client.Thread, error) {
 	if err != nil {
 		return nil, err
 	}
-	all, err := a.cfg.Client.Session(id).Threads(r.Context())
+	s := a.cfg.Client.Session(id)
+	all, err := s.Threads(r.Context())
+	if err == nil && len(all) == 0 {
+		if err = s.Await(r.Context()); err == nil {
+			all, err = s.Threads(r.Context())
+		}
+	}
 	if err == nil && len(all) == 0 {
 		err = fmt.Errorf("%w: %s", sessions.ErrNoSession, id)
 	}

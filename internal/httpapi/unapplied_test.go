@@ -15,6 +15,10 @@ import (
 	"spool/internal/httpapi"
 	"spool/internal/must"
 	"spool/internal/natstest"
+	"spool/internal/record"
+	"spool/pkg/casstore"
+	"spool/pkg/events"
+	"spool/pkg/threads"
 )
 
 // What was acknowledged is never said to be nowhere: while no persister comes to it, whoever asks for it, or takes it away, is told
@@ -57,4 +61,27 @@ func TestWhatNoPersisterCameTo(t *testing.T) {
 		}
 	}
 	routes.Wait()
+}
+
+// TestAppliedAndNotAcked: a thread that is committed while somebody reads it is found, although the ack of its partition waits for
+// another session (AckAll): a large body, a purge, a backlog that it overtook.
+func TestAppliedAndNotAcked(t *testing.T) {
+	conn := natstest.Conn(t)
+	srv := httptest.NewServer(httpapi.For(conn, httpapi.Config{}))
+	t.Cleanup(func() { srv.CloseClientConnections(); srv.Close() })
+	status, _, _ := do(t, srv.URL, request{path: "/v1/sessions/s/threads/main/entries?dialect=item", kind: "application/json",
+		body: `{"content":[{"type":"text","text":"hello"}]}`})
+	must.Same(t, status, 202, "the entry = %d, want %d")
+	time.AfterFunc(500*time.Millisecond, func() { // the commit; nothing is acked
+		at := casstore.Located{Ref: casstore.NodeRef([32]byte{1}), Pack: casstore.PackID{1}}
+		head := threads.Head{Start: at, Recent: []casstore.Located{at}, Updated: time.Now().UnixMilli(), Applied: 1}
+		_, _ = conn.Records().Write(t.Context(), record.Put{
+			Key: events.HeadKey(events.Thread{Session: "s", Name: "main"}), Value: head.Encode(), Expect: record.Any})
+	})
+	if status, _, body := get(t, srv.URL, "/v1/sessions/s/threads/main/items"); status == 503 {
+		t.Errorf("GET items = %d %s", status, body)
+	}
+	if status, _, body := get(t, srv.URL, "/v1/sessions/s/threads/nowhere/items"); status != 404 {
+		t.Errorf("a thread to which nothing was published = %d %s, want 404: nobody is waited for", status, body)
+	}
 }

@@ -145,11 +145,18 @@ func (r *Rules) match(out []finding, n int, text []byte, at span) []finding {
 	return out
 }
 
-// mostApart is how much base64 may stand around a token: what images are made of looks like any token somewhere.
-const mostApart = 1 << 10
+// mostApart is how much base64 may stand around a token of at most mostOfImage bytes: what images are made of looks like any short one
+// somewhere.
+const (
+	mostApart   = 1 << 10
+	mostOfImage = 128
+)
 
-// inBase64 reports whether text[from:to] is a part of much base64, which has no words.
+// inBase64 reports whether text[from:to] is a small part of much base64, which has no words.
 func inBase64(text []byte, from, to int) bool {
+	if to-from > mostOfImage {
+		return false
+	}
 	n := 0
 	for n < mostApart && n < from && isBase64(text[from-1-n]) {
 		n++

@@ -3,6 +3,7 @@ package sim
 import (
 	"maps"
 	"slices"
+	"strings"
 
 	"spool/pkg/events"
 )
@@ -144,4 +145,18 @@ func (m *model) note(e *events.Event, t *life) {
 		}
 		m.past[e.Thread].note(e)
 	}
+}
+
+// unfit reports whether a letter may be that of a valid event: its thread takes nothing because it has grown beyond a
+// record (SPEC P11), or three persisters died over it alone, and another one found that.
+func (m *model) unfit(at uint64, reason string) bool {
+	return m.small && strings.Contains(reason, "too large to be stored") ||
+		strings.Contains(reason, "died while they tried it alone") && len(m.tried[at]) > 3
+}
+
+func what(e *events.Event, mark string) string {
+	if op := operation(e); op != nil {
+		return string(op.Op)
+	}
+	return mark
 }

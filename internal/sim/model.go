@@ -34,7 +34,7 @@ type model struct {
 	deletes map[identity]events.Delete  // deletions that were carried out
 
 	tried   map[uint64]map[record.Life]bool // by sequence, the lives of persisters that tried the event alone
-	untaken map[place]int                   // of those who tried before a thread had it, how many, by the place in its message
+	untaken map[place]int                   // of those who were to apply it, before a thread had it, how many, by the place in its message
 	nth     place                           // of the event: its message, and its place in that
 	lives   []*life                         // all that there were, in the order of their beginning
 	fates   map[string]*fate                // by mark
@@ -100,6 +100,7 @@ type life struct {
 // held is an entry that a thread holds, for certain or, when must is false, perhaps.
 type held struct {
 	mark string
+	seq  uint64 // of its producer
 	must bool
 }
 
@@ -460,20 +461,6 @@ func (m *model) faults() []string {
 	return out
 }
 
-func what(e *events.Event, mark string) string {
-	if op := operation(e); op != nil {
-		return string(op.Op)
-	}
-	return mark
-}
-
-// unfit reports whether a letter may be that of a valid event: its thread takes nothing because it has grown beyond a
-// record (SPEC P11), or three persisters died over it alone, and another one found that.
-func (m *model) unfit(at uint64, reason string) bool {
-	return m.small && strings.Contains(reason, "too large to be stored") ||
-		strings.Contains(reason, "died while they tried it alone") && len(m.tried[at]) > 3
-}
-
 // append is an entry that must be applied.
 func (m *model) append(e *events.Event, t *life, mark string, at uint64, letter bool, reason string, must bool) {
 	_, t = m.begin(e, t)
@@ -502,6 +489,6 @@ func (m *model) append(e *events.Event, t *life, mark string, at uint64, letter 
 	m.settle(mark, applied, at, "")
 	t.changed = at
 	if mark != "" {
-		t.held = append(t.held, held{mark, must})
+		t.held = append(t.held, held{mark, e.Seq, must})
 	}
 }

@@ -145,19 +145,25 @@ func (j *judgement) replaced(name string) bool {
 	})
 }
 
-// orders checks that a producer's entries are in its order.
+// orders checks that a producer's entries are in its order: that in which it published them, or that of their sequences, where it does not
+// publish by these.
 func (j *judgement) orders() {
 	for _, t := range j.lives {
-		last := map[string]*Wrote{}
+		last := map[string]held{}
 		for _, h := range t.held {
 			w := j.ledger.byMark[h.mark]
 			if w == nil {
 				continue
 			}
-			if before := last[w.Producer]; before != nil && before.Number > w.Number {
-				j.fail("%s holds %s before %s of the same producer", t.thread, before.Mark, w.Mark)
+			before, ok := last[w.Producer]
+			wrong := ok && j.ledger.byMark[before.mark].Number > w.Number
+			if strings.Contains(w.Producer, "-"+string(Skip)) {
+				wrong = before.seq > h.seq
 			}
-			last[w.Producer] = w
+			if wrong {
+				j.fail("%s holds %s before %s of the same producer", t.thread, before.mark, w.Mark)
+			}
+			last[w.Producer] = h
 		}
 	}
 }

@@ -49,8 +49,8 @@ type World struct {
 	// By sequence, the lives of persisters that tried the event alone and did not end in order, and the last one that began to.
 	tried map[uint64]map[record.Life]bool
 	tries map[uint64]record.Life
-	// untaken counts those of them that began before a thread had the event, by its place in its message; heads are the threads' records as
-	// they were written last.
+	// untaken counts those of them that were to apply it, before a thread had it, by its place in its message; heads are the threads' records
+	// as they were written last.
 	untaken map[place]int
 	heads   map[string][]byte
 
@@ -322,11 +322,14 @@ func (w *World) noteTried(value []byte) {
 	if w.tried[t.Lo] == nil {
 		w.tried[t.Lo] = map[record.Life]bool{}
 	}
-	if !w.tried[t.Lo][t.Life] && !w.has(t.Lo) {
+	if !w.tried[t.Lo][t.Life] && len(t.Died) < enoughDied && !w.has(t.Lo) {
 		w.untaken[place{t.Lo, uint64(t.Index)}]++
 	}
 	w.tried[t.Lo][t.Life], w.tries[t.Lo] = true, t.Life
 }
+
+// enoughDied persisters died over an event alone: whoever tries it then is to make a dead letter of it.
+const enoughDied = 3
 
 // has reports whether the thread of an event had it once; also where nobody can tell any more.
 func (w *World) has(seq uint64) bool {

@@ -87,16 +87,7 @@ func (t ThreadHandle) Settled(ctx context.Context) error {
 	if err := t.Validate(); err != nil {
 		return err
 	}
-	return t.c.settled(ctx, t.Thread)
-}
-
-// SessionSettled is ThreadHandle.Settled of all threads of a session.
-func (i Internal) SessionSettled(ctx context.Context, session string) error {
-	return i.c.settled(ctx, events.Thread{Session: session, Name: events.EveryThread})
-}
-
-func (c *Client) settled(ctx context.Context, t events.Thread) error {
-	err := c.awaiting(ctx, t, func() error { return nil }, func(natsio.Newest, error) bool { return false })
+	err := t.c.awaiting(ctx, t.Thread, func() error { return nil }, func(natsio.Newest, error) bool { return false })
 	if errors.Is(err, ErrBehind) || ctx.Err() != nil {
 		return err
 	}

@@ -133,7 +133,8 @@ func (s SessionHandle) Delete(ctx context.Context, how Deletion) (Receipt, error
 		return err
 	})
 	if errors.Is(err, ErrSessionNotFound) {
-		if done, none := s.c.finished(ctx, s.ID, how); !errors.Is(none, ErrSessionNotFound) {
+		done, none := s.c.finished(ctx, s.ID, how, errors.Is(err, ErrBehind))
+		if !errors.Is(none, ErrSessionNotFound) {
 			return done, none
 		}
 	}
@@ -231,9 +232,16 @@ func (c *Client) carrier(ctx context.Context, session string) (at events.Thread,
 	return at, nil, fmt.Errorf("%w: %s", ErrSessionNotFound, session)
 }
 
-// finished is the receipt of a session that is deleted already, if there is still something to do for whoever asks.
-func (c *Client) finished(ctx context.Context, session string, how Deletion) (Receipt, error) {
+// finished is the receipt of a session that is deleted already, if there is still something to do for whoever asks. behind: something was
+// published to it that no persister has come to; that can be the deletion alone.
+func (c *Client) finished(ctx context.Context, session string, how Deletion, behind bool) (Receipt, error) {
 	d, err := c.deleted(ctx, session)
+	if err == nil && d != nil && behind {
+		var newest natsio.Newest
+		if newest, err = c.events.NewestEvent(ctx, events.Thread{Session: session, Name: events.EveryThread}); newest.Seq > d.Seq {
+			d = nil
+		}
+	}
 	if err != nil {
 		return Receipt{Session: session}, err
 	}

@@ -108,16 +108,17 @@ func (c *Client) prompt(ctx context.Context, t events.Thread, id string) (record
 	return p, err
 }
 
-// awaitPrompt is prompt once persisters are done with what was published before, if there is none.
+// awaitPrompt is prompt once the thread has what was published to it before, if there is none.
 func (c *Client) awaitPrompt(ctx context.Context, t events.Thread, id string) (record.Prompt, error) {
 	p, err := c.prompt(ctx, t, id)
 	if !errors.Is(err, ErrNoPrompt) {
 		return p, err
 	}
-	if behind := c.settled(ctx, t); behind != nil {
-		return p, errors.Join(err, behind)
+	_, behind := c.caughtUp(ctx, t)
+	if p, err = c.prompt(ctx, t, id); errors.Is(err, ErrNoPrompt) && errors.Is(behind, ErrBehind) {
+		err = errors.Join(err, behind)
 	}
-	return c.prompt(ctx, t, id)
+	return p, err
 }
 
 // lifeOf is where in SPOOL_EVENTS the thread of a name begins; 0: it is not known, or the thread has another name now.

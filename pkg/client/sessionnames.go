@@ -93,8 +93,8 @@ type Mark struct {
 	Seq   uint64
 }
 
-// HeadsSince gives the heads that were stored since a mark, also of threads that have ended, and the mark of now. What is stored while they
-// are read is behind that. all says that they are those of all threads, since the mark is the zero one, or of another store. What it costs
+// HeadsSince gives the heads that were stored since a mark, also of threads that have ended, and the mark of now. A name that a thread left
+// comes without a head, perhaps behind one that has it since. What is stored while they are read is behind the mark. all says that they are those of all threads, since the mark is the zero one, or of another store. What it costs
 // goes by how many records were stored since.
 func (i Internal) HeadsSince(ctx context.Context, since Mark) (heads iter.Seq2[Thread, error], now Mark, all bool, err error) {
 	if now.Store, err = i.c.Store(ctx); err != nil {
@@ -105,7 +105,8 @@ func (i Internal) HeadsSince(ctx context.Context, since Mark) (heads iter.Seq2[T
 	}
 	back, err := natsio.ReadBackward(ctx, i.c.records, 0, natsio.Gap{}, since.Seq, func(key string) bool {
 		_, head := headOf(key)
-		return head
+		_, left := events.ParseLeftKey(key)
+		return head || left
 	})
 	if err != nil {
 		return nil, now, false, err
@@ -121,7 +122,13 @@ func (i Internal) HeadsSince(ctx context.Context, since Mark) (heads iter.Seq2[T
 				yield(Thread{}, err)
 				return
 			}
-			for _, t := range threadsOf(rs) {
+			all := threadsOf(rs)
+			for _, r := range rs {
+				if t, left := events.ParseLeftKey(r.Key); left {
+					all = append(all, Thread{Thread: t})
+				}
+			}
+			for _, t := range all {
 				if !yield(t, nil) {
 					return
 				}
