@@ -67,19 +67,12 @@ func (c *Conn) ensureConsumers(ctx context.Context) error {
 type Delivery struct {
 	Subject   string // as EVENTS stores it: events.ParseStored
 	Data      []byte
-	Seq       uint64 // EVENTS stream sequence
-	Stored    int64  // when the server stored it, Unix nanoseconds
+	Stored    int64 // when the server stored it, Unix nanoseconds
 	Partition int
-	Link      uint64 // over which it came: Events.Link
 
 	// Open is the highest sequence that another process was given and may have died over: it did not acknowledge it. It is
 	// not above what was given before the term.
 	Open uint64
-
-	// Term numbers the time for which the partition is given to this process without a break. It ends when the partition is
-	// pinned anew, when its consumer is reset, by whomever, and when the connection is made again: another process may have
-	// applied events in between. A later term has a higher number; no two terms of a Conn share one.
-	Term uint64
 
 	*Acks
 }
@@ -87,9 +80,16 @@ type Delivery struct {
 // Acks sends the acks of one delivery, and keeps nothing else of its message, neither headers nor body: what waits for its ack
 // may be much more than what waits to be applied. Nothing here waits for an answer.
 type Acks struct {
-	feed       *feed
-	term, link uint64
-	reply      string
+	Seq  uint64 // EVENTS stream sequence; 0: it is acknowledged for itself alone
+	Link uint64 // over which it came: Events.Link
+
+	// Term numbers the time for which the partition is given to this process without a break. It ends when the partition is
+	// pinned anew, when its consumer is reset, by whomever, and when the connection is made again: another process may have
+	// applied events in between. A later term has a higher number; no two terms of a Conn share one.
+	Term uint64
+
+	feed  *feed
+	reply string
 }
 
 // What the server takes for an ack.
@@ -101,11 +101,15 @@ var (
 // Ack marks the delivery and every one before it in its partition as done. When it is lost, events are delivered again and
 // skipped. What came in an earlier term, or over a connection that is gone, comes again, and is acknowledged then.
 func (a *Acks) Ack() error {
-	if a.term != a.feed.term.Load() || a.link != a.feed.c.Events().Link() {
+	if !a.current() {
 		return nil
 	}
 	a.feed.acked.Store(a)
 	return a.feed.c.nc.Publish(a.reply, ackBytes)
+}
+
+func (a *Acks) current() bool {
+	return a.Term == a.feed.term.Load() && a.Link == a.feed.c.Events().Link()
 }
 
 // Working asks for another ackWait before the delivery comes again.
@@ -247,11 +251,10 @@ func (p *partitionFeed) give(ctx context.Context, f *feed, link uint64, m messag
 	if !f.inOrder(ctx, m, &m.meta) {
 		return
 	}
-	term := f.term.Load()
 	defer f.taking()()
 	p.deliver(Delivery{
-		Subject: m.Subject(), Data: m.Data(), Seq: m.meta.Sequence.Stream, Stored: m.meta.Timestamp.UnixNano(),
-		Partition: p.partition, Link: link, Open: f.open, Term: term, Acks: &Acks{f, term, link, m.Reply()},
+		Subject: m.Subject(), Data: m.Data(), Stored: m.meta.Timestamp.UnixNano(), Partition: p.partition, Open: f.open,
+		Acks: &Acks{m.meta.Sequence.Stream, link, f.term.Load(), f, m.Reply()},
 	})
 }
 

@@ -187,6 +187,67 @@ func TestLateAckOfAnOldOwner(t *testing.T) {
 	})
 }
 
+// As long as the server's floor has the number of such an ack, it keeps no account of deliveries with lower ones, and acks of those do not
+// raise its floor, though it stops giving them again. Who waits for the floor, as a deletion does, sees it rise.
+func TestLateAckHidesNoOther(t *testing.T) {
+	t.Parallel()
+	c := natstest.Conn(t)
+	th := events.Thread{Session: "s", Name: "main"}
+	publish := func(n int) {
+		t.Helper()
+		for range n { // one by one: several would share a message
+			must.Get(c.JetStream().Publish(t.Context(), events.EventSubject(th, events.KindEntry), []byte("x")))(t)
+		}
+	}
+	const late, done, last = 11, 20, 25
+	publish(late)
+	partition := must.Get(c.Events().NewestEvent(t.Context(), th))(t).Partition
+	name := events.PartitionConsumer(partition)
+	consumer := func() *jetstream.ConsumerInfo {
+		t.Helper()
+		return must.Get(c.JetStream().Consumer(t.Context(), events.EventsStream, name))(t).CachedInfo()
+	}
+	cfg := consumer().Config
+	cfg.AckWait = time.Second // what is not acknowledged comes again soon
+	must.Get(c.JetStream().UpdateConsumer(t.Context(), events.EventsStream, cfg))(t)
+	got := make(chan natsio.Delivery, 1000)
+	stop := must.Get(c.Events().Consume(t.Context(), partition, nil, func(d natsio.Delivery) {
+		if d.Seq < late || late < d.Seq && d.Seq <= done { // what comes behind waits for the floor
+			_ = d.Ack()
+		}
+		select {
+		case got <- d:
+		default: // nobody looks any more
+		}
+	}))(t).Stop
+	defer stop()
+	receive := func(seq uint64) natsio.Delivery {
+		t.Helper()
+		for {
+			if d := must.Receive(t, got, "event %d never came", seq); d.Seq == seq {
+				return d
+			}
+		}
+	}
+	before := receive(late)
+	must.Until(t, "what comes before is acknowledged", func() bool { return consumer().AckFloor.Stream == late-1 })
+	must.Get(c.JetStream().ResetConsumer(t.Context(), events.EventsStream, name))(t)
+	for again := before; again.Term == before.Term; { // under a new number
+		again = receive(late)
+	}
+	ack := fmt.Sprintf("$JS.ACK.%s.%s.1.%d.%d.%d.0", events.EventsStream, name, late, late, before.Stored)
+	must.Do(t, c.JetStream().Conn().Publish(ack, []byte("+ACK")))
+	must.Until(t, "the late ack has arrived", func() bool { return consumer().AckFloor.Consumer == late })
+	publish(last - late)
+	receive(last)
+	must.Eventually(t, "what is acknowledged counts", func() error {
+		if info := consumer(); info.AckFloor.Stream < done {
+			return fmt.Errorf("the floor is %+v, %+v was delivered, %d are open", info.AckFloor, info.Delivered, info.NumAckPending)
+		}
+		return nil
+	})
+}
+
 // What nobody acknowledged comes again in any order, and the numbers of the deliveries do not tell: who is pinned then has it given
 // in the order of the stream.
 func TestOverdueInAnyOrder(t *testing.T) {

@@ -61,6 +61,9 @@ func (its Items) FollowDurable(
 			let()
 			f.unpin()
 		}()
+		ack := func(m jetstream.Msg) { // each for itself; lost: the item comes again
+			_ = (&Acks{Link: its.c.Events().Link(), Term: f.term.Load(), feed: f, reply: m.Reply()}).Ack()
+		}
 		var pinned string // when done was
 		var done uint64   // the last item of SPOOL_ITEMS that is, and all before it
 		for {
@@ -96,13 +99,13 @@ func (its Items) FollowDurable(
 				pinned, done = f.pin, 0
 			}
 			if meta.Sequence.Stream <= done { // its ack was lost, or it waited here for longer than an ack may take
-				_ = (&Acks{f, f.term.Load(), its.c.Events().Link(), m.Reply()}).Ack()
+				ack(m)
 				continue
 			}
 			if !yield(storedItem(m, meta), nil) {
 				return
 			}
-			_ = (&Acks{f, f.term.Load(), its.c.Events().Link(), m.Reply()}).Ack() // lost: the item comes again
+			ack(m)
 			done = meta.Sequence.Stream
 		}
 	}

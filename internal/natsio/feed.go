@@ -25,9 +25,10 @@ const hdrPinID = "Nats-Pin-Id"
 // applied already is skipped. takeBack does so for deliveries that an owner who died left open.
 //
 // A reset numbers the deliveries anew, from 1. An ack of one from before it that arrives after it sets the floor to the old number,
-// and until the new ones have grown above that the server takes every ack for an old one: the same events come again after each
-// ackWait. So a feed does not acknowledge what came in an earlier term; and when something comes again while the floor is above
-// what was delivered, another owner's late ack did it, and the consumer is reset once more.
+// and until the new ones have grown above that the server takes every ack for an old one, and keeps no account of what it delivers:
+// the same events come again after each ackWait, and acks of those do not raise the floor that it tells. So a feed does not acknowledge
+// what came in an earlier term; and when something comes again while the floor is above what was delivered, or below what was
+// acknowledged, a late ack did it, and the consumer is reset once more.
 type feed struct {
 	c      *Conn
 	stream string
@@ -89,10 +90,7 @@ func (f *feed) unpin() {
 	}
 	ctx, cancel := context.WithTimeout(context.Background(), f.c.timeout)
 	defer cancel()
-	// The server takes acks beside what it is asked: before this one is answered, the next owner could be given what is done.
-	if last := f.acked.Load(); last != nil && last.term == f.term.Load() && last.link == f.c.Events().Link() {
-		_, _ = f.c.nc.RequestWithContext(ctx, last.reply, ackBytes) // lost: it comes again, and is skipped
-	}
+	f.acknowledged(ctx) // or the next owner could be given what is done; lost: it is, and skips it
 	// Asked this, the server forgets what it was asked for by those who are gone. Else, when an event comes before another owner
 	// does, it pins one of them, and gives to nobody for pinnedTTL.
 	info, err := f.cons.Info(ctx)
@@ -225,14 +223,31 @@ func hidesOpen(info *jetstream.ConsumerInfo) bool {
 	return info.AckFloor.Consumer+uint64(info.NumAckPending) > info.Delivered.Consumer
 }
 
-// deaf reports whether the consumer takes acks for old ones: its floor is above what it has delivered. It is asked once a second.
+// deaf reports whether the consumer takes acks for old ones: its floor is above what it has delivered, or below what it was told. It is
+// asked once a second.
 func (f *feed) deaf(ctx context.Context) bool {
 	if time.Since(f.looked) < time.Second {
 		return false
 	}
 	f.looked = time.Now()
+	ctx, cancel := context.WithTimeout(ctx, f.c.timeout)
+	defer cancel()
+	acked := f.acknowledged(ctx)
 	info, err := f.cons.Info(ctx)
-	return err == nil && info.AckFloor.Consumer > info.Delivered.Consumer
+	return err == nil && (info.AckFloor.Consumer > info.Delivered.Consumer || info.AckFloor.Stream < acked)
+}
+
+// acknowledged is the sequence up to which the server has been told in this term that all is done, 0 = none, and has it take that: acks
+// wait beside what it is asked.
+func (f *feed) acknowledged(ctx context.Context) uint64 {
+	last := f.acked.Load()
+	if last == nil || !last.current() {
+		return 0
+	}
+	if _, err := f.c.nc.RequestWithContext(ctx, last.reply, ackBytes); err != nil {
+		return 0
+	}
+	return last.Seq
 }
 
 func (f *feed) reset(ctx context.Context) {
