@@ -34,7 +34,7 @@ type model struct {
 	deletes map[identity]events.Delete  // deletions that were carried out
 
 	tried   map[uint64]map[record.Life]bool // by sequence, the lives of persisters that tried the event alone
-	untaken map[place]int                   // of those who were to apply it, before a thread had it, how many, by the place in its message
+	untaken map[place]map[record.Life]bool  // those of them who were to apply it, before a thread had it, by the place in its message
 	nth     place                           // of the event: its message, and its place in that
 	lives   []*life                         // all that there were, in the order of their beginning
 	fates   map[string]*fate                // by mark
@@ -483,7 +483,7 @@ func (m *model) append(e *events.Event, t *life, mark string, at uint64, letter 
 		}
 		t.asked[p.ID] = p.Text
 	}
-	if n := m.untaken[m.nth]; n > 4 {
+	if n := len(m.untaken[m.nth]); n > 4 {
 		m.fail("%d persisters tried %s at %d of %s alone, and it is no dead letter", n, mark, at, e.Thread)
 	}
 	m.settle(mark, applied, at, "")

@@ -49,9 +49,9 @@ type World struct {
 	// By sequence, the lives of persisters that tried the event alone and did not end in order, and the last one that began to.
 	tried map[uint64]map[record.Life]bool
 	tries map[uint64]record.Life
-	// untaken counts those of them that were to apply it, before a thread had it, by its place in its message; heads are the threads' records
+	// untaken are those of them that were to apply it, before a thread had it, by its place in its message; heads are the threads' records
 	// as they were written last.
-	untaken map[place]int
+	untaken map[place]map[record.Life]bool
 	heads   map[string][]byte
 
 	busy, commands atomic.Int64 // operations under way, and those of them that are an operator's
@@ -315,15 +315,20 @@ func (w *World) noteTried(value []byte) {
 	if err != nil || !t.Alone {
 		return
 	}
+	at := place{t.Lo, uint64(t.Index)}
 	if t.Life == (record.Life{}) {
 		delete(w.tried[t.Lo], w.tries[t.Lo])
+		delete(w.untaken[at], w.tries[t.Lo])
 		return
 	}
 	if w.tried[t.Lo] == nil {
 		w.tried[t.Lo] = map[record.Life]bool{}
 	}
 	if !w.tried[t.Lo][t.Life] && len(t.Died) < enoughDied && !w.has(t.Lo) {
-		w.untaken[place{t.Lo, uint64(t.Index)}]++
+		if w.untaken[at] == nil {
+			w.untaken[at] = map[record.Life]bool{}
+		}
+		w.untaken[at][t.Life] = true
 	}
 	w.tried[t.Lo][t.Life], w.tries[t.Lo] = true, t.Life
 }
