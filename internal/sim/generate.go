@@ -71,7 +71,7 @@ var moods = []mood{
 	{name: "short life", often: 2, scene: (*Program).shortLife},
 	{name: "remembered", often: 2, scene: (*Program).remembered},
 	{name: "late ack", often: 4, scene: (*Program).lateAck},
-	{name: "late removal", often: 3, scene: (*Program).lateRemoval},
+	{name: "late removal", often: 4, scene: (*Program).lateRemoval},
 	{name: "killed again", often: 5, scene: (*Program).killedAgain},
 	{name: "own queue", often: 4, scene: (*Program).ownQueue},
 	{name: "letters kept", often: 2, scene: (*Program).lettersKept},

@@ -3,6 +3,8 @@ package sim
 import (
 	"math/rand/v2"
 	"slices"
+
+	"spool/pkg/threads"
 )
 
 // Scenes in which somebody goes on with what it knew before.
@@ -81,18 +83,24 @@ func (p *Program) purged(r *rand.Rand) []Op {
 }
 
 // lateRemoval is a scene: a removal, or what else takes a name from a thread, is committed late, behind what another persister
-// applied meanwhile.
+// applied meanwhile. An end is late behind the removal of its thread: the name is another thread's by then.
 func (p *Program) lateRemoval(r *rand.Rand) []Op {
 	p.Persisters, p.Agents, p.Free = 2, max(p.Agents, 2), false
+	leaves := Op{Do: []Verb{Remove, Rename, End, End}[r.IntN(4)], Kind: 1, To: 2}
 	late := Op{Do: PauseStep, On: []string{"bulk", "commit"}[r.IntN(2)], Ms: 10_000 + r.IntN(15_000)}
+	if leaves.Do == End {
+		late.Ms += 6000
+	}
 	if r.IntN(2) == 0 {
 		late = Op{Do: Late, On: "commit", Kind: 2, N: r.IntN(3), Ms: late.Ms}
 	}
-	leaves := Op{Do: []Verb{Remove, Remove, Rename, End}[r.IntN(4)], Kind: 1, To: 2}
+	ops := []Op{p.some(r, 0, 0), {Do: Settle}, late, leaves, {Do: Sleep, Ms: r.IntN(9000)}}
+	if leaves.Do == End {
+		ops = append(ops, Op{Do: Remove, Kind: 1})
+	}
 	again := p.some(r, 0, 0)
 	again.Who = 1
-	return []Op{p.some(r, 0, 0), {Do: Settle}, late, leaves, {Do: Sleep, Ms: r.IntN(9000)}, again,
-		{Do: Sleep, Ms: 9000 + r.IntN(20_000)}, p.some(r, 0, 0)}
+	return append(ops, again, Op{Do: Sleep, Ms: 9000 + r.IntN(20_000)}, p.some(r, 0, 0))
 }
 
 // killedAgain is a scene: processes die one after another over the same events, the third and those behind it over one that they
@@ -216,10 +224,11 @@ func (p *Program) oldReader(r *rand.Rand) []Op {
 		ops = append(ops, p.some(r, 0, 0), Op{Do: Settle})
 	}
 	both := p.some(r, 0, 0)
-	both.Kind, both.ToSess, both.To, both.N = 1, 0, 1, 24+r.IntN(8)
+	both.Kind, both.ToSess, both.To, both.N, both.Split = 1, 0, 1, 2*(threads.MaxRecent+8)+r.IntN(4), true
 	read := Op{Do: Read, Thread: 1, Who: r.IntN(p.Agents)}
-	ops = append(ops, both, Op{Do: Settle}, read)
-	for range 2 + few(r, 3) {
+	ops = append(ops, Op{Do: FreezeOne}, Op{Do: FreezeOne, Who: 1}, both, Op{Do: Sleep, Ms: 100}, // one commit has all
+		Op{Do: ThawOne}, Op{Do: ThawOne, Who: 1}, Op{Do: Settle}, read)
+	for range 3 { // the packs are merged, the old ones go, and then their names
 		ops = append(ops, Op{Do: Collect, Kind: 2}, Op{Do: Settle})
 	}
 	read.Thread = 0
