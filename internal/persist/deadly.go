@@ -81,15 +81,19 @@ func (y *deadly) suspects(ctx context.Context, m *Message) (alone bool, err erro
 			return false, err
 		}
 	}
-	if m.Seq > of.until || of.part == 1 || m.Seq <= of.noted {
-		// What is before an event over which somebody died alone was through then; its ack was late.
-		return m.Seq <= of.until && of.part == 1 && !(of.rec.Alone && m.Seq < of.rec.Lo), nil
+	switch {
+	case of.until == 0 || m.Seq <= of.noted:
+		return false, nil
+	case m.Seq <= of.until && of.part == 1: // what is before an event over which somebody died alone was through then; its ack was late
+		return !(of.rec.Alone && m.Seq < of.rec.Lo), nil
 	}
 	if err := y.enterAlone(ctx); err != nil {
 		return false, err
 	}
 	defer y.leaveAlone()
-	of.noted = min(m.Seq+of.part-1, of.until)
+	if of.noted = min(m.Seq+of.part-1, of.until); m.Seq > of.until { // who dies from now on did not die over what was tried
+		of.until, of.noted = 0, max(m.Seq, m.Open)
+	}
 	return false, y.note(ctx, of, record.Tried{Lo: m.Seq, Hi: of.noted})
 }
 

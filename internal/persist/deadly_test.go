@@ -150,6 +150,7 @@ type lives struct {
 	open  uint64        // what was given to somebody
 	pause time.Duration // of persist.Config
 	calls int64         // of its store, after which a process stops; 0: it goes on
+	loses bool          // no ack but that of the last event is heard
 
 	messages map[uint64]persist.Message // as they were stored; a deletion drops some
 }
@@ -183,7 +184,7 @@ func (l *lives) next(stop <-chan time.Time, kill bool) (done bool) {
 		m := l.messages[seq]
 		m.Term, m.Open = l.terms, l.open
 		m.Ack = func() error {
-			if s.dead.Load() {
+			if s.dead.Load() || l.loses && seq < last {
 				return nil
 			}
 			was := l.floor.Swap(max(seq, l.floor.Load()))
@@ -423,6 +424,22 @@ func TestDeadlyInAMessage(t *testing.T) {
 	r.sound()
 	if h, why := r.head(thread(0)), r.whyDead(); h.Entries != 4 || len(why) != 1 || !strings.HasPrefix(why[0], "poison: ") {
 		t.Errorf("%d entries, dead letters %q, want 4 and one of poison", h.Entries, why)
+	}
+}
+
+// Where acks are lost, what was tried alone and applied is not blamed for an event behind it that nobody suspects yet.
+func TestDeadlyBehindATrial(t *testing.T) {
+	r := newRig(t)
+	for _, s := range []string{"s0", "doomed"} {
+		must.Get(r.Publisher(client.PublisherConfig{Producer: "p"}).Publish(t.Context(), stepEntry(events.Thread{Session: s, Name: "main"}, 1, "x")))(t)
+	}
+	r.put(events.TriedKey(0), record.Tried{Life: record.Life{1}, Lo: 1, Hi: 1}.Encode()) // it died over the first one
+	l := r.lives(&deadly{seq: 2, session: "doomed", at: commits})
+	l.open, l.loses = 2, true
+	deaths := l.all()
+	r.sound()
+	if h, dead := r.head(thread(0)), r.dead(); h.Entries != 1 || len(dead) != 1 || dead[0].Header.Get("Spool-Event-Seq") != "2" || deaths > 8 {
+		t.Errorf("%d died, %d entries, dead letters %q, want 8 at most, 1, and one letter, of the second event", deaths, h.Entries, r.whyDead())
 	}
 }
 
