@@ -9,6 +9,7 @@ import (
 	"io"
 	"maps"
 	"slices"
+	"strings"
 
 	"spool/internal/apply"
 	"spool/internal/record"
@@ -18,13 +19,13 @@ import (
 	"spool/pkg/threads"
 )
 
-// Ledger is what accounting reads. Letters gives the EVENTS sequence, the subject and the bytes of every dead letter;
+// Ledger is what accounting reads. Letters gives the EVENTS sequence, the subject, the bytes and the reason of every dead letter;
 // without bytes it is of all that the message held: they are elsewhere, or an operator removed it.
 type Ledger interface {
 	Records(ctx context.Context, keys ...string) ([]record.Record, error)
 	Messages(ctx context.Context, stream string, from uint64, f func(seq uint64, subject string, data []byte) error) error
 	Unapplied(ctx context.Context) (uint64, error)
-	Letters(ctx context.Context, f func(event uint64, subject string, data []byte) error) error
+	Letters(ctx context.Context, f func(event uint64, subject string, data []byte, reason string) error) error
 	Message(ctx context.Context, stream string, seq uint64) (data []byte, err error)
 	List(ctx context.Context, filter string) ([]record.Record, error)
 }
@@ -58,7 +59,7 @@ const Unaccounted = "unaccounted"
 func Account(ctx context.Context, l Ledger, src rehydrate.Source) (*Accounts, error) {
 	a := &accountant{
 		l: l, src: src, threads: map[events.Thread][]posting{}, letters: map[uint64][]name{}, refusals: map[refusal][]letterOf{},
-		outputs:  map[outputKey]*outputOf{},
+		unread: map[uint64]bool{}, outputs: map[outputKey]*outputOf{},
 		accounts: &Accounts{Findings: []Finding{}},
 	}
 	var err error
@@ -149,6 +150,7 @@ type accountant struct {
 	oldest   uint64                      // sequence of the first message that SPOOL_EVENTS has
 	threads  map[events.Thread][]posting // in the order of SPOOL_EVENTS
 	letters  map[uint64][]name           // by message: its events that have one; nil: all, as far as is known
+	unread   map[uint64]bool             // messages that have one, and may be applied nevertheless: nobody looked
 	refusals map[refusal][]letterOf      // events that have a letter, whatever message they came in
 	outputs  map[outputKey]*outputOf
 	held     int               // bytes of letters in which something is masked
@@ -250,7 +252,11 @@ func sumOf(e *events.Event) [sha256.Size]byte {
 }
 
 // letter notes a dead letter. Of a message with several entries each has one of its own, as an event by itself.
-func (a *accountant) letter(event uint64, subject string, data []byte) error {
+func (a *accountant) letter(event uint64, subject string, data []byte, reason string) error {
+	if strings.Contains(reason, apply.ErrUnread.Error()) {
+		a.unread[event] = true
+		return nil
+	}
 	e, err := events.Open(subject, data)
 	of, known := a.letters[event]
 	if len(data) == 0 || err != nil {
@@ -270,7 +276,7 @@ func (a *accountant) letter(event uint64, subject string, data []byte) error {
 // refused reports whether an event is a dead letter.
 func (a *accountant) refused(p *posting) bool {
 	of, known := a.letters[p.at]
-	return known && (of == nil || p.unread != nil || slices.Contains(of, p.name()))
+	return known && (of == nil || p.unread != nil || slices.Contains(of, p.name())) || p.unread != nil && a.unread[p.at]
 }
 
 // refusedAll reports whether all events of a message are dead letters: no thread need tell of them.

@@ -40,7 +40,7 @@ func (b *book) judge(p *posting) (why string) {
 	n, c := &b.a.accounts.Repeated, chain{p.producer, p.epoch}
 	first, again := b.first[p.name()]
 	gone, former := b.gone[said{p.name(), p.is}], b.cameBefore(p)
-	letter := b.hadLetter(p)
+	letter := b.hadLetter(p) || b.a.unread[p.at]
 	switch {
 	case b.a.refused(p):
 		n = &b.a.accounts.Refused
@@ -96,6 +96,8 @@ func (b *book) judge(p *posting) (why string) {
 			b.loose().loose--
 		}
 		n = &b.a.accounts.Noted
+	case b.a.unread[p.at]:
+		n = &b.a.accounts.Refused
 	case letter:
 	case b.standing(p) == events.Unlinked && b.forgot():
 		b.a.accounts.Unknown++

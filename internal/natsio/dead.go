@@ -195,8 +195,8 @@ func (box DeadLetters) addLetters(ctx context.Context, oldest uint64, evs []uint
 }
 
 // Letters gives the EVENTS sequence of every event that is a dead letter, with its subject, and its bytes where they are not in the
-// inbox; or was one that an operator removed, without.
-func (box DeadLetters) Letters(ctx context.Context, f func(event uint64, subject string, data []byte) error) error {
+// inbox, and its reason; or was one that an operator removed, without.
+func (box DeadLetters) Letters(ctx context.Context, f func(event uint64, subject string, data []byte, reason string) error) error {
 	// Whatever is removed while they are listed is noted before.
 	s, err := box.c.Streams().LeaderStream(ctx, events.DeadStream)
 	if err != nil {
@@ -204,7 +204,7 @@ func (box DeadLetters) Letters(ctx context.Context, f func(event uint64, subject
 	}
 	err = box.c.Streams().EachUntilNewest(ctx, s, 1, func(m jetstream.Msg, meta *jetstream.MsgMetadata) error {
 		d := deadLetter(m.Subject(), m.Headers(), m.Data(), meta.Sequence.Stream, meta.Timestamp)
-		return f(d.Seq, d.Subject, d.Data)
+		return f(d.Seq, d.Subject, d.Data, d.Reason)
 	})
 	if err != nil {
 		return fmt.Errorf("read dead letters: %w", err)
@@ -215,7 +215,7 @@ func (box DeadLetters) Letters(ctx context.Context, f func(event uint64, subject
 	}
 	l, err := record.DecodeLetters(rs[0].Value)
 	for _, e := range l.Events {
-		if err := f(e, "", nil); err != nil {
+		if err := f(e, "", nil, ""); err != nil {
 			return err
 		}
 	}

@@ -277,5 +277,9 @@ func verdictOver(died int) (why error, unread bool) {
 	if died < diedAlone {
 		return nil, false
 	}
-	return fmt.Errorf("%w: %d persisters died while they tried it alone", apply.ErrPoison, died), died >= diedUnread
+	why = fmt.Errorf("%w: %d persisters died while they tried it alone", apply.ErrPoison, died)
+	if unread = died >= diedUnread; unread {
+		why = fmt.Errorf("%w; %w", why, apply.ErrUnread)
+	}
+	return why, unread
 }

@@ -427,22 +427,6 @@ func TestDeadlyInAMessage(t *testing.T) {
 	}
 }
 
-// Where acks are lost, what was tried alone and applied is not blamed for an event behind it that nobody suspects yet.
-func TestDeadlyBehindATrial(t *testing.T) {
-	r := newRig(t)
-	for _, s := range []string{"s0", "doomed"} {
-		must.Get(r.Publisher(client.PublisherConfig{Producer: "p"}).Publish(t.Context(), stepEntry(events.Thread{Session: s, Name: "main"}, 1, "x")))(t)
-	}
-	r.put(events.TriedKey(0), record.Tried{Life: record.Life{1}, Lo: 1, Hi: 1}.Encode()) // it died over the first one
-	l := r.lives(&deadly{seq: 2, session: "doomed", at: commits})
-	l.open, l.loses = 2, true
-	deaths := l.all()
-	r.sound()
-	if h, dead := r.head(thread(0)), r.dead(); h.Entries != 1 || len(dead) != 1 || dead[0].Header.Get("Spool-Event-Seq") != "2" || deaths > 8 {
-		t.Errorf("%d died, %d entries, dead letters %q, want 8 at most, 1, and one letter, of the second event", deaths, h.Entries, r.whyDead())
-	}
-}
-
 // leastCalls is more than a process needs for an event alone: no two of them end over the same one.
 const leastCalls = 30
 
