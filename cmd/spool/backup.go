@@ -30,6 +30,7 @@ type backupCreateCmd struct {
 }
 
 func (c *backupCreateCmd) Run(a *app) error {
+	a.nats.Patient = true
 	conn, err := a.dial()
 	if err != nil {
 		return err

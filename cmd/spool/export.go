@@ -45,6 +45,7 @@ func (c *exportCmd) Run(a *app) error {
 	case c.All == "" && c.Thread == "":
 		return service.UsageError{Err: errors.New("name a thread, or give --all DIR")}
 	}
+	a.nats.Patient = true
 	cl, err := a.client()
 	if err != nil {
 		return err

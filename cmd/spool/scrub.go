@@ -36,6 +36,7 @@ func (c *scrubCmd) Run(a *app) error {
 	if c.Every != 0 && (c.Once || c.Every < time.Second) {
 		return service.UsageError{Err: errors.New("--every: at least 1s, and not with --once")}
 	}
+	a.nats.Patient = true
 	conn, err := a.dial()
 	if err != nil {
 		return err

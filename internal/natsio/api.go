@@ -20,7 +20,7 @@ type api struct {
 }
 
 // ask runs a request. Its subjects are those of JetStream's API, as they begin: what a user may not send is one of
-// them. It ends when its caller's context does, and with its own patience: its answer is lost with the connection that
+// them. It ends when its caller's context does, and with its own time: its answer is lost with the connection that
 // it went by, and a caller that gives a long work its time waits for none so long.
 func ask[T any](ctx context.Context, d *denials, f func(context.Context) (T, error), subjects ...string) (v T, err error) {
 	ctx, done, err := d.watch(ctx, func(subject string) bool { return asks(subject, subjects) })
@@ -28,10 +28,19 @@ func ask[T any](ctx context.Context, d *denials, f func(context.Context) (T, err
 		return v, err
 	}
 	defer done()
-	end, cancel := context.WithTimeout(ctx, d.patience)
+	end, cancel := context.WithTimeout(ctx, d.timeout)
 	defer cancel()
 	v, err = f(end)
 	return v, outcome(ctx, err)
+}
+
+// untilAnswered is a request that changes nothing: readers with patience ask again.
+func untilAnswered[T any](ctx context.Context, d *denials, f func(context.Context) (T, error), what string) (v T, err error) {
+	waited := d.patience.once(ctx, what, func() error {
+		v, err = f(ctx)
+		return WrapErr(err)
+	})
+	return v, cmp.Or(err, waited)
 }
 
 // asks reports whether a subject is one of the API's that begin so, with whole tokens.
@@ -73,7 +82,9 @@ func (a api) stream(
 }
 
 func (a api) Stream(ctx context.Context, name string) (jetstream.Stream, error) {
-	return a.stream(ctx, with1(a.JetStream.Stream, name), "STREAM.INFO.", name)
+	return untilAnswered(ctx, a.denied, func(ctx context.Context) (jetstream.Stream, error) {
+		return a.stream(ctx, with1(a.JetStream.Stream, name), "STREAM.INFO.", name)
+	}, name)
 }
 
 func (a api) CreateStream(ctx context.Context, cfg jetstream.StreamConfig) (jetstream.Stream, error) {
@@ -119,7 +130,9 @@ func (a api) CreateOrUpdateConsumer(
 func (a api) OrderedConsumer(
 	ctx context.Context, stream string, cfg jetstream.OrderedConsumerConfig,
 ) (jetstream.Consumer, error) {
-	return ordered(ctx, a.denied, a.JetStream, stream, with2(a.JetStream.OrderedConsumer, stream, cfg))
+	return untilAnswered(ctx, a.denied, func(ctx context.Context) (jetstream.Consumer, error) {
+		return ordered(ctx, a.denied, a.JetStream, stream, with2(a.JetStream.OrderedConsumer, stream, cfg))
+	}, stream)
 }
 
 // again is OrderedConsumer for one that reads on.
@@ -137,7 +150,7 @@ func ordered(
 	if err != nil || js.Conn().ConnectedClusterName() == "" {
 		return c, err
 	}
-	ctx, cancel := context.WithTimeout(ctx, d.patience) // its server may be gone, and it too
+	ctx, cancel := context.WithTimeout(ctx, d.timeout) // its server may be gone, and it too
 	defer cancel()
 	next := "CONSUMER.MSG.NEXT." + stream + "." + c.CachedInfo().Name
 	return ask(ctx, d, func(ctx context.Context) (jetstream.Consumer, error) {
@@ -191,7 +204,9 @@ type apiStream struct {
 
 func (s apiStream) Info(ctx context.Context, opts ...jetstream.StreamInfoOpt) (*jetstream.StreamInfo, error) {
 	f := func(ctx context.Context) (*jetstream.StreamInfo, error) { return s.Stream.Info(ctx, opts...) }
-	return ask(ctx, s.denied, f, "STREAM.INFO."+s.name)
+	return untilAnswered(ctx, s.denied, func(ctx context.Context) (*jetstream.StreamInfo, error) {
+		return ask(ctx, s.denied, f, "STREAM.INFO."+s.name)
+	}, s.name)
 }
 
 func (s apiStream) GetMsg(ctx context.Context, seq uint64, opts ...jetstream.GetMsgOpt) (*jetstream.RawStreamMsg, error) {
@@ -202,12 +217,18 @@ func (s apiStream) GetMsg(ctx context.Context, seq uint64, opts ...jetstream.Get
 		}
 		return m, err
 	}
-	return ask(ctx, s.denied, f, "STREAM.MSG.GET."+s.name, "DIRECT.GET."+s.name)
+	return s.message(ctx, f)
+}
+
+// message is untilAnswered for a message.
+func (s apiStream) message(ctx context.Context, f func(context.Context) (*jetstream.RawStreamMsg, error)) (*jetstream.RawStreamMsg, error) {
+	return untilAnswered(ctx, s.denied, func(ctx context.Context) (*jetstream.RawStreamMsg, error) {
+		return ask(ctx, s.denied, f, "STREAM.MSG.GET."+s.name, "DIRECT.GET."+s.name)
+	}, s.name)
 }
 
 func (s apiStream) GetLastMsgForSubject(ctx context.Context, subject string) (*jetstream.RawStreamMsg, error) {
-	f := with1(s.Stream.GetLastMsgForSubject, subject)
-	return ask(ctx, s.denied, f, "STREAM.MSG.GET."+s.name, "DIRECT.GET."+s.name)
+	return s.message(ctx, with1(s.Stream.GetLastMsgForSubject, subject))
 }
 
 // unheaded is GetMsg without the headers.
@@ -264,7 +285,9 @@ func (s apiStream) CreateConsumer(ctx context.Context, cfg jetstream.ConsumerCon
 func (s apiStream) OrderedConsumer(
 	ctx context.Context, cfg jetstream.OrderedConsumerConfig,
 ) (jetstream.Consumer, error) {
-	return ordered(ctx, s.denied, s.js, s.name, with1(s.Stream.OrderedConsumer, cfg))
+	return untilAnswered(ctx, s.denied, func(ctx context.Context) (jetstream.Consumer, error) {
+		return ordered(ctx, s.denied, s.js, s.name, with1(s.Stream.OrderedConsumer, cfg))
+	}, s.name)
 }
 
 func (s apiStream) DeleteConsumer(ctx context.Context, name string) error {

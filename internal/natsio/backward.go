@@ -1,7 +1,6 @@
 package natsio
 
 import (
-	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -13,7 +12,6 @@ import (
 
 	"spool/internal/mapped"
 	"spool/internal/record"
-	"spool/internal/retry"
 	"spool/pkg/events"
 )
 
@@ -192,8 +190,10 @@ var (
 // the first of all was stored.
 func (b *Backward) read(ctx context.Context, from, below uint64) (rs []record.Record, oldest time.Time, err error) {
 	before := b.looked
-	err = goOn(ctx, from, func(from uint64) (next uint64, err error) {
-		next = from
+	patience := b.recs.c.denied.patience
+	patience.most = max(patience.most, atLeast)
+	err = patience.read(ctx, events.RecordsStream, func() (further bool, err error) {
+		began := from
 		err = b.each(ctx, from, below, func(m newestMsg) error {
 			if below > 0 && below <= b.last && m.Seq >= below {
 				return errWindow
@@ -210,10 +210,10 @@ func (b *Backward) read(ctx context.Context, from, below uint64) (rs []record.Re
 				}
 				rs = append(rs, r)
 			}
-			next = m.Seq + 1
+			from = m.Seq + 1
 			return nil
 		})
-		return next, err
+		return from > began, err
 	})
 	if err != nil && !errors.Is(err, errWindow) {
 		return nil, oldest, fmt.Errorf("read records from %d on: %w", from, err)
@@ -294,25 +294,8 @@ func (b *Backward) eachOf(ctx context.Context, from, below uint64, f func(newest
 	return nil
 }
 
-// patience is how long a reading that gets no further is tried again, as beside a gc that keeps the server's disk busy.
-const patience = time.Minute
-
-// goOn reads from a sequence on, and where that fails for a passing reason again from where it came to.
-func goOn(ctx context.Context, from uint64, read func(from uint64) (next uint64, err error)) error {
-	var failed error
-	moved := time.Now()
-	err := retry.Do(ctx, nil, func() error {
-		next, err := read(from)
-		if next > from {
-			from, moved = next, time.Now()
-		} else if err != nil && record.Again(err) && time.Since(moved) > patience {
-			failed = err
-			return nil
-		}
-		return err
-	})
-	return cmp.Or(err, failed)
-}
+// atLeast is how long a reading that gets no further is tried again, as beside a gc that keeps the server's disk busy.
+const atLeast = time.Minute
 
 // MatchingRecords reads the records that match many narrow filters, as List does, in a few requests at a time for all: a request for the
 // names of each filter, which the server answers from memory, and one for each record that is not among others that were seen. Those come

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"log/slog"
 	"slices"
 	"testing"
 	"testing/synctest"
@@ -16,38 +17,42 @@ import (
 func TestReadingGoesOn(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		busy := fmt.Errorf("%w: no answer within 31 s", record.ErrUnknown)
-		var at []uint64
-		err := goOn(t.Context(), 1, func(from uint64) (uint64, error) {
+		p := patience{time.Minute, slog.New(slog.DiscardHandler)}
+		from, at := 1, []int{}
+		err := p.read(t.Context(), "it", func() (bool, error) {
 			at = append(at, from)
 			time.Sleep(31 * time.Second)
 			if from < 9 {
-				return from + 2, busy
+				from += 2
+				return true, busy
 			}
-			return from, errWindow
+			return false, errWindow
 		})
-		if want := []uint64{1, 3, 5, 7, 9}; !errors.Is(err, errWindow) || !slices.Equal(at, want) {
+		if want := []int{1, 3, 5, 7, 9}; !errors.Is(err, errWindow) || !slices.Equal(at, want) {
 			t.Errorf("it read from %v on, and ended with %v; want %v, %v", at, err, want, errWindow)
 		}
 
 		began, tries := time.Now(), 0
-		err = goOn(t.Context(), 1, func(from uint64) (uint64, error) {
+		err = p.once(t.Context(), "it", func() error {
 			tries++
 			time.Sleep(31 * time.Second)
-			return from, busy
+			return busy
 		})
-		if took := time.Since(began); !errors.Is(err, record.ErrUnknown) || tries < 2 || took > 2*patience {
+		if took := time.Since(began); !errors.Is(err, record.ErrUnknown) || tries < 2 || took > 2*p.most {
 			t.Errorf("a reading that gets nowhere was tried %d times in %v: %v", tries, took, err)
 		}
 
-		tries = 0
-		err = goOn(t.Context(), 1, func(from uint64) (uint64, error) { tries++; return from, record.ErrDenied })
-		if !errors.Is(err, record.ErrDenied) || tries != 1 {
-			t.Errorf("a reading that is refused was tried %d times: %v", tries, err)
+		for most, why := range map[time.Duration]error{time.Minute: record.ErrDenied, 0: record.ErrBusy} {
+			tries = 0
+			err = patience{most, p.log}.once(t.Context(), "it", func() error { tries++; return why })
+			if !errors.Is(err, why) || tries != 1 {
+				t.Errorf("a reading of %v with patience of %v was tried %d times: %v", why, most, tries, err)
+			}
 		}
 
 		ctx, cancel := context.WithTimeout(t.Context(), 10*time.Second)
 		defer cancel()
-		err = goOn(ctx, 1, func(from uint64) (uint64, error) { return from, busy })
+		err = p.once(ctx, "it", func() error { return busy })
 		if !errors.Is(err, context.DeadlineExceeded) || !errors.Is(err, record.ErrUnknown) {
 			t.Errorf("a reading whose caller goes: %v, want that, and why", err)
 		}

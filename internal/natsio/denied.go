@@ -18,7 +18,8 @@ import (
 // the connection, and answers nothing: whoever waits for the answer learns it here. So does who waits for one that was lost with the
 // connection by which it was asked for.
 type denials struct {
-	patience time.Duration // how long one is waited for
+	timeout  time.Duration // how long one is waited for
+	patience patience
 
 	mu      sync.Mutex
 	waiting map[*waiter]struct{}

@@ -41,26 +41,21 @@ func (st Streams) each(
 	if err != nil {
 		return WrapErr(err)
 	}
-	last, waits := max(info.Config.OptStartSeq, 1)-1, 0
+	last := max(info.Config.OptStartSeq, 1) - 1
 	filters := info.Config.FilterSubjects
 	if len(filters) == 0 {
 		filters = []string{cmp.Or(info.Config.FilterSubject, ">")}
 	}
 	atEnd := func() (bool, error) {
 		for _, filter := range filters {
-			_, err := leader.GetMsg(ctx, last+1, jetstream.WithGetMsgSubject(filter))
-			if errors.Is(err, jetstream.ErrMsgNotFound) {
-				continue
+			if _, err := leader.GetMsg(ctx, last+1, jetstream.WithGetMsgSubject(filter)); !errors.Is(err, jetstream.ErrMsgNotFound) {
+				return false, WrapErr(err)
 			}
-			if waits++; err == nil && waits > stalls {
-				err = fmt.Errorf("%w: %s: the server that reads has nothing behind %d, and the leader has", record.ErrBusy, info.Stream, last)
-			}
-			return false, WrapErr(err)
 		}
 		return true, nil
 	}
 	return st.follow(ctx, cons, atEnd, func(m jetstream.Msg, meta *jetstream.MsgMetadata) error {
-		last, waits = meta.Sequence.Stream, 0
+		last = meta.Sequence.Stream
 		return f(m, meta)
 	})
 }
@@ -70,7 +65,7 @@ func (st Streams) each(
 const stalls = 4
 
 // follow gives the messages of a consumer to f; where none seems to be behind the last, atEnd decides. record.ErrBusy: the
-// server has more and does not give it.
+// server has more and does not give it. Readers with patience go on behind the last message, by another consumer.
 func (st Streams) follow(
 	ctx context.Context, cons jetstream.Consumer, atEnd func() (bool, error),
 	f func(jetstream.Msg, *jetstream.MsgMetadata) error,
@@ -79,43 +74,59 @@ func (st Streams) follow(
 	if err != nil {
 		return WrapErr(err)
 	}
-	pending := it.info.NumPending
 	defer func() { // else it would be among the stream's consumers for a while
 		it.stop()
 		_ = st.c.js.DeleteConsumer(context.WithoutCancel(ctx), it.stream, it.info.Name)
 	}()
+	var why, final error
+	waited := st.c.denied.patience.read(ctx, it.stream, func() (further bool, err error) {
+		was := it.last
+		if why != nil {
+			err = it.again(why, st.c.timeout)
+		}
+		if err == nil {
+			final, err = st.toEnd(ctx, it, atEnd, f)
+		}
+		why = ownGone(err)
+		return it.last > was, why
+	})
+	return cmp.Or(final, waited)
+}
+
+// toEnd reads on. final is what atEnd or f says; err is why nothing comes.
+func (st Streams) toEnd(
+	ctx context.Context, it *reading, atEnd func() (bool, error), f func(jetstream.Msg, *jetstream.MsgMetadata) error,
+) (final, err error) {
+	pending := it.info.NumPending
 	for idle := 0; ; {
 		if pending == 0 {
 			if done, err := atEnd(); err != nil || done {
-				return err
+				return err, nil
 			}
 		}
 		m, err := it.next(st.c.timeout)
 		if errors.Is(err, nats.ErrTimeout) && ctx.Err() == nil { // those that were counted may have been deleted since
 			if err := it.ask(ctx); err != nil {
-				return ownGone(err)
+				return nil, err
 			}
-			if pending = it.info.NumPending; pending == 0 {
-				continue
+			if idle++; idle == stalls {
+				return nil, fmt.Errorf("%w: %s: of %d messages behind %d none came in %v: can the server read its disk?",
+					record.ErrBusy, it.stream, it.info.NumPending, it.last, stalls*st.c.timeout)
 			}
-			if it.info.Config.DeliverPolicy == jetstream.DeliverLastPerSubjectPolicy {
+			if pending = it.info.NumPending; pending > 0 && it.info.Config.DeliverPolicy == jetstream.DeliverLastPerSubjectPolicy {
 				// The server stands still at a message that it chose for its subject and that was removed since. By sequence it gives older
 				// messages of a subject beside the last one.
 				if err := it.again(err, st.c.timeout); err != nil {
-					return WrapErr(err)
+					return nil, err
 				}
-			}
-			if idle++; idle == stalls {
-				return fmt.Errorf("%w: %s: none of %d messages behind %d in %v: can the server read its disk?",
-					record.ErrBusy, it.stream, pending, it.last, stalls*st.c.timeout)
 			}
 			continue
 		}
 		if err != nil {
-			return ownGone(errors.Join(ctx.Err(), err))
+			return nil, errors.Join(ctx.Err(), err)
 		}
 		if err := f(m, &m.meta); err != nil {
-			return err
+			return err, nil
 		}
 		pending, idle = m.meta.NumPending, 0
 	}

@@ -39,15 +39,18 @@ func (c *Conn) stored(ctx context.Context, stream string, requests [][]byte) ([]
 	msgs := mapped.List(requests, func(body []byte) *nats.Msg {
 		return &nats.Msg{Subject: apiSubject(c.js, "STREAM.MSG.GET."+stream), Data: body}
 	})
-	answers, err := c.pipe.all(ctx, msgs, c.timeout)
+	out := make([]newestMsg, len(msgs))
+	err := c.denied.patience.once(ctx, stream, func() error {
+		answers, err := c.pipe.all(ctx, msgs, c.timeout)
+		for i, m := range answers {
+			if out[i], err = parseNewest(m); err != nil {
+				return fmt.Errorf("%s: %w", requests[i], err)
+			}
+		}
+		return err
+	})
 	if err != nil {
 		return nil, err
-	}
-	out := make([]newestMsg, len(answers))
-	for i, m := range answers {
-		if out[i], err = parseNewest(m); err != nil {
-			return nil, fmt.Errorf("%s: %w", requests[i], err)
-		}
 	}
 	return out, nil
 }

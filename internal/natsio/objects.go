@@ -2,6 +2,7 @@ package natsio
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"crypto/sha256"
 	"encoding/base64"
@@ -194,7 +195,16 @@ func (obs Objects) ReadChunks(ctx context.Context, o record.Object, limit int, f
 func (obs Objects) readBatch(
 	ctx context.Context, o record.Object, from uint64, count, most int, f func([]byte) error,
 ) (n int, last uint64, err error) {
-	if n, last, err = obs.readCopy(ctx, o, from, count, most, f); n > 0 || err != nil {
+	var failed error
+	give := func(chunk []byte) error { failed = f(chunk); return failed }
+	err = obs.c.denied.patience.once(ctx, o.Bucket+"/"+o.Name, func() (err error) {
+		n, last, err = obs.readCopy(ctx, o, from, count, most, give)
+		if n > 0 || failed != nil { // what came is not asked for again
+			return nil
+		}
+		return err
+	})
+	if err = cmp.Or(failed, err); n > 0 || err != nil {
 		return n, last, err
 	}
 	m, err := obs.leaderChunk(ctx, o, from)

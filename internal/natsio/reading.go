@@ -58,10 +58,11 @@ func (c *Conn) read(ctx context.Context, cons jetstream.Consumer, of pulls) (*re
 	return r, nil
 }
 
-func (r *reading) begin(cons jetstream.Consumer) (err error) {
+func (r *reading) begin(cons jetstream.Consumer) error {
 	r.info, r.given = cons.CachedInfo(), 0
-	if r.pull, err = r.c.pullOf(r.stream, r.info.Name, r.pulls); err == nil {
-		r.over = context.AfterFunc(r.ctx, r.pull.stop)
+	p, err := r.c.pullOf(r.stream, r.info.Name, r.pulls)
+	if err == nil {
+		r.pull, r.over = p, context.AfterFunc(r.ctx, p.stop)
 	}
 	return err
 }

@@ -139,13 +139,16 @@ func (recs Records) keysPage(ctx context.Context, filter string, offset int) (p 
 			most = int64(n)
 		}
 	}
-	answers, err := recs.c.pipe.all(ctx, []*nats.Msg{recs.keysRequest(filter, offset)}, recs.c.timeout*time.Duration(1+most/keysInTime))
-	if err == nil {
-		p, err = parseKeys(answers[0])
-	}
+	err = recs.c.denied.patience.once(ctx, "the keys of "+filter, func() error {
+		answers, err := recs.c.pipe.all(ctx, []*nats.Msg{recs.keysRequest(filter, offset)}, recs.c.timeout*time.Duration(1+most/keysInTime))
+		if err == nil {
+			p, err = parseKeys(answers[0])
+		}
+		return WrapErr(err)
+	})
 	if err != nil {
 		recs.c.names.Store(max(2*most, keysInTime)) // there may be far more now
-		return p, fmt.Errorf("list the keys of %s: %w", filter, WrapErr(err))
+		return p, fmt.Errorf("list the keys of %s: %w", filter, err)
 	}
 	recs.c.names.Store(max(most, int64(p.Total), 1))
 	return p, nil

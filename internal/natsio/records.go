@@ -182,7 +182,7 @@ const scanAhead = 8192
 // scanBytes is how many bytes a scan asks for ahead, of messages that are not small.
 const scanBytes = 16 << 20
 
-// scan reads the last value of each key until it has seen them all or the consumer has nothing more, or brings nothing more:
+// scan reads the last value of each key until it has seen them all or the consumer has nothing more, or brings nothing more for a while:
 // it passes over a record whose bytes went bad on disk, and says nothing. Reading that one by its key is an error.
 func (recs Records) scan(ctx context.Context, filter string, names int) (map[string]record.Record, error) {
 	cons, err := recs.c.js.OrderedConsumer(ctx, events.RecordsStream, jetstream.OrderedConsumerConfig{
@@ -200,7 +200,7 @@ func (recs Records) scan(ctx context.Context, filter string, names int) (map[str
 	found := make(map[string]record.Record, names)
 	for {
 		m, err := it.next(recs.c.timeout)
-		if errors.Is(err, nats.ErrTimeout) && ctx.Err() == nil {
+		if err != nil && ctx.Err() == nil && record.Again(ownGone(err)) {
 			return found, nil
 		}
 		if err != nil {

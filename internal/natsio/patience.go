@@ -1,0 +1,41 @@
+package natsio
+
+import (
+	"cmp"
+	"context"
+	"log/slog"
+	"time"
+
+	"spool/internal/record"
+	"spool/internal/retry"
+)
+
+// patience is how readings wait for a server that does not answer them (Config.Patience).
+type patience struct {
+	most time.Duration
+	log  *slog.Logger
+}
+
+// read reads, and where that fails for a passing reason again from where it came to, until it got no further for so long. further reports
+// whether it did. What takes long is logged.
+func (p patience) read(ctx context.Context, what string, read func() (further bool, err error)) error {
+	var failed error
+	moved := time.Now()
+	err := retry.Do(ctx, retry.Tell(p.log, what), func() error {
+		further, err := read()
+		if further {
+			moved = time.Now()
+		}
+		if err != nil && record.Again(err) && time.Since(moved) >= p.most {
+			failed = err
+			return nil
+		}
+		return err
+	})
+	return cmp.Or(err, failed)
+}
+
+// once is read for one question.
+func (p patience) once(ctx context.Context, what string, ask func() error) error {
+	return p.read(ctx, what, func() (bool, error) { return false, ask() })
+}
