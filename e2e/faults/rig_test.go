@@ -248,7 +248,8 @@ func (w *world) check(l *faulttest.Ledger) {
 	if l.Acked() == 0 {
 		w.t.Fatal("nothing was acked: it was not tried")
 	}
-	ctx, cancel := context.WithTimeout(w.t.Context(), patience)
+	const each = 5 * time.Millisecond // a check that goes on is no fault: a row of minutes leaves a hundred thousand to read
+	ctx, cancel := context.WithTimeout(w.t.Context(), patience+time.Duration(l.Acked())*each)
 	defer cancel()
 	began := time.Now()
 	if err := l.Check(ctx, w.dial()); err != nil {

@@ -76,7 +76,7 @@ func slowly(from, to net.Conn, delay time.Duration, system *atomic.Bool) {
 func TestPullsBeforeTheirServerIsKnown(t *testing.T) {
 	t.Parallel()
 	servers := clusterBehind(t, func(addr string) string { return slowRoutes(t, addr, 150*time.Millisecond) })
-	conn := must.Get(natsio.Dial(t.Context(), natsio.Config{URL: servers[0].ClientURL(), Timeout: 2 * time.Second}))(t)
+	conn := must.Get(natsio.Dial(t.Context(), natsio.Config{URL: servers[0].ClientURL()}))(t)
 	t.Cleanup(conn.Close)
 	must.Eventually(t, "three copies", func() error {
 		return conn.Ensure(t.Context(), natsio.Limits{Replicas: 3, EventsBytes: 1 << 20, ItemsBytes: 1 << 20})
