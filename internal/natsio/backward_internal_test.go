@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"log/slog"
 	"slices"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -16,8 +17,14 @@ import (
 // A reading that breaks off goes on from where it came to, for as long as it gets further.
 func TestReadingGoesOn(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
+		start := time.Now()
 		busy := fmt.Errorf("%w: no answer within 31 s", record.ErrUnknown)
-		p := patience{time.Minute, slog.New(slog.DiscardHandler)}
+		p := patience{time.Minute, slog.New(slog.DiscardHandler), new(atomic.Bool)}
+		never := p.once(t.Context(), "it", func() error { return busy })
+		if !errors.Is(never, record.ErrUnknown) || time.Since(start) > 0 {
+			t.Errorf("of a server that never answered: %v after %v, want that at once", never, time.Since(start))
+		}
+		p.answered.Store(true)
 		from, at := 1, []int{}
 		err := p.read(t.Context(), "it", func() (bool, error) {
 			at = append(at, from)
@@ -44,7 +51,7 @@ func TestReadingGoesOn(t *testing.T) {
 
 		for most, why := range map[time.Duration]error{time.Minute: record.ErrDenied, 0: record.ErrBusy} {
 			tries = 0
-			err = patience{most, p.log}.once(t.Context(), "it", func() error { tries++; return why })
+			err = patience{most, p.log, p.answered}.once(t.Context(), "it", func() error { tries++; return why })
 			if !errors.Is(err, why) || tries != 1 {
 				t.Errorf("a reading of %v with patience of %v was tried %d times: %v", why, most, tries, err)
 			}

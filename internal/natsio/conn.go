@@ -112,7 +112,7 @@ func Dial(ctx context.Context, cfg Config) (*Conn, error) {
 	if c.timeout <= 0 {
 		c.timeout = 5 * time.Second
 	}
-	c.denied.timeout, c.denied.patience = c.timeout, patience{cfg.Patience, log}
+	c.denied.timeout, c.denied.patience = c.timeout, patience{cfg.Patience, log, new(atomic.Bool)}
 	var js jetstream.JetStream
 	if cfg.Domain != "" {
 		js, err = jetstream.NewWithDomain(nc, cfg.Domain, jetstream.WithDefaultTimeout(c.timeout))

@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"context"
 	"log/slog"
+	"sync/atomic"
 	"time"
 
 	"spool/internal/record"
@@ -12,8 +13,9 @@ import (
 
 // patience is how readings wait for a server that does not answer them (Config.Patience).
 type patience struct {
-	most time.Duration
-	log  *slog.Logger
+	most     time.Duration
+	log      *slog.Logger
+	answered *atomic.Bool // something: a server that never did is no server that pauses
 }
 
 // read reads, and where that fails for a passing reason again from where it came to, until it got no further for so long. further reports
@@ -26,7 +28,10 @@ func (p patience) read(ctx context.Context, what string, read func() (further bo
 		if further {
 			moved = time.Now()
 		}
-		if err != nil && record.Again(err) && time.Since(moved) >= p.most {
+		if err == nil {
+			p.answered.Store(true)
+		}
+		if err != nil && record.Again(err) && (time.Since(moved) >= p.most || !p.answered.Load()) {
 			failed = err
 			return nil
 		}

@@ -19,8 +19,8 @@ import (
 	"spool/pkg/events"
 )
 
-// Who reads for minutes, and has said so, waits for a server that pauses, says that it waits, and misses nothing. Others are told that it does
-// not answer.
+// Who reads for minutes, and has said so, waits for a server that pauses, says that it waits, and misses nothing. Others are told that it
+// does not answer.
 func TestLongReadersWaitForAServerThatPauses(t *testing.T) {
 	const records, early, pause = 120, 12, 2 * time.Minute
 	value := bytes.Repeat([]byte("x"), 300_000) // so that not all of them are on their way at once
@@ -114,6 +114,7 @@ func TestLongReadersWaitForAServerThatPauses(t *testing.T) {
 						}
 						c := must.Get(natsio.Dial(t.Context(), cfg))(t)
 						defer c.Close()
+						must.Get(c.Records().Records(t.Context(), key(0)))(t) // a server that never answered is no server that pauses
 						n := 0
 						err := read(t.Context(), c, func() {
 							if n++; n == early {
