@@ -61,6 +61,7 @@ func (c *readCmd) resolve(a *app, cl *client.Client) (res artifacts.Resource, er
 	if !isLog {
 		res, err = cl.Session(c.Session).Resolve(a.ctx, c.Address, lines)
 		switch absent := errors.Is(err, artifacts.ErrNowhere); {
+		case errors.Is(err, client.ErrBehind): // it may be in that
 		case absent && c.Session == "":
 			err = fmt.Errorf("%w: name the session with --session", err)
 		case absent, errors.Is(err, artifacts.ErrNotFound) && strings.HasPrefix(c.Address, "artifact:"):

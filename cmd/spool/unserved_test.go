@@ -8,7 +8,10 @@ import (
 
 	"spool/internal/must"
 	"spool/internal/natstest"
+	"spool/internal/record"
 	"spool/internal/service"
+	"spool/pkg/events"
+	"spool/pkg/sessions"
 )
 
 // TestUnserved: a command that waits for a persister where none runs says what it waits for, and what to do.
@@ -34,5 +37,23 @@ func TestUnserved(t *testing.T) {
 				t.Error("it is done, and no persister runs")
 			}
 		})
+	}
+}
+
+// TestReadUnserved: an artifact of a session to which more was published than is applied may be in that. Nobody is told that it is nowhere.
+func TestReadUnserved(t *testing.T) {
+	s, conn := plain(t)
+	must.Get(conn.Records().Write(t.Context(), record.Put{Key: events.SessionKey("s"),
+		Value: sessions.Info{ID: "s", Threads: 1}.Encode(), Expect: record.Any}))(t)
+	say := func() (string, int) {
+		return spool(t, "read", "artifact://1", "--session", "s", "--nats", s.ClientURL())
+	}
+	if out, code := say(); code == service.ExitOK || !strings.Contains(out, "s has no artifacts") {
+		t.Errorf("spool read where all is applied = %d: %s", code, out)
+	}
+	must.Get(conn.JetStream().Publish(t.Context(), events.EventSubject(events.Thread{Session: "s", Name: "main"}, events.KindEntry), nil))(t)
+	if out, code := say(); code == service.ExitOK || !strings.Contains(out, "is a persister running?") ||
+		strings.Contains(out, "has no artifacts") {
+		t.Errorf("spool read behind what is not applied = %d: %s; want that alone", code, out)
 	}
 }

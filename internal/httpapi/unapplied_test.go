@@ -33,6 +33,8 @@ func TestWhatNoPersisterCameTo(t *testing.T) {
 	_, _, text := get(t, url, "/v1/openapi.json")
 	must.Do(t, json.Unmarshal([]byte(text), &spec))
 	fill := strings.NewReplacer("{session}", "s", "{thread}", "main", "{n}", "1", "{run}", "r1", "{prompt}", "q1", "{output}", "o1")
+	spec.Paths["/v1/read?session={session}&url=artifact://1"] = spec.Paths["/v1/read"]
+	spec.Paths["/v1/read?session={session}&url=agent://0-Review"] = spec.Paths["/v1/read"]
 	var routes sync.WaitGroup
 	for path, verbs := range spec.Paths {
 		if !strings.Contains(path, "{session}") {

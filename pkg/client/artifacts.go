@@ -10,7 +10,6 @@ import (
 	"sync"
 
 	"spool/internal/artifactstore"
-	"spool/internal/natsio"
 	"spool/internal/project"
 	"spool/internal/record"
 	"spool/internal/rehydrate"
@@ -97,15 +96,10 @@ func (s SessionHandle) TakeNumber(ctx context.Context, tool string) (n artifacts
 // Writer artifacts.FromAgent and this id as Agent, and is found as agent://<id> (SPEC A9).
 // ErrSessionNotFound: there is no such session. artifacts.ErrNoAgent: the parent's id was given to no agent of it.
 func (s SessionHandle) TakeAgentID(ctx context.Context, parent, requested string) (id string, err error) {
-	take := func() error {
+	err = s.reaching(ctx, artifacts.ErrNoAgent, func() error { // it may have begun to work just now
 		id, err = s.c.artifactStore().TakeAgent(ctx, s.ID, parent, requested)
 		return err
-	}
-	if err := take(); !errors.Is(err, artifacts.ErrNoAgent) {
-		return id, err
-	}
-	every := events.Thread{Session: s.ID, Name: events.EveryThread} // it may have begun to work just now
-	err = s.c.awaiting(ctx, every, take, func(_ natsio.Newest, err error) bool { return !errors.Is(err, artifacts.ErrNoAgent) })
+	})
 	return id, err
 }
 
@@ -154,16 +148,25 @@ func (s ArtifactStore) Cleanup(ctx context.Context, how artifacts.Cleanup) (arti
 
 // Resolve finds what an address leads to, and selects lines of it: artifact://<number> and agent://<id> in the session (of the
 // empty id: none), blob:sha256:<hex>, or the local_log of a truncated item, <session>/threads/<thread>/logs/thread.log (SPEC A8, A9,
-// I5). The caller closes Body.
-func (s SessionHandle) Resolve(ctx context.Context, address string, lines artifacts.Lines) (artifacts.Resource, error) {
+// I5). The caller closes Body. What is nowhere in the session may be in what was published to it and no persister has come to: for that
+// it waits, five seconds at most. ErrBehind: none has come by then.
+func (s SessionHandle) Resolve(ctx context.Context, address string, lines artifacts.Lines) (res artifacts.Resource, err error) {
 	if t, ok := project.ParseLocalLog(strings.TrimPrefix(address, "/")); ok {
 		return s.c.resolveLog(ctx, t, lines)
 	}
-	sources, err := s.c.artifactStore().Sources(ctx, s.ID)
-	if err != nil {
-		return artifacts.Resource{}, err
+	resolve := func() error {
+		sources, err := s.c.artifactStore().Sources(ctx, s.ID)
+		if err == nil {
+			res, err = sources.Resolve(ctx, address, lines)
+		}
+		return err
 	}
-	return sources.Resolve(ctx, address, lines)
+	if s.ID == "" {
+		err = resolve()
+	} else {
+		err = s.reaching(ctx, ErrNotFound, resolve)
+	}
+	return res, err
 }
 
 // LogType is the content type of a thread's log.

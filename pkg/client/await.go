@@ -136,7 +136,7 @@ func (s SessionHandle) Await(ctx context.Context) error {
 	if err := events.CheckToken("session", s.ID); err != nil {
 		return err
 	}
-	return s.reaching(ctx, func() error {
+	return s.reaching(ctx, ErrSessionNotFound, func() error {
 		if rs, err := s.c.records.Records(ctx, events.SessionKey(s.ID)); err == nil && rs[0].Exists() { // as nearly all have
 			return nil
 		}
@@ -145,14 +145,23 @@ func (s SessionHandle) Await(ctx context.Context) error {
 	})
 }
 
-// reaching looks for a session until it is found, or persisters are done with what was published to it before.
-func (s SessionHandle) reaching(ctx context.Context, look func() error) error {
-	if err := look(); !errors.Is(err, ErrSessionNotFound) {
-		return err
+// reaching looks for something of a session until look finds it, which says none where it is not there, or persisters are done with what
+// was published to the session before.
+func (s SessionHandle) reaching(ctx context.Context, none error, look func() error) error {
+	found := look()
+	if !errors.Is(found, none) {
+		return found
 	}
-	return s.c.awaiting(ctx, events.Thread{Session: s.ID, Name: events.EveryThread}, look, func(_ natsio.Newest, err error) bool {
-		return !errors.Is(err, ErrSessionNotFound)
-	})
+	again := func() error {
+		found = look()
+		return found
+	}
+	every := events.Thread{Session: s.ID, Name: events.EveryThread}
+	err := s.c.awaiting(ctx, every, again, func(_ natsio.Newest, err error) bool { return !errors.Is(err, none) })
+	if !errors.Is(found, none) {
+		return found
+	}
+	return err
 }
 
 // reaching looks at a thread until that is enough, or persisters are done with the newest message that it had before. Whoever does not

@@ -128,7 +128,7 @@ func (s SessionHandle) Delete(ctx context.Context, how Deletion) (Receipt, error
 	}
 	var carrier events.Thread
 	var heads []RemovedHead
-	err := s.reaching(ctx, func() (err error) {
+	err := s.reaching(ctx, ErrSessionNotFound, func() (err error) {
 		carrier, heads, err = s.c.carrier(ctx, s.ID)
 		return err
 	})
