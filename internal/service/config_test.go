@@ -85,6 +85,39 @@ func TestParseSaysWhatAFlagTakes(t *testing.T) {
 	}
 }
 
+// Nothing, as a variable that is not set leaves it on a command line or in a file, switches nothing off and stands for no file. As a value of
+// the environment it is none: what the file says holds, and where that says nothing, the default.
+func TestEmptyIsNoValue(t *testing.T) {
+	masked := "[persister]\nsecrets = \"mask\"\n"
+	parsed := func(text string, args ...string) (string, error) {
+		withConfig(t, text)
+		var of Secrets
+		f := NewFlags("persister", "persister", io.Discard, io.Discard)
+		f.Take(&of)
+		f.Take(new(Door))
+		_, err := f.Parse(args)
+		return of.Secrets, err
+	}
+	for arg, says := range map[string]string{
+		"-secrets=": `-secrets "": use off, report or mask`, "-secrets=yes": `-secrets "yes": use off, report or mask`,
+		"-secret-rules=": `-secret-rules "": use the name of a file`, "-token-file=": `-token-file "": use the name of a file`,
+	} {
+		if got, err := parsed(masked, arg); !errors.As(err, new(UsageError)) || !strings.Contains(err.Error(), says) {
+			t.Errorf("%s: %q, %v; want %s", arg, got, err, says)
+		}
+	}
+	if got, err := parsed("[persister]\nsecrets = \"\"\n"); err == nil || !strings.Contains(err.Error(), "use off, report or mask") {
+		t.Errorf("nothing in the file: %q, %v; want what the flag takes", got, err)
+	}
+	t.Setenv("SPOOL_SECRETS", "")
+	must.Same(t, must.Get(parsed(masked))(t), "mask", "nothing in the environment, over a file: %s, want %s")
+	must.Same(t, must.Get(parsed(""))(t), "off", "nothing in the environment: %s, want %s")
+	t.Setenv("SPOOL_SECRETS", "on")
+	if _, err := parsed(""); err == nil || !strings.Contains(err.Error(), `SPOOL_SECRETS "on": use off, report or mask`) {
+		t.Errorf("in the environment: %v, want what the flag takes", err)
+	}
+}
+
 // A mistake in a flag is told once, by Exit; what -help asks for is an answer, and the flags alone.
 func TestParseIsSilent(t *testing.T) {
 	withConfig(t, "")

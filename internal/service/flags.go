@@ -170,7 +170,7 @@ func (f *Flags) parseArgs(args []string) error {
 	if err == nil {
 		f.Visit(func(one *flag.Flag) {
 			if e := f.inRange(one); e != nil && err == nil {
-				err = fmt.Errorf("-%s %v: %w", one.Name, one.Value, e)
+				err = fmt.Errorf("-%s %s: %w", one.Name, quotedText(one.Value), e)
 			}
 		})
 		return err
@@ -200,13 +200,31 @@ func (f *Flags) set(name, value string) error {
 	return f.inRange(f.Lookup(name))
 }
 
-// inRange refuses what InRange does of a flag that is not as it is by itself.
+// inRange refuses what InRange does of a flag that is not as it is by itself, nothing for a file, and what is none of the words of its enum.
 func (f *Flags) inRange(one *flag.Flag) error {
+	tag := f.ranges[one.Name]
+	words, closed := tag.Lookup("enum")
+	switch all := strings.Split(words, ","); {
+	case closed && !slices.Contains(all, one.Value.String()):
+		return fmt.Errorf("use %s", strings.Join(all[:len(all)-1], ", ")+" or "+all[len(all)-1])
+	case tag.Get("type") == "existingfile" && one.Value.String() == "":
+		return errors.New("use the name of a file")
+	}
 	getter, ok := one.Value.(flag.Getter)
 	if !ok || one.Value.String() == one.DefValue {
 		return nil
 	}
-	return InRange(getter.Get(), f.ranges[one.Name])
+	return InRange(getter.Get(), tag)
+}
+
+// quotedText is what a flag says, text in quotes.
+func quotedText(v flag.Value) string {
+	if getter, ok := v.(flag.Getter); ok {
+		if text, ok := getter.Get().(string); ok {
+			return strconv.Quote(text)
+		}
+	}
+	return v.String()
 }
 
 // takes says of a value that a flag does not take what it takes. The package flag says so only of flags of other packages, whose words may
