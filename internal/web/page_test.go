@@ -1154,6 +1154,28 @@ func TestSessionsFarBack(t *testing.T) {
 	p.wait(`document.querySelector('button.more').hidden`)
 }
 
+// What is listed far back is looked at again, a minute later: a session that left its state leaves the list of it.
+func TestSessionLeavesItsState(t *testing.T) {
+	f := working(t)
+	f.next, f.depth, f.states = "on", 8, j{"running": 67, "failed": 1}
+	broken := j{"id": "broken", "title": "Broken far back", "state": "failed"}
+	f.change(func() { f.sessions = append(f.sessions, broken) })
+	p := open(t, f.URL, wide, tall)
+	p.wait(`[...document.querySelectorAll('.tab')].some((el) => el.innerText.trim() === 'Failed 1')`)
+	p.click(".tab:nth-child(4)")
+	p.has("None of the newest sessions is like that.")
+	for range 2 {
+		p.click("button.more")
+		p.wait(`!document.querySelector('button.more').disabled`)
+	}
+	p.has("Broken far back")
+	f.change(func() { broken["state"] = "idle" })
+	p.wait(`(() => { const now = Date.now; Date.now = () => now() + 61_000; return true; })()`)
+	p.click(".tab:nth-child(4)")
+	p.wait(`!document.body.innerText.includes('Broken far back')`)
+	p.has("No session is like that.")
+}
+
 // Enter goes where what is typed leads, also before the list of sessions for it has come.
 func TestGoToBeforeTheList(t *testing.T) {
 	f := working(t)

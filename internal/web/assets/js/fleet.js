@@ -15,7 +15,7 @@ const most = 1000; // sessions that one answer lists
 const soon = 1_000;
 const late = 15_000;
 
-/** Between two counts of sessions by the server, which reads very many for it, in milliseconds. */
+/** Between two counts of sessions by the server, and two looks at those far back, for which it reads very many, in milliseconds. */
 const counted = 60_000;
 
 /** stays is how long an answered prompt is shown before it goes, in milliseconds. */
@@ -35,7 +35,7 @@ class Fleet {
     this.limit = first;
     this.filter = { q: words ?? '', state: '' };
     this.sessions = [];
-    this.far = { sessions: [] }; // of one state, behind where a reading of the list ends, and where they go on
+    this.far = { sessions: [], pages: 0 }; // of one state, behind where a reading of the list ends, and where they go on
     this.prompts = [];
     this.answered = new Map(); // key of a prompt → it, for as long as its answer is shown
     this.whole = true; // what is listed is all there is
@@ -111,7 +111,9 @@ class Fleet {
       ]);
       this.take(prompts.prompts);
       const list = `${state} ${this.filter.q}`;
-      if (this.far.list !== list || !next) this.far = { list, sessions: [], next };
+      if (this.far.list !== list || !next) this.far = { list, sessions: [], pages: 0, next };
+      else if (!this.far.pages) this.far.next = next;
+      else if (Date.now() - this.far.at >= counted) this.far = await this.readFar(list, state, next);
       this.near = sessions;
       this.sessions = this.both();
       this.whole = !this.far.next;
@@ -127,6 +129,17 @@ class Fleet {
     this.draw();
   }
 
+  /** readFar reads those far back again, as many pages of them as were read before: some have left their state. */
+  async readFar(list, state, next) {
+    const far = { list, sessions: [], pages: this.far.pages, at: Date.now(), next };
+    for (let left = far.pages; left && far.next; left--) {
+      const got = await listed(this.filter.q, this.limit, this.signal, state, far.next);
+      far.sessions.push(...got.sessions);
+      far.next = got.next;
+    }
+    return far;
+  }
+
   /** both are the sessions of the newest pages, and those far back that were read before. */
   both() {
     const near = new Set(this.near.map((s) => s.id));
@@ -138,10 +151,11 @@ class Fleet {
     const state = this.part ? this.filter.state : '';
     if (!state || this.near.length >= this.limit && this.limit < most) {
       this.limit = Math.min(this.limit * 3, most);
-      this.far = { sessions: [] };
+      this.far = { sessions: [], pages: 0 };
       return this.read();
     }
     const { far } = this;
+    if (!far.pages++) far.at = Date.now();
     this.more.disabled = true;
     try {
       const { sessions, next } = await listed(this.filter.q, this.limit, this.signal, state, far.next);
