@@ -3,6 +3,9 @@ package history
 import (
 	"context"
 	"math"
+
+	"spool/pkg/client"
+	"spool/pkg/events"
 )
 
 // BeginErase is what Erase leaves when its process dies.
@@ -19,4 +22,14 @@ func SetNewestWindow(t interface{ Cleanup(func()) }, n uint64) {
 	was := newestWindow
 	newestWindow = n
 	t.Cleanup(func() { newestWindow = was })
+}
+
+// OpenTurn stores what a head said that had n items: what its open turn took.
+func (db *DB) OpenTurn(ctx context.Context, t events.Thread, n int64, took events.Stats) error {
+	was, err := db.mark(ctx, db.sql)
+	if err != nil {
+		return err
+	}
+	return db.applyOpenTurns(ctx, was, client.Mark{Store: was.Store, Seq: was.Seq + 1}, false,
+		[]Post{{Thread: t, N: -n, Kind: openTurn, Stats: took}})
 }

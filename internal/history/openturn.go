@@ -64,7 +64,7 @@ func (db *DB) applyOpenTurns(ctx context.Context, was, now client.Mark, all bool
 			err := w.exec("DELETE FROM said WHERE session = (SELECT id FROM sessions WHERE name = ?) AND base = ? AND n <= 0", p.Thread.Session,
 				p.Thread.Name)
 			if err == nil && p.Stats != (events.Stats{}) {
-				err = w.say(p)
+				err = w.sayOpen(p)
 			}
 			if err != nil {
 				return err
@@ -72,6 +72,20 @@ func (db *DB) applyOpenTurns(ctx context.Context, was, now client.Mark, all bool
 		}
 		return w.exec("UPDATE position SET store = ?, heads = ?", now.Store, int64(now.Seq))
 	})
+}
+
+// sayOpen is say for an open turn, unless its end has come meanwhile.
+func (w *writer) sayOpen(p Post) error {
+	at, _, err := w.find("said", p)
+	if err != nil {
+		return err
+	}
+	ended, err := w.get("SELECT 1 FROM said WHERE session = ? AND thread = ? AND life = ? AND n > -? AND kind = '"+events.TypeTurnEnd+"'",
+		at, new(int))
+	if err != nil || ended {
+		return err
+	}
+	return w.say(p)
 }
 
 // mark is up to where heads were read.
