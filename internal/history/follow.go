@@ -184,12 +184,7 @@ func (f *Follower) CatchUpNewest(ctx context.Context, of Filter, n int) error {
 					continue
 				}
 				said[p.Thread] = true
-				last, err := f.items.LastBefore(ctx, events.ItemFilters(p.Thread.Session, p.Thread.Name, events.TypeMessage)[0], now.Match-window+1,
-					natsio.Position{Seq: at.Seq + 1})
-				if err == nil && last.Seq > 0 {
-					err = f.gather(ctx, last, &some)
-				}
-				if err != nil {
+				if err := f.gatherBefore(ctx, p.Thread, now.Match-window+1, at.Seq+1, &some); err != nil {
 					return err
 				}
 			}
@@ -205,6 +200,24 @@ func (f *Follower) CatchUpNewest(ctx context.Context, of Filter, n int) error {
 		return err
 	}
 	return f.CatchUp(ctx)
+}
+
+// gatherBefore gathers what a thread said last in words before a sequence of the stream, if that is not before another one.
+func (f *Follower) gatherBefore(ctx context.Context, t events.Thread, before, from uint64, some *gathered) error {
+	for {
+		last, err := f.items.LastBefore(ctx, events.ItemFilters(t.Session, t.Name, events.TypeMessage)[0], before, natsio.Position{Seq: from})
+		if err != nil || last.Seq == 0 {
+			return err
+		}
+		had := len(some.posts)
+		if err := f.gather(ctx, last, some); err != nil {
+			return err
+		}
+		if len(some.posts) > had && trim(some.posts[had].Text) != "" {
+			return nil
+		}
+		before = last.Seq
+	}
 }
 
 // Rebuild empties the history and makes it again from the stream and from every thread.

@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"math/rand/v2"
 	"path/filepath"
+	"slices"
 	"testing"
 	"time"
 
@@ -63,4 +64,38 @@ func TestCatchUpNewest(t *testing.T) {
 	}
 	must.Do(t, history.NewFollower(kept, conn, nil).CatchUp(ctx))
 	same("one that has caught up", kept, history.MaxLimit)
+}
+
+// A prompt that repeats the one before it in its thread is not among the newest, though the thread said nothing in words between them.
+func TestCatchUpNewestBehindPictures(t *testing.T) {
+	history.SetNewestWindow(t, 5)
+	conn, last, said := natstest.Conn(t), map[string]int{}, time.Now()
+	say := func(session, text string) {
+		th := events.Thread{Session: session, Name: events.MainThread}
+		last[session]++
+		must.Until(t, "another millisecond", func() bool { return time.Now().UnixMilli() > said.UnixMilli()+1 })
+		said = time.Now()
+		item := fmt.Sprintf(`{"session":%q,"thread":"main","n":%d,"created_at":%q,"content":[{"type":"text","text":%q}]}`, session, last[session],
+			said.UTC().Format(time.RFC3339Nano), text)
+		must.Get(conn.JetStream().Publish(t.Context(), events.ItemSubject(th, events.TypeMessage, ""), []byte(item)))(t)
+	}
+	for _, text := range []string{"prune", "", "", ""} { // pictures are no text
+		say("orchard", text)
+	}
+	for n := range 40 {
+		say("barn", fmt.Sprint("mend ", n))
+	}
+	say("orchard", "prune")
+	for n := range 2 {
+		say("barn", fmt.Sprint("paint ", n))
+	}
+	db := open(t, filepath.Join(t.TempDir(), "new.db"))
+	must.Do(t, history.NewFollower(db, conn, nil).CatchUpNewest(t.Context(), history.Filter{}, 3))
+	var got []string
+	for _, p := range must.Get(db.Recent(t.Context(), history.Filter{}, 3))(t) {
+		got = append(got, p.Text)
+	}
+	if want := []string{"paint 1", "paint 0", "mend 39"}; !slices.Equal(got, want) {
+		t.Errorf("the newest prompts are %q, want %q", got, want)
+	}
 }
