@@ -257,7 +257,7 @@ var noJSON = map[string]string{
 // freeForm are members whose own names are somebody else's: of agents and streams.
 var freeForm = []string{"streams", "message", "messages", "prompt", "metadata", "content", "entry", "input", "answer", "details", "first"}
 
-// Members have names in lower case, and each value is on one line.
+// Members have names in lower case, a time is as everywhere, or its unit is in its name, and each value is on one line.
 func TestJSONNames(t *testing.T) {
 	w := newJSONWorld(t)
 	dir := t.TempDir()
@@ -289,6 +289,9 @@ func TestJSONNames(t *testing.T) {
 		for _, v := range w.values(out) {
 			for _, name := range capitals("", v) {
 				t.Errorf("spool %s --json: member %s", line, name)
+			}
+			for _, name := range numbered("", v) {
+				t.Errorf("spool %s --json: member %s is a time as a number", line, name)
 			}
 		}
 		if lines := strings.Count(out, "\n"); lines != len(w.values(out)) {
@@ -322,6 +325,27 @@ func capitals(at string, v any) (bad []string) {
 			} else if !slices.Contains(freeForm, name) {
 				bad = append(bad, capitals(path, v[name])...)
 			}
+		}
+	}
+	return bad
+}
+
+// numbered are members that are numbers as large as a time of now, in milliseconds or less, and do not say so.
+func numbered(at string, v any) (bad []string) {
+	switch v := v.(type) {
+	case []any:
+		for _, one := range v {
+			bad = append(bad, numbered(at+"[]", one)...)
+		}
+	case map[string]any:
+		for _, name := range slices.Sorted(maps.Keys(v)) {
+			if !slices.Contains(freeForm, name) {
+				bad = append(bad, numbered(at+"."+name, v[name])...)
+			}
+		}
+	case float64:
+		if now := float64(time.Now().UnixMilli()); v > now/2 && !strings.HasSuffix(at, "_ms") && !strings.HasSuffix(at, "_ns") {
+			bad = append(bad, at)
 		}
 	}
 	return bad

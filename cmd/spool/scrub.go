@@ -13,6 +13,7 @@ import (
 	"spool/internal/scrub"
 	"spool/internal/service"
 	"spool/internal/text"
+	"spool/pkg/events"
 )
 
 type scrubCmd struct {
@@ -58,7 +59,11 @@ func (c *scrubCmd) Run(a *app) error {
 		return fmt.Errorf("scrub: %w", err)
 	}
 	if c.JSON {
-		err = json.NewEncoder(a.out).Encode(pass)
+		err = json.NewEncoder(a.out).Encode(struct {
+			scrub.Pass
+			Began string `json:"began"`
+			Ended string `json:"ended"`
+		}{pass, events.Stamp(pass.Began / 1e6), events.Stamp(pass.Ended / 1e6)})
 	} else {
 		err = writePass(a.report(), pass)
 	}

@@ -6,6 +6,7 @@ import (
 	"io"
 	"maps"
 	"net/http"
+	"path"
 	"slices"
 	"strings"
 
@@ -33,8 +34,8 @@ func (a *api) mux() http.Handler {
 	for _, r := range a.routes() {
 		byPath[r.path] = append(byPath[r.path], r)
 	}
-	for path, routes := range byPath {
-		mux.Handle(path, a.at(routes))
+	for at, routes := range byPath {
+		mux.Handle(at, a.at(routes))
 	}
 	if a.cfg.Streams != nil {
 		mux.Handle(streamPath, a.beside(a.ofStream(a.cfg.Streams), func(r *http.Request) access.Scope {
@@ -62,15 +63,21 @@ func (a *api) mux() http.Handler {
 		mux.Handle("/v1/", nothing)
 		mux.Handle("/", a.cfg.Page) // files that hold nothing secret: they ask the API, with a token
 	}
-	return mux
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if p := r.URL.EscapedPath(); strings.HasPrefix(p, "/v1/") && path.Clean(p) != strings.TrimSuffix(p, "/") { // the mux would lead elsewhere
+			refuse(w, http.StatusBadRequest, p+": a name in this path is empty, or . or ..")
+			return
+		}
+		mux.ServeHTTP(w, r)
+	})
 }
 
 // elsewhere says to who asked for a path that is none here what to ask, or whom.
-func elsewhere(path string) string {
+func elsewhere(at string) string {
 	switch {
-	case strings.HasPrefix(path, streamPath):
+	case strings.HasPrefix(at, streamPath):
 		return "Durable Streams are at spool up and spool serve"
-	case !strings.HasPrefix(path, "/v1/"):
+	case !strings.HasPrefix(at, "/v1/"):
 		return "the page is at spool up and spool serve"
 	}
 	return "POST to /v1/events or /v1/sessions/{session}/threads/{thread}/entries"
