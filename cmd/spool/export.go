@@ -181,6 +181,9 @@ func (e *export) note(dir string, t client.Thread, all []client.Thread, force bo
 
 // writeFile writes a file, and keeps one that holds something else, unless it is forced. Its errors have the whole name.
 func writeFile(name string, force bool, write func(io.Writer) error) error {
+	if there, err := os.Stat(name); err == nil && there.IsDir() {
+		return fmt.Errorf("write %s: it is a directory: name a file in it", name)
+	}
 	where := name
 	dir, err := os.OpenRoot(filepath.Dir(name))
 	if err != nil {

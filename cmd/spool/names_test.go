@@ -351,6 +351,8 @@ func TestErrorsSayWhatToDo(t *testing.T) {
 		{[]string{"export", "s", "-o", filepath.Join(dir, "none", "x")}, "write " + filepath.Join(dir, "none", "x") + ": " +
 			filepath.Join(dir, "none") + ": no such file",
 			service.ExitFailure},
+		{[]string{"export", "s", "-o", dir}, "write " + dir + ": it is a directory: name a file in it", service.ExitFailure},
+		{[]string{"export", "s", "-o", "/"}, "write /: it is a directory: name a file in it", service.ExitFailure},
 		{[]string{"export", "--all", file}, "spool: mkdir " + file, service.ExitFailure},
 		{[]string{"session", "fork", "s", "s"}, "fork s/main: thread exists already", service.ExitFailure},
 		{[]string{"thread", "show", "nosuch"}, "spool: session not found: nosuch; spool session ls", service.ExitFailure},
