@@ -372,7 +372,7 @@ func TestHeadersEverywhere(t *testing.T) {
 	})
 	url := start(t, httpapi.Config{Publisher: &sink{}, Tokens: tokens(t), Streams: page, Metrics: page})
 	for target, want := range map[string]int{
-		"/": 404, "/v1/nothing": 404, "/v1/events": 405, "/healthz": 200, "//healthz": 200, "/v1/./openapi.json": 200,
+		"/": 404, "/v1/nothing": 404, "/v1/events": 405, "/healthz": 200, "//healthz": 200, "/v1/./openapi.json": 400,
 		"/v1/stream/s": 200, "/metrics": 200, "/v1/sessions": 404, "/v1/openapi.json": 200,
 	} {
 		for _, token := range []string{reader, "nobody-0123456789"} {
