@@ -200,7 +200,7 @@ func (f *Flags) set(name, value string) error {
 	return f.inRange(f.Lookup(name))
 }
 
-// inRange refuses what InRange does of a flag that is not as it is by itself, nothing for a file, and what is none of the words of its enum.
+// inRange refuses what InRange does of a flag that is not as it is by itself, nothing for a file, and what is no word of its enum.
 func (f *Flags) inRange(one *flag.Flag) error {
 	tag := f.ranges[one.Name]
 	words, closed := tag.Lookup("enum")
