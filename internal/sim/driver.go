@@ -299,8 +299,9 @@ func (d *driver) revive() {
 	d.persisters = append(d.persisters, d.startPersister(len(d.persisters)))
 }
 
-// resume has every durable reader's name followed by somebody.
+// resume has every durable reader's name followed by somebody: the last one may have been killed, or have begun without a server.
 func (d *driver) resume() {
+	synctest.Wait()
 	last := map[string]*reader{}
 	for _, r := range d.readers {
 		if r.durable != "" {
@@ -308,7 +309,7 @@ func (d *driver) resume() {
 		}
 	}
 	for _, r := range d.readers {
-		if last[r.durable] == r && r.dead.Load() {
+		if last[r.durable] == r && (r.dead.Load() || r.hasEnded()) {
 			n := 0
 			_, _ = fmt.Sscanf(r.durable, "d%d", &n)
 			d.readers = append(d.readers, d.follow(true, n, 0))

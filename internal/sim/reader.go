@@ -89,6 +89,15 @@ func (r *reader) run() {
 	}
 }
 
+func (r *reader) hasEnded() bool {
+	select {
+	case <-r.ended:
+		return true
+	default:
+		return false
+	}
+}
+
 // take follows until an error ends it. again: the error says to try again, and this reader can: the server keeps its place, or it has
 // had nothing yet.
 func (r *reader) take(cl *client.Client, ready func()) (again bool) {
