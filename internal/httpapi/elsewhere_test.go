@@ -28,7 +28,8 @@ func TestElsewhere(t *testing.T) {
 func TestNothingAsAName(t *testing.T) {
 	api := httpapi.New(httpapi.Config{Publisher: &sink{}})
 	for _, path := range []string{"/v1/sessions//threads/main/entries", "/v1/sessions/s/threads//entries", "/v1/sessions/../threads/main/entries",
-		"/v1/sessions/./threads/main/entries", "/v1//events"} {
+		"/v1/sessions/./threads/main/entries", "/v1//events", "//v1/sessions//threads/main/entries", "//v1/sessions/s/threads/..",
+		"/proxy/../v1/sessions/s"} {
 		answer := httptest.NewRecorder()
 		ask := httptest.NewRequest(http.MethodPost, "http://localhost"+path, strings.NewReader("{}"))
 		ask.RemoteAddr = "127.0.0.1:1"
