@@ -1176,6 +1176,44 @@ func TestSessionLeavesItsState(t *testing.T) {
 	p.has("No session is like that.")
 }
 
+// A list that comes late, for words or a state that nobody asks for any more, does not take the place of the one that is asked for.
+func TestListThatComesLate(t *testing.T) {
+	f := working(t)
+	f.add("ferry", "main", user("Paint it"))
+	f.change(func() { f.held = make(chan struct{}) })
+	p := open(t, f.URL, wide, tall)
+	p.wait(`document.querySelectorAll('.session').length === 2`)
+	p.wait(`(() => {
+		const json = Response.prototype.json;
+		Response.prototype.json = async function () {
+			const got = await json.call(this);
+			if (this.url.includes('q=ferry')) setTimeout(() => { window.late = true; });
+			return got;
+		};
+		return true;
+	})()`)
+	p.press("f")
+	p.press("ferry")
+	must.Until(t, "the list for the words", func() bool {
+		f.mu.Lock()
+		defer f.mu.Unlock()
+		return slices.ContainsFunc(f.asked, func(uri string) bool { return strings.Contains(uri, "q=ferry") })
+	})
+	p.wait(`(() => {
+		const field = document.querySelector('input[type=search]');
+		field.value = '';
+		field.dispatchEvent(new Event('input'));
+		return true;
+	})()`)
+	f.add("fence", "main", user("Mend it"))
+	p.wait(`document.querySelectorAll('.session').length === 3`)
+	close(f.held)
+	p.wait(`window.late`)
+	if got := eval[int](p, `document.querySelectorAll('.session').length`); got != 3 {
+		t.Errorf("behind the late list %d sessions are shown, want 3", got)
+	}
+}
+
 // Enter goes where what is typed leads, also before the list of sessions for it has come.
 func TestGoToBeforeTheList(t *testing.T) {
 	f := working(t)

@@ -102,18 +102,25 @@ class Fleet {
     this.signal.addEventListener('abort', () => clearTimeout(due));
   }
 
+  /** list says which list is shown. */
+  list() {
+    return `${this.part ? this.filter.state : ''} ${this.filter.q}`;
+  }
+
   async read() {
     const state = this.part ? this.filter.state : '';
+    const list = this.list();
     try {
       const [prompts, { sessions, next }] = await Promise.all([
         get('/v1/prompts', { signal: this.signal }),
         listed(this.filter.q, this.limit, this.signal, state),
       ]);
       this.take(prompts.prompts);
-      const list = `${state} ${this.filter.q}`;
+      if (this.list() !== list) return; // who went to another one had that read
       if (this.far.list !== list || !next) this.far = { list, sessions: [], pages: 0, next };
       else if (!this.far.pages) this.far.next = next;
-      else if (Date.now() - this.far.at >= counted) this.far = await this.readFar(list, state, next);
+      else if (Date.now() - this.far.at >= counted) await this.readFar(state, next);
+      if (this.list() !== list) return;
       this.near = sessions;
       this.sessions = this.both();
       this.whole = !this.far.next;
@@ -122,22 +129,23 @@ class Fleet {
       this.more.hidden = this.whole || this.limit === most && !state;
       this.problem.hidden = true;
     } catch (err) {
-      if (this.signal.aborted) return;
+      if (this.signal.aborted || this.list() !== list) return;
       this.problem.hidden = false;
       this.problem.textContent = `The list could not be read: ${err.message}. It is tried again.`;
     }
     this.draw();
   }
 
-  /** readFar reads those far back again, as many pages of them as were read before: some have left their state. */
-  async readFar(list, state, next) {
-    const far = { list, sessions: [], pages: this.far.pages, at: Date.now(), next };
-    for (let left = far.pages; left && far.next; left--) {
+  /** readFar reads those far back again, as many pages of them as were asked for: some have left their state. */
+  async readFar(state, next) {
+    const was = this.far;
+    const far = { ...was, sessions: [], pages: 0, at: Date.now(), next };
+    for (; this.far === was && far.pages < was.pages && far.next; far.pages++) {
       const got = await listed(this.filter.q, this.limit, this.signal, state, far.next);
       far.sessions.push(...got.sessions);
       far.next = got.next;
     }
-    return far;
+    if (this.far === was) this.far = far;
   }
 
   /** both are the sessions of the newest pages, and those far back that were read before. */
