@@ -1,6 +1,7 @@
 package main
 
 import (
+	"fmt"
 	"reflect"
 	"slices"
 	"strings"
@@ -35,6 +36,9 @@ func (f *fromFile) Resolve(ctx *kong.Context, _ *kong.Path, flag *kong.Flag) (an
 		if v := f.config.Value(s); v != nil {
 			if err := flag.Parse(kong.Scan().PushTyped(v, kong.FlagValueToken), reflect.New(flag.Target.Type()).Elem()); err != nil {
 				return nil, f.config.Bad(s, reworded(err, nil))
+			}
+			if word, ok := v.(string); ok && flag.Enum != "" && !flag.EnumMap()[word] { // kong would say so without the file
+				return nil, f.config.Bad(s, fmt.Errorf("%q: %w", word, useWord(flag)))
 			}
 			flag.Set = false // that was a trial: kong passes over an existing file for a flag that is set
 			return v, nil

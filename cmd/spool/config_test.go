@@ -110,6 +110,8 @@ func TestConfigFileNamesFileAndKey(t *testing.T) {
 		{"[session]\nall = true", "session.all: unknown key"},
 		{"help = true", "help: unknown key"},
 		{"timeout = \"soon\"", "timeout: "},
+		{"log-level = \"loud\"", "log-level: \"loud\": use debug, info, warn or error"},
+		{"log-format = \"\"", "log-format: \"\": use text or json"},
 	} {
 		_, path, _ := configured(t, x.text, "version")
 		var out, errw bytes.Buffer

@@ -75,8 +75,7 @@ func inRange(kctx *kong.Context) error {
 		}
 		err := service.InRange(v, f.Tag)
 		if given && v == "" && f.Enum != "" {
-			err = fmt.Errorf("use %s", anyOf(`"`+strings.ReplaceAll(strings.TrimPrefix(f.Enum, ","), ",", `", "`)+`"`))
-			return service.UsageError{Err: fmt.Errorf("--%s \"\": %w", f.Name, err), Command: "spool " + commandOf(kctx.Selected())}
+			return service.UsageError{Err: fmt.Errorf("--%s \"\": %w", f.Name, useWord(f)), Command: "spool " + commandOf(kctx.Selected())}
 		}
 		if err != nil {
 			err = fmt.Errorf("--%s %v: %w", f.Name, reflect.Indirect(reflect.ValueOf(v)), err)
@@ -84,6 +83,11 @@ func inRange(kctx *kong.Context) error {
 		}
 	}
 	return nil
+}
+
+// useWord says which words a flag takes.
+func useWord(f *kong.Flag) error {
+	return fmt.Errorf("use %s", anyOf(`"`+strings.ReplaceAll(strings.TrimPrefix(f.Enum, ","), ",", `", "`)+`"`))
 }
 
 // something is a mapper of kong's, by the name of its type, that refuses nothing: kong takes it for the current directory.
