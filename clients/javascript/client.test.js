@@ -194,3 +194,14 @@ test("who finds no server is told where none answers, and a URL that is not one 
   await assert.rejects(spool.thread("s").publish(item("x")), where);
   assert.throws(() => new Client({ url: "nats://127.0.0.1:4222" }), /"nats:.*" is no address: use http:\/\/HOST:PORT/);
 });
+
+test("a name that fetch would take for another place in the path is refused, and nothing is asked there", async (t) => {
+  const s = await server(t), spool = new Client({ url: s.url });
+  const refuses = (promise) => assert.rejects(promise, (e) => e instanceof BadRequest && e.message.includes("is empty, or . or .."));
+  await refuses(spool.session("..").threads());
+  await refuses(spool.thread("s", "..").remove());
+  await refuses(spool.thread(".").publish(item("x")));
+  await refuses(spool.thread("").publish(item("x")));
+  await refuses(all(spool.thread("..").live()));
+  assert.deepEqual(s.requests, []);
+});

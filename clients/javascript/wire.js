@@ -1,4 +1,4 @@
-import { errorOf, SpoolError, Unavailable } from "./errors.js";
+import { BadRequest, errorOf, SpoolError, Unavailable } from "./errors.js";
 
 /** Milliseconds without a byte after which an event stream is dead: a comment comes every 15 s. */
 const silence = 45_000;
@@ -39,6 +39,8 @@ export class Wire {
    * @returns {Promise<Response>}
    */
   async once(method, path, { query = {}, body, headers = {}, signal }, until) {
+    // fetch would ask for another place, and find something there
+    if (/\/\.{0,2}(\/|$)/.test(path)) throw new BadRequest(`${method} ${path}: a name in this path is empty, or . or ..`);
     const given = Object.entries(query).filter(([, v]) => v != null && v !== false).map(([k, v]) => [k, v === true ? "1" : String(v)]);
     const target = this.base + path + (given.length ? "?" + new URLSearchParams(given) : "");
     /** @type {Record<string, string>} */
