@@ -64,7 +64,7 @@ func (a *api) mux() http.Handler {
 		mux.Handle("/", a.cfg.Page) // files that hold nothing secret: they ask the API, with a token
 	}
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		p := "/" + strings.TrimLeft(r.URL.EscapedPath(), "/") // of a base address that ends in a slash
+		p := "/" + strings.TrimLeft(r.URL.EscapedPath(), "/")                                           // of a base address that ends in a slash
 		if at := path.Clean(p); strings.HasPrefix(at+"/", "/v1/") && at != strings.TrimSuffix(p, "/") { // the mux would lead elsewhere
 			refuse(w, http.StatusBadRequest, p+": a name in this path is empty, or . or ..")
 			return
