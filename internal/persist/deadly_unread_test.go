@@ -1,0 +1,67 @@
+package persist_test
+
+import (
+	"fmt"
+	"testing"
+
+	"spool/internal/fsck"
+	"spool/internal/must"
+	"spool/internal/natsadmin"
+	"spool/internal/record"
+	"spool/pkg/events"
+)
+
+// unread gives an event the letter of one over which so many died that it is not looked at again.
+func (r *rig) unread(seq uint64, index int) {
+	r.t.Helper()
+	tried := record.Tried{Life: record.Life{9}, Lo: seq, Hi: seq, Alone: true, Index: index, Stored: r.message(seq, 1).Stored}
+	for i := range byte(4) {
+		tried.Died = append(tried.Died, record.Life{i + 1})
+	}
+	r.put(events.TriedKey(0), tried.Encode())
+	for part := range events.Partitions {
+		must.Get(r.conn.JetStream().ResetConsumerToSequence(r.t.Context(), events.EventsStream, events.PartitionConsumer(part),
+			r.lastSeq(events.EventsStream)+1))(r.t)
+	}
+	l := r.lives(nil)
+	l.open = r.lastSeq(events.EventsStream)
+	l.floor.Store(seq - 1)
+	l.all()
+}
+
+// An event that is not looked at again, and that nobody applied, does not stand for another one that says the same.
+func TestUnreadIsNoOther(t *testing.T) {
+	r := newRig(t)
+	for _, producer := range []string{"p", "q"} {
+		r.store(&events.Event{Producer: producer, Seq: 1, Kind: events.KindEntry, Dialect: "step", Thread: thread(0),
+			Body: stepEntry(thread(0), 1, "x").Body})
+	}
+	r.unread(1, 0)
+	if h := r.head(thread(0)); h.Entries != 1 || len(r.dead()) != 1 {
+		t.Fatalf("%d entries, dead letters %q; want 1 of each", h.Entries, r.whyDead())
+	}
+	got := must.Get(fsck.Account(t.Context(), natsadmin.Of(r.conn), r.Internal().Source()))(t)
+	want := fsck.Accounts{Events: 2, Applied: 1, Refused: 1, Findings: []fsck.Finding{}}
+	must.Same(t, fmt.Sprintf("%+v", *got), fmt.Sprintf("%+v", want), "the account is %s, want %s")
+}
+
+// Of a message with several events one that is not looked at again says nothing of those beside it: what is lost of them is found.
+func TestUnreadIsNoneBesideIt(t *testing.T) {
+	r := newRig(t)
+	th := thread(0)
+	e := events.Event{Producer: "p", Seq: 1, Kind: events.KindEntry, Dialect: "step", Thread: th, Body: stepEntry(th, 1, "one").Body}
+	e.More = []events.Entry{{Seq: 2, Body: stepEntry(th, 2, "two").Body}}
+	r.store(&e)
+	r.unread(1, 1)
+	account := func(want fsck.Accounts) {
+		t.Helper()
+		got := *must.Get(fsck.Account(t.Context(), natsadmin.Of(r.conn), r.Internal().Source()))(t)
+		got.Findings = nil
+		must.Same(t, fmt.Sprintf("%+v", got), fmt.Sprintf("%+v", want), "the account is %s, want %s")
+	}
+	account(fsck.Accounts{Events: 2, Applied: 1, Refused: 1})
+	s := must.Get(r.conn.JetStream().Stream(t.Context(), events.RecordsStream))(t)
+	m := must.Get(s.GetLastMsgForSubject(t.Context(), events.RecordSubject(events.HeadKey(th))))(t)
+	must.Do(t, s.DeleteMsg(t.Context(), m.Sequence))
+	account(fsck.Accounts{Events: 2, Refused: 1, Unaccounted: 1})
+}
