@@ -59,7 +59,7 @@ const Unaccounted = "unaccounted"
 func Account(ctx context.Context, l Ledger, src rehydrate.Source) (*Accounts, error) {
 	a := &accountant{
 		l: l, src: src, threads: map[events.Thread][]posting{}, letters: map[uint64][]name{}, refusals: map[refusal][]letterOf{},
-		unread: map[uint64]bool{}, outputs: map[outputKey]*outputOf{},
+		unread: map[uint64][]name{}, outputs: map[outputKey]*outputOf{},
 		accounts: &Accounts{Findings: []Finding{}},
 	}
 	var err error
@@ -150,7 +150,7 @@ type accountant struct {
 	oldest   uint64                      // sequence of the first message that SPOOL_EVENTS has
 	threads  map[events.Thread][]posting // in the order of SPOOL_EVENTS
 	letters  map[uint64][]name           // by message: its events that have one; nil: all, as far as is known
-	unread   map[uint64]bool             // messages that have one, and may be applied nevertheless: nobody looked
+	unread   map[uint64][]name           // those that have one and may be applied nevertheless: nobody looked
 	refusals map[refusal][]letterOf      // events that have a letter, whatever message they came in
 	outputs  map[outputKey]*outputOf
 	held     int               // bytes of letters in which something is masked
@@ -253,30 +253,36 @@ func sumOf(e *events.Event) [sha256.Size]byte {
 
 // letter notes a dead letter. Of a message with several entries each has one of its own, as an event by itself.
 func (a *accountant) letter(event uint64, subject string, data []byte, reason string) error {
-	if strings.Contains(reason, apply.ErrUnread.Error()) {
-		a.unread[event] = true
-		return nil
+	letters, unread := a.letters, strings.Contains(reason, apply.ErrUnread.Error())
+	if unread {
+		letters = a.unread
 	}
 	e, err := events.Open(subject, data)
-	of, known := a.letters[event]
+	of, known := letters[event]
 	if len(data) == 0 || err != nil {
-		a.letters[event] = nil
+		letters[event] = nil
 		return nil
 	}
 	for _, one := range e.Each() {
-		a.noteRefusal(event, &one)
+		if !unread {
+			a.noteRefusal(event, &one)
+		}
 		if !known || of != nil {
 			of = append(of, nameOf(&one))
 		}
 	}
-	a.letters[event] = of
+	letters[event] = of
 	return nil
 }
 
 // refused reports whether an event is a dead letter.
 func (a *accountant) refused(p *posting) bool {
-	of, known := a.letters[p.at]
-	return known && (of == nil || p.unread != nil || slices.Contains(of, p.name())) || p.unread != nil && a.unread[p.at]
+	return amongLetters(a.letters, p) || p.unread != nil && amongLetters(a.unread, p)
+}
+
+func amongLetters(letters map[uint64][]name, p *posting) bool {
+	of, known := letters[p.at]
+	return known && (of == nil || p.unread != nil || slices.Contains(of, p.name()))
 }
 
 // refusedAll reports whether all events of a message are dead letters: no thread need tell of them.

@@ -40,7 +40,8 @@ func (b *book) judge(p *posting) (why string) {
 	n, c := &b.a.accounts.Repeated, chain{p.producer, p.epoch}
 	first, again := b.first[p.name()]
 	gone, former := b.gone[said{p.name(), p.is}], b.cameBefore(p)
-	letter := b.hadLetter(p) || b.a.unread[p.at]
+	unread := amongLetters(b.a.unread, p)
+	letter := b.hadLetter(p) || unread
 	switch {
 	case b.a.refused(p):
 		n = &b.a.accounts.Refused
@@ -68,7 +69,7 @@ func (b *book) judge(p *posting) (why string) {
 	case (!again || b.refused[said{first.name(), first.is}]) && b.standing(p) == events.Superseded && !letter:
 		b.a.accounts.Superseded++
 		return ""
-	case p.kind == events.KindEntry && b.take(p.sum):
+	case p.kind == events.KindEntry && (!unread || b.w.had(p)) && b.take(p.sum): // what nobody applied takes no other's
 		b.applied[p.name()] = true
 		n = &b.a.accounts.Applied
 	case again && gone && !b.applied[p.name()]:
@@ -96,7 +97,7 @@ func (b *book) judge(p *posting) (why string) {
 			b.loose().loose--
 		}
 		n = &b.a.accounts.Noted
-	case b.a.unread[p.at]:
+	case unread:
 		n = &b.a.accounts.Refused
 	case letter:
 	case b.standing(p) == events.Unlinked && b.forgot():
