@@ -74,7 +74,8 @@ func (st Streams) follow(
 	if err != nil {
 		return WrapErr(err)
 	}
-	defer func() { // else it would be among the stream's consumers for a while
+	it.began = it.info.Created // what was read before and what comes are one whole
+	defer func() {             // else it would be among the stream's consumers for a while
 		it.stop()
 		_ = st.c.js.DeleteConsumer(context.WithoutCancel(ctx), it.stream, it.info.Name)
 	}()

@@ -1,8 +1,10 @@
 package natsio
 
 import (
+	"cmp"
 	"context"
 	"errors"
+	"fmt"
 	"strconv"
 	"strings"
 	"time"
@@ -31,6 +33,7 @@ type reading struct {
 	given  uint64                  // messages of this consumer
 	last   uint64                  // the stream's sequence of the last one
 	pause  time.Duration           // before another consumer, where the one before gave nothing
+	began  time.Time               // when the first consumer was made, if all that is read must be of one stream; else none
 }
 
 // newestAhead is how many newest messages of subjects are asked for ahead. Those that Spool stores have 350,000 bytes at most, and mostly a
@@ -119,10 +122,31 @@ func (r *reading) again(why error, most time.Duration) error {
 		cfg.Name = r.name + "_" + strconv.Itoa(r.made)
 		cons, err := r.c.js.(api).again(r.ctx, r.stream, cfg)
 		if err == nil {
-			err = r.begin(cons)
+			err = cmp.Or(r.begin(cons), r.setBack())
 		}
-		if err == nil || errors.Is(err, record.ErrDenied) || most > 0 && time.Since(begun) > most {
+		if err == nil || errors.Is(err, record.ErrDenied) || errors.Is(err, errAnew) || most > 0 && time.Since(begun) > most {
 			return err
 		}
 	}
+}
+
+var errAnew = errors.New("another stream has the name of the one that was read")
+
+// setBack says that the stream is not what was read before, or not yet: a server that came up with an older disk, or restored it, has
+// nothing behind the last message, and that is no end. One that leads since just now may have yet to take it in.
+func (r *reading) setBack() error {
+	if r.began.IsZero() {
+		return nil
+	}
+	s, err := r.c.js.Stream(r.ctx, r.stream)
+	if err != nil {
+		return err
+	}
+	switch is := s.CachedInfo(); {
+	case is.Created.After(r.began):
+		return fmt.Errorf("%s was made at %v: %w", r.stream, is.Created, errAnew)
+	case is.State.LastSeq < r.last:
+		return fmt.Errorf("%w: %s ends at %d, and %d was read of it: was it set back?", record.ErrBusy, r.stream, is.State.LastSeq, r.last)
+	}
+	return nil
 }
