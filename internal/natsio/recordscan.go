@@ -68,12 +68,15 @@ func (recs Records) Scan(ctx context.Context, from uint64, f func(record.Stamped
 			return false, nil
 		}
 		asked = last
+		asking := time.Now()
 		_, err := s.GetMsg(ctx, last+1, jetstream.WithGetMsgSubject(events.RecordSubject(">")))
-		switch {
+		switch away := time.Since(asking); {
 		case errors.Is(err, jetstream.ErrMsgNotFound):
 			return true, nil
 		case err != nil:
 			return false, WrapErr(err)
+		case away > recs.c.timeout: // a server that was waited for says nothing of that time
+			busy = time.Time{}
 		case busy.IsZero():
 			busy = time.Now().Add(scanStill)
 		case time.Now().After(busy):
