@@ -230,20 +230,20 @@ func (f *feed) deaf(ctx context.Context) bool {
 		return false
 	}
 	f.looked = time.Now()
-	ctx, cancel := context.WithTimeout(ctx, f.c.timeout)
-	defer cancel()
 	acked := f.acknowledged(ctx)
 	info, err := f.cons.Info(ctx)
 	return err == nil && (info.AckFloor.Consumer > info.Delivered.Consumer || info.AckFloor.Stream < acked)
 }
 
 // acknowledged is the sequence up to which the server has been told in this term that all is done, 0 = none, and has it take that: acks
-// wait beside what it is asked.
+// wait beside what it is asked. One that is not answered, as one of what was not delivered since a reset, is not waited for as long as that.
 func (f *feed) acknowledged(ctx context.Context) uint64 {
 	last := f.acked.Load()
 	if last == nil || !last.current() {
 		return 0
 	}
+	ctx, cancel := context.WithTimeout(ctx, f.c.timeout/4)
+	defer cancel()
 	if _, err := f.c.nc.RequestWithContext(ctx, last.reply, ackBytes); err != nil {
 		return 0
 	}
