@@ -221,7 +221,7 @@ var storing = []Case{
 		r.want(415, call{method: "POST", path: "{t}/entries?dialect=item", kind: "text/plain", body: "x"}, nd)
 		r.want(415, call{method: "POST", path: "/v1/events", body: "x"}, nd)
 	}},
-	{"refusals: what is wrong", "the request is wrong, or has a parameter that is none, or one twice; the text says where", func(r *run) {
+	{"refusals: what is wrong", "the request is wrong, or has a parameter that is none, or one twice, or a name in its path", func(r *run) {
 		r.want(400, call{path: "/v1/sessions?limt=1"}, "limt")
 		r.want(400, call{path: "/v1/sessions?limit=1&limit=2"}, "limit")
 		r.want(400, call{method: "DELETE", path: "{s}?force&force=false"}, "force")
