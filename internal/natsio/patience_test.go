@@ -15,6 +15,7 @@ import (
 	"spool/internal/memjs"
 	"spool/internal/must"
 	"spool/internal/natsio"
+	"spool/internal/natstest"
 	"spool/internal/record"
 	"spool/pkg/events"
 )
@@ -107,7 +108,7 @@ func TestLongReadersWaitForAServerThatPauses(t *testing.T) {
 						}
 						must.Get(writer.Objects().Upload(t.Context(), events.NodesBucket, "o", slices.Repeat([][]byte{value}, records)))(t)
 						writer.Close()
-						var said strings.Builder
+						var said natstest.Log
 						cfg = natsio.Config{InProcess: s.Process("reader"), Logger: slog.New(slog.NewTextHandler(&said, nil))}
 						if patient {
 							cfg.Patience = 2 * pause
