@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import http.client
+import io
 import json
 import os
 import random
@@ -45,6 +46,25 @@ def _renew() -> None:
 
 if hasattr(os, "register_at_fork"):
     os.register_at_fork(after_in_child=_renew)
+
+
+class _Lines(io.BufferedReader):
+    """A connection whose end within a line, or instead of one, is an error. The standard library takes it for the end of the headers, and
+    an answer whose length was cut off with them for an empty one."""
+
+    def readline(self, size: int | None = -1, /) -> bytes:
+        line = super().readline(size)
+        if size != 0 and not line.endswith(b"\n") and (size is None or size < 0 or len(line) < size):
+            raise http.client.RemoteDisconnected("the answer was cut off")
+        return line
+
+
+class _Response(http.client.HTTPResponse):
+    fp: io.BufferedReader
+
+    def __init__(self, *given: Any, **named: Any):
+        super().__init__(*given, **named)
+        self.fp = _Lines(self.fp.detach())
 
 
 class Answer:
@@ -112,6 +132,7 @@ class Wire:
             conn = http.client.HTTPSConnection(self._host, self._port, timeout=wait, context=self._tls)
         else:
             conn = http.client.HTTPConnection(self._host, self._port, timeout=wait)
+        conn.response_class = _Response
         conn.auto_open = 0  # what was cut off does not go on in another connection
         conn.connect()
         return conn

@@ -21,7 +21,7 @@ CUT = object()  # an answer that does not come: the connection ends
 
 
 class Server:
-    """Answers each request with the next of its answers: a status, headers and a body, or CUT."""
+    """Answers each request with the next of its answers: a status, headers and a body; bytes as they are, and the connection ends; or CUT."""
 
     def __init__(self, *answers):
         self.answers, self.requests = list(answers), []
@@ -34,8 +34,9 @@ class Server:
                 body = self.rfile.read(int(self.headers.get("Content-Length") or 0))
                 outer.requests.append((self.command, self.path, dict(self.headers), body))
                 answer = outer.answers.pop(0) if outer.answers else (500, {}, b'{"error":"not expected"}')
-                if answer is CUT:
+                if answer is CUT or isinstance(answer, bytes):
                     self.close_connection = True
+                    self.wfile.write(b"" if answer is CUT else answer)
                     return
                 status, headers, text = answer
                 self.send_response(status)
@@ -46,7 +47,7 @@ class Server:
                 self.end_headers()
                 self.wfile.write(text)
 
-            do_GET = do_POST = do_DELETE = do
+            do_GET = do_HEAD = do_POST = do_DELETE = do
 
             def log_message(self, *_):
                 pass
@@ -221,6 +222,16 @@ class Requests(unittest.TestCase):
         with Server(ok({"error": "busy"}, 429, **{"Retry-After": "0"}), ok({"thread": "main"})) as s, Client(s.url, token="t") as c:
             c.thread("s").end()
             self.assertEqual(s.requests[1][2]["Authorization"], "Bearer t")
+
+    def test_cut_anywhere(self):
+        """An answer that is cut at any byte is none: the request is sent again."""
+        whole = b"HTTP/1.1 200 OK\r\nETag: \"x\"\r\nContent-Length: 12\r\nContent-Type: text/plain\r\n\r\n"
+        no_sleep = unittest.mock.patch("time.sleep", lambda _: None)
+        answers = [answer for cut in range(len(whole)) for answer in (whole[:cut], whole + b"twelve bytes", whole[:cut], whole)]
+        with Server(*answers) as at, no_sleep, Client(at.url) as spool:
+            for cut in range(len(whole)):
+                self.assertEqual(spool.blob("blob:sha256:00"), b"twelve bytes", whole[:cut])
+                self.assertEqual(spool.artifacts().record("a"), {"size": 12, "mime_type": "text/plain", "etag": '"x"'}, whole[:cut])
 
     def test_pages(self):
         with Server(ok({"items": [{"n": 1}], "next": 2}), ok({"items": [{"n": 2}]})) as s, Client(s.url) as c:
