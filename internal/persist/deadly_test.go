@@ -175,7 +175,7 @@ func (l *lives) next(stop <-chan time.Time, kill bool) (done bool) {
 	s.left.Store(l.calls)
 	deps := persistnats.Deps(l.conn, 0, 0)
 	s.Outbox, deps.Records, deps.Outbox = deps.Outbox, s, s
-	deps.Packs, deps.Search = l.conn.Store(0), nil
+	deps.Packs, deps.Search, deps.Secrets = l.conn.Store(0), nil, l.secrets
 	p := persist.New(deps, persist.Config{BatchEvents: 20, TrialPause: l.pause})
 	ctx, cancel := context.WithCancel(l.t.Context())
 	defer cancel()

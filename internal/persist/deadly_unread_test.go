@@ -8,6 +8,7 @@ import (
 	"spool/internal/must"
 	"spool/internal/natsadmin"
 	"spool/internal/record"
+	"spool/internal/redact"
 	"spool/pkg/events"
 )
 
@@ -64,4 +65,33 @@ func TestUnreadIsNoneBesideIt(t *testing.T) {
 	m := must.Get(s.GetLastMsgForSubject(t.Context(), events.RecordSubject(events.HeadKey(th))))(t)
 	must.Do(t, s.DeleteMsg(t.Context(), m.Sequence))
 	account(fsck.Accounts{Events: 2, Refused: 1, Unaccounted: 1})
+}
+
+// A message that is not looked at again has one letter, also where it comes again to who reads it, and its record forgot it.
+func TestUnreadHasOneLetter(t *testing.T) {
+	for _, secrets := range []bool{false, true} {
+		t.Run(fmt.Sprint("secrets=", secrets), func(t *testing.T) {
+			r := newRig(t)
+			th := thread(0)
+			e := events.Event{Producer: "p", Seq: 1, Kind: events.KindEntry, Dialect: "step", Thread: th, Body: stepEntry(th, 1, "one").Body}
+			e.More = []events.Entry{{Seq: 2, Body: stepEntry(th, 2, "two").Body}}
+			r.store(&e)
+			if secrets {
+				r.secrets = redact.New(redact.Default(), true)
+			}
+			r.unread(1, 0)
+			must.Same(t, len(r.dead()), 1, "%d dead letters, want %d")
+			forget := func() {
+				r.put(events.RefusedKey(0), record.Refused{Top: 1, Latest: r.message(1, 1).Stored}.Encode(r.conn.Records().MaxRecord()))
+			}
+			for _, before := range []func(){func() {}, forget} {
+				before()
+				r.put(events.TriedKey(0), record.Tried{}.Encode())
+				r.lives(nil).all()
+				if _, err := r.Thread(th).Head(t.Context()); err == nil || len(r.dead()) != 1 {
+					t.Errorf("the thread is there: %v; dead letters %q; want no thread, and one", err == nil, r.whyDead())
+				}
+			}
+		})
+	}
 }

@@ -44,6 +44,7 @@ type staged struct {
 
 	verdict apply.Verdict // as of when it was applied last
 	refused error         // why it was refused when it came before; nil: it was not
+	whole   bool          // all of its message was, and has one letter
 }
 
 // outputKey is the record of the output that a chunk is a piece of.

@@ -24,7 +24,7 @@ func (p *Persister) masked(s *staged) []byte {
 	if s.unread && p.Secrets != nil {
 		return nil
 	}
-	if s.event.Shared || s.cleaned && s.event.Ref == nil {
+	if !s.whole && (s.event.Shared || s.cleaned && s.event.Ref == nil) {
 		return p.blanked(s.event.Encode())
 	}
 	return p.blanked(s.msg.Data)

@@ -80,19 +80,21 @@ func (l *lane) learnRefusals(ctx context.Context, c *commit, batch []*staged) er
 	var of []*staged
 	for _, s := range batch {
 		r := l.refusals[s.msg.Partition]
-		s.refused = nil
+		s.refused, s.whole = nil, false
 		if e, ok := r.find(s); ok {
-			s.refused = errors.New(e.Reason)
+			s.refused, s.whole = errors.New(e.Reason), e.Index == record.WholeMessage
 			continue
 		}
 		if s.msg.Seq > r.top || s.msg.Stored > r.latest { // EVENTS had not stored it when the newest one was refused
 			continue
 		}
 		letters, of = append(letters, l.p.letter(s, "")), append(of, s)
-		if s.event.Shared { // or a letter holds all of the message, from when it could not be told apart
-			whole := l.p.letter(s, "")
-			whole.Data = l.p.blanked(s.msg.Data)
-			letters, of = append(letters, whole), append(of, s)
+		if s.event.Shared { // or a letter is of all of the message, with its bytes or, where nobody looked for secrets in them, without
+			with := l.p.letter(s, "")
+			with.Data = l.p.blanked(s.msg.Data)
+			without := with
+			without.Data = nil
+			letters, of = append(letters, with, without), append(of, s, s)
 		}
 	}
 	if len(letters) == 0 {
@@ -105,7 +107,7 @@ func (l *lane) learnRefusals(ctx context.Context, c *commit, batch []*staged) er
 	})
 	for i := range there {
 		if there[i] {
-			of[i].refused = ErrRefusedBefore
+			of[i].refused, of[i].whole = ErrRefusedBefore, i > 0 && of[i] == of[i-1] // its own is the first that was asked for
 		}
 	}
 	return err

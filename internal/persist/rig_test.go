@@ -24,6 +24,7 @@ type rig struct {
 	t    *testing.T
 	conn *natsio.Conn
 	*client.Client
+	secrets persist.Secrets // of lives
 }
 
 func newRig(t *testing.T) *rig {
