@@ -31,7 +31,7 @@ var moods = []mood{
 	{name: "deletion", often: 6, verbs: map[Verb]int{Publish: 30, Delete: 8, Remove: 4, Async: 4, Subscribe: 4, Settle: 5, KillOne: 2,
 		StartOne: 2}},
 	{name: "poison", often: 6, verbs: map[Verb]int{Publish: 15, Poison: 12, PoisonOp: 8, End: 2, KillOne: 2, StartOne: 2}},
-	{name: "outputs", often: 4, verbs: map[Verb]int{Publish: 8, Output: 14, End: 2, FreezeOne: 3, ThawOne: 3, Remove: 4, Rename: 3, Sleep: 6,
+	{name: "outputs", often: 4, verbs: map[Verb]int{Publish: 8, Output: 14, End: 5, FreezeOne: 3, ThawOne: 3, Remove: 4, Rename: 3, Sleep: 6,
 		KillOne: 2, StartOne: 2, Settle: 2}},
 	{name: "offline", often: 6, verbs: map[Verb]int{Publish: 30, Echo: 4, Away: 8, Back: 8, Die: 8, Sleep: 8, Settle: 2}},
 	{name: "garbage", often: 6, verbs: map[Verb]int{Publish: 30, Collect: 12, Keep: 6, Undelete: 5, Remove: 6, Delete: 3, Read: 10,
@@ -226,7 +226,7 @@ func (p *Program) op(r *rand.Rand, v Verb) Op {
 	switch v {
 	case Publish, Async:
 		p.publishes(r, &o)
-		if v == Async && r.IntN(6) == 0 {
+		if v == Async && r.IntN(3) == 0 {
 			o.Kind, o.N = 2, 6+r.IntN(10)
 		}
 	case Echo:
