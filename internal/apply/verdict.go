@@ -61,8 +61,6 @@ var (
 	ErrEnded = family.Conflict.New("thread has ended")
 	// ErrPoison: whoever applies the event, or tells of it, panics or dies. It may be applied.
 	ErrPoison = errors.New("poison")
-	// ErrUnread: so many died over the event that nothing of it or of its thread is read any more.
-	ErrUnread = errors.New("it was not looked at again: if one of them had applied it, its thread has it")
 	// ErrRenamed: the thread has another name now.
 	ErrRenamed = errors.New("thread was renamed")
 	// ErrUnlinked: nobody can tell whether the event was stored to which this one is linked.

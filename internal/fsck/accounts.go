@@ -9,7 +9,6 @@ import (
 	"io"
 	"maps"
 	"slices"
-	"strings"
 
 	"spool/internal/apply"
 	"spool/internal/record"
@@ -19,13 +18,13 @@ import (
 	"spool/pkg/threads"
 )
 
-// Ledger is what accounting reads. Letters gives the EVENTS sequence, the subject, the bytes and the reason of every dead letter;
-// without bytes it is of all that the message held: they are elsewhere, or an operator removed it.
+// Ledger is what accounting reads. Letters gives the EVENTS sequence, the subject, and the bytes of every dead letter, and whether nobody
+// looked if its thread has the event; without bytes it is of all that the message held: they are elsewhere, or an operator removed it.
 type Ledger interface {
 	Records(ctx context.Context, keys ...string) ([]record.Record, error)
 	Messages(ctx context.Context, stream string, from uint64, f func(seq uint64, subject string, data []byte) error) error
 	Unapplied(ctx context.Context) (uint64, error)
-	Letters(ctx context.Context, f func(event uint64, subject string, data []byte, reason string) error) error
+	Letters(ctx context.Context, f func(event uint64, subject string, data []byte, unread bool) error) error
 	Message(ctx context.Context, stream string, seq uint64) (data []byte, err error)
 	List(ctx context.Context, filter string) ([]record.Record, error)
 }
@@ -252,8 +251,8 @@ func sumOf(e *events.Event) [sha256.Size]byte {
 }
 
 // letter notes a dead letter. Of a message with several entries each has one of its own, as an event by itself.
-func (a *accountant) letter(event uint64, subject string, data []byte, reason string) error {
-	letters, unread := a.letters, strings.Contains(reason, apply.ErrUnread.Error())
+func (a *accountant) letter(event uint64, subject string, data []byte, unread bool) error {
+	letters := a.letters
 	if unread {
 		letters = a.unread
 	}

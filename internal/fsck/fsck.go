@@ -44,8 +44,8 @@ type Store interface {
 	StreamStates(ctx context.Context) ([]record.StreamState, error)
 	ThreadEvents(ctx context.Context, t events.Thread) ([]record.StoredEvent, error) // those that are still there, in order
 
-	Letters(ctx context.Context, f func(event uint64, subject string, data []byte, reason string) error) error // Ledger's
-	Stored(ctx context.Context, bucket string) ([]record.Stored, error)                                        // what a bucket holds, by token
+	Letters(ctx context.Context, f func(event uint64, subject string, data []byte, unread bool) error) error // Ledger's
+	Stored(ctx context.Context, bucket string) ([]record.Stored, error)                                      // what a bucket holds, by token
 }
 
 // The kinds of findings.

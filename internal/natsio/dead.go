@@ -115,6 +115,7 @@ func deadLetter(subject string, h nats.Header, data []byte, at uint64, when time
 	d.Thread, d.Kind = events.ParseDead(subject)
 	d.Reason, d.Subject, d.Data = h.Get(HeaderReason), h.Get(HeaderSubject), data
 	d.Seq, _ = strconv.ParseUint(h.Get(HeaderEventSeq), 10, 64)
+	d.Unread = h.Get(HeaderUnread) != ""
 	if d.object != "" {
 		d.Data, d.Size = nil, -1
 	}
@@ -144,7 +145,7 @@ func (box DeadLetters) DropLetters(ctx context.Context, at ...uint64) error {
 		return fmt.Errorf("remove dead letters: %w", WrapErr(err))
 	}
 	for some := range slices.Chunk(at, 1000) {
-		evs := make([]uint64, 0, len(some))
+		gone := make([]events.Dead, 0, len(some))
 		for _, at := range some {
 			d, err := box.Letter(ctx, at)
 			if errors.Is(err, record.ErrNotFound) { // it was removed before
@@ -153,10 +154,10 @@ func (box DeadLetters) DropLetters(ctx context.Context, at ...uint64) error {
 			if err != nil {
 				return err
 			}
-			evs = append(evs, d.Seq)
+			gone = append(gone, d.Dead)
 		}
 		// A crash after this leaves letters whose events are accounted for twice.
-		if err := box.noteRemoved(ctx, evs); err != nil {
+		if err := box.noteRemoved(ctx, gone); err != nil {
 			return fmt.Errorf("remove dead letters: %w", err)
 		}
 		for _, at := range some {
@@ -168,19 +169,19 @@ func (box DeadLetters) DropLetters(ctx context.Context, at ...uint64) error {
 	return nil
 }
 
-// noteRemoved adds events to those whose letters were removed.
-func (box DeadLetters) noteRemoved(ctx context.Context, evs []uint64) error {
+// noteRemoved notes the events of letters that are to be removed.
+func (box DeadLetters) noteRemoved(ctx context.Context, gone []events.Dead) error {
 	s, err := box.c.js.Stream(ctx, events.EventsStream)
 	if err != nil {
 		return WrapErr(err)
 	}
 	for err = record.ErrConflict; errors.Is(err, record.ErrConflict) && ctx.Err() == nil; {
-		err = box.addLetters(ctx, s.CachedInfo().State.FirstSeq, evs)
+		err = box.addLetters(ctx, s.CachedInfo().State.FirstSeq, gone)
 	}
 	return err
 }
 
-func (box DeadLetters) addLetters(ctx context.Context, oldest uint64, evs []uint64) error {
+func (box DeadLetters) addLetters(ctx context.Context, oldest uint64, gone []events.Dead) error {
 	rs, err := box.c.Records().Records(ctx, events.LettersKey)
 	if err != nil {
 		return err
@@ -189,14 +190,14 @@ func (box DeadLetters) addLetters(ctx context.Context, oldest uint64, evs []uint
 	if err != nil {
 		return err
 	}
-	l.Add(oldest, evs...)
+	l.Add(oldest, gone...)
 	_, err = box.c.Records().Write(ctx, record.Put{Key: events.LettersKey, Value: l.Encode(), Expect: rs[0].Seq})
 	return err
 }
 
 // Letters gives the EVENTS sequence of every event that is a dead letter, with its subject, and its bytes where they are not in the
-// inbox, and its reason; or was one that an operator removed, without.
-func (box DeadLetters) Letters(ctx context.Context, f func(event uint64, subject string, data []byte, reason string) error) error {
+// inbox, and whether nobody looked if its thread has it; or was one that an operator removed, without bytes.
+func (box DeadLetters) Letters(ctx context.Context, f func(event uint64, subject string, data []byte, unread bool) error) error {
 	// Whatever is removed while they are listed is noted before.
 	s, err := box.c.Streams().LeaderStream(ctx, events.DeadStream)
 	if err != nil {
@@ -204,7 +205,7 @@ func (box DeadLetters) Letters(ctx context.Context, f func(event uint64, subject
 	}
 	err = box.c.Streams().EachUntilNewest(ctx, s, 1, func(m jetstream.Msg, meta *jetstream.MsgMetadata) error {
 		d := deadLetter(m.Subject(), m.Headers(), m.Data(), meta.Sequence.Stream, meta.Timestamp)
-		return f(d.Seq, d.Subject, d.Data, d.Reason)
+		return f(d.Seq, d.Subject, d.Data, d.Unread)
 	})
 	if err != nil {
 		return fmt.Errorf("read dead letters: %w", err)
@@ -215,7 +216,7 @@ func (box DeadLetters) Letters(ctx context.Context, f func(event uint64, subject
 	}
 	l, err := record.DecodeLetters(rs[0].Value)
 	for _, e := range l.Events {
-		if err := f(e, "", nil, ""); err != nil {
+		if err := f(e, "", nil, slices.Contains(l.Unread, e)); err != nil {
 			return err
 		}
 	}

@@ -28,6 +28,7 @@ const (
 	HeaderReason   = "Spool-Reason"
 	HeaderSubject  = "Spool-Subject"
 	HeaderEventSeq = "Spool-Event-Seq"
+	HeaderUnread   = "Spool-Unread" // there: nobody looked whether the event's thread has it
 	HeaderObject   = "Spool-Object" // in InboxBucket: the message, where it does not fit beside the headers
 	HeaderSum      = "Spool-Sum"    // beside that: tells the letters of a message's entries apart
 )
@@ -426,6 +427,9 @@ func (box DeadLetters) letterMsg(ctx context.Context, d events.Dead, objects map
 		HeaderSubject:  {oneLine(d.Subject, 1024)},
 		HeaderEventSeq: {strconv.FormatUint(d.Seq, 10)},
 	}}
+	if d.Unread {
+		m.Header[HeaderUnread] = []string{"true"}
+	}
 	if len(d.Data)+headerRoom <= box.c.MaxPayload() && !d.Apart {
 		return m, nil
 	}

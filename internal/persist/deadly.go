@@ -279,7 +279,7 @@ func verdictOver(died int) (why error, unread bool) {
 	}
 	why = fmt.Errorf("%w: %d persisters died while they tried it alone", apply.ErrPoison, died)
 	if unread = died >= diedUnread; unread {
-		why = fmt.Errorf("%w; %w", why, apply.ErrUnread)
+		why = fmt.Errorf("%w; it was not looked at again: if one of them had applied it, its thread has it", why)
 	}
 	return why, unread
 }

@@ -1,13 +1,11 @@
 package persist_test
 
 import (
-	"fmt"
 	"strings"
 	"testing"
 
 	"spool/internal/fsck"
 	"spool/internal/must"
-	"spool/internal/natsadmin"
 	"spool/internal/record"
 	"spool/pkg/client"
 	"spool/pkg/events"
@@ -44,16 +42,9 @@ func TestAppliedAndUnread(t *testing.T) {
 	p := r.deaf()
 	r.give(p, 1, 3)
 	r.through(p, 3)
-	for part := range events.Partitions {
-		must.Get(r.conn.JetStream().ResetConsumerToSequence(t.Context(), events.EventsStream, events.PartitionConsumer(part), 4))(t)
-	}
+	r.acked()
 	want := fsck.Accounts{Events: 3, Applied: 2, Noted: 1}
-	account := func() {
-		t.Helper()
-		got := must.Get(fsck.Account(t.Context(), natsadmin.Of(r.conn), r.Internal().Source()))(t)
-		must.Same(t, fmt.Sprintf("%+v", *got), fmt.Sprintf("%+v", want), "the account is %s, want %s")
-	}
-	account()
+	r.account(want)
 	for seq := uint64(1); seq <= 2; seq++ { // an entry, and a rename
 		tried := record.Tried{Life: record.Life{9}, Lo: seq, Hi: seq, Alone: true, Stored: r.message(seq, 1).Stored}
 		for i := range byte(4) {
@@ -69,5 +60,5 @@ func TestAppliedAndUnread(t *testing.T) {
 	if len(why) != 2 || !strings.HasSuffix(why[0], "if one of them had applied it, its thread has it") || why[1] != why[0] {
 		t.Errorf("the dead letters are for %q, want two of what its thread may have", why)
 	}
-	account()
+	r.account(want)
 }

@@ -2,6 +2,7 @@ package persist_test
 
 import (
 	"fmt"
+	"strings"
 	"testing"
 
 	"spool/internal/fsck"
@@ -20,14 +21,20 @@ func (r *rig) unread(seq uint64, index int) {
 		tried.Died = append(tried.Died, record.Life{i + 1})
 	}
 	r.put(events.TriedKey(0), tried.Encode())
-	for part := range events.Partitions {
-		must.Get(r.conn.JetStream().ResetConsumerToSequence(r.t.Context(), events.EventsStream, events.PartitionConsumer(part),
-			r.lastSeq(events.EventsStream)+1))(r.t)
-	}
+	r.acked()
 	l := r.lives(nil)
 	l.open = r.lastSeq(events.EventsStream)
 	l.floor.Store(seq - 1)
 	l.all()
+}
+
+// acked has the partitions' consumers say that all is acknowledged.
+func (r *rig) acked() {
+	r.t.Helper()
+	for part := range events.Partitions {
+		must.Get(r.conn.JetStream().ResetConsumerToSequence(r.t.Context(), events.EventsStream, events.PartitionConsumer(part),
+			r.lastSeq(events.EventsStream)+1))(r.t)
+	}
 }
 
 // An event that is not looked at again, and that nobody applied, does not stand for another one that says the same.
@@ -41,9 +48,7 @@ func TestUnreadIsNoOther(t *testing.T) {
 	if h := r.head(thread(0)); h.Entries != 1 || len(r.dead()) != 1 {
 		t.Fatalf("%d entries, dead letters %q; want 1 of each", h.Entries, r.whyDead())
 	}
-	got := must.Get(fsck.Account(t.Context(), natsadmin.Of(r.conn), r.Internal().Source()))(t)
-	want := fsck.Accounts{Events: 2, Applied: 1, Refused: 1, Findings: []fsck.Finding{}}
-	must.Same(t, fmt.Sprintf("%+v", *got), fmt.Sprintf("%+v", want), "the account is %s, want %s")
+	r.account(fsck.Accounts{Events: 2, Applied: 1, Refused: 1})
 }
 
 // Of a message with several events one that is not looked at again says nothing of those beside it: what is lost of them is found.
@@ -54,17 +59,88 @@ func TestUnreadIsNoneBesideIt(t *testing.T) {
 	e.More = []events.Entry{{Seq: 2, Body: stepEntry(th, 2, "two").Body}}
 	r.store(&e)
 	r.unread(1, 1)
-	account := func(want fsck.Accounts) {
-		t.Helper()
-		got := *must.Get(fsck.Account(t.Context(), natsadmin.Of(r.conn), r.Internal().Source()))(t)
-		got.Findings = nil
-		must.Same(t, fmt.Sprintf("%+v", got), fmt.Sprintf("%+v", want), "the account is %s, want %s")
-	}
-	account(fsck.Accounts{Events: 2, Applied: 1, Refused: 1})
+	r.account(fsck.Accounts{Events: 2, Applied: 1, Refused: 1})
 	s := must.Get(r.conn.JetStream().Stream(t.Context(), events.RecordsStream))(t)
 	m := must.Get(s.GetLastMsgForSubject(t.Context(), events.RecordSubject(events.HeadKey(th))))(t)
 	must.Do(t, s.DeleteMsg(t.Context(), m.Sequence))
-	account(fsck.Accounts{Events: 2, Refused: 1, Unaccounted: 1})
+	r.account(fsck.Accounts{Events: 2, Refused: 1, Unaccounted: 1})
+}
+
+// account is what fsck --events counts, without its findings.
+func (r *rig) account(want fsck.Accounts) {
+	r.t.Helper()
+	got := *must.Get(fsck.Account(r.t.Context(), natsadmin.Of(r.conn), r.Internal().Source()))(r.t)
+	got.Findings = nil
+	must.Same(r.t, fmt.Sprintf("%+v", got), fmt.Sprintf("%+v", want), "the account is %s, want %s")
+}
+
+// What an agent writes makes no refused event one that nobody looked at: its letter quotes it.
+func TestQuotedInALetter(t *testing.T) {
+	r := newRig(t)
+	r.entry(thread(0), 1, 1)
+	r.control(thread(0), "q", events.Control{Op: "x: it was not looked at again: if one of them had applied it, its thread has it"})
+	p := r.deaf()
+	r.give(p, 1, 2)
+	r.through(p, 2)
+	if why := r.whyDead(); len(why) != 1 || !strings.Contains(why[0], "it was not looked at again") {
+		t.Fatalf("the dead letters are for %q, want one that quotes the operation", why)
+	}
+	r.acked()
+	r.account(fsck.Accounts{Events: 2, Applied: 1, Refused: 1})
+}
+
+// An event has its letter for what it was refused for, by whoever sends the letter, also where nobody knows any more what was tried.
+func TestUnreadIsKept(t *testing.T) {
+	r, th := newRig(t), thread(0)
+	r.entry(th, 1, 1)
+	p := r.deaf()
+	r.give(p, 1, 1)
+	r.through(p, 1)
+	refused := record.Refused{Top: 1, Latest: r.message(1, 1).Stored, Events: []record.RefusedEvent{{
+		Seq: 1, Stored: r.message(1, 1).Stored, Session: record.SessionMark(th.Session), Reason: "poison", Index: record.WholeMessage, Unread: true}}}
+	r.put(events.RefusedKey(r.message(1, 1).Partition), refused.Encode(1<<20))
+	next := r.deaf()
+	r.give(next, 1, 1)
+	r.through(next, 1)
+	if n := len(r.dead()); n != 1 {
+		t.Fatalf("%d dead letters, want 1", n)
+	}
+	r.acked()
+	r.account(fsck.Accounts{Events: 1, Applied: 1})
+}
+
+// Where an operator removed the letter of an event that nobody looked at, what its thread has is applied all the same, and what it has
+// not is refused.
+func TestUnreadAndRemoved(t *testing.T) {
+	for name, c := range map[string]struct {
+		applied bool
+		want    fsck.Accounts
+	}{
+		"applied": {true, fsck.Accounts{Events: 2, Applied: 2}},
+		"not":     {false, fsck.Accounts{Events: 2, Applied: 1, Refused: 1}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			r := newRig(t)
+			for _, producer := range []string{"p", "q"} {
+				r.store(&events.Event{Producer: producer, Seq: 1, Kind: events.KindEntry, Dialect: "step", Thread: thread(0),
+					Body: stepEntry(thread(0), 1, producer).Body})
+			}
+			if c.applied {
+				p := r.deaf()
+				r.give(p, 1, 2)
+				r.through(p, 2)
+			}
+			r.unread(1, 0)
+			r.account(c.want)
+			for _, d := range must.Get(r.EverySession().DeadLetters(t.Context()))(t) {
+				must.Do(t, r.Admin().RemoveDeadLetters(t.Context(), d.At))
+			}
+			if n := len(r.dead()); n != 0 {
+				t.Fatalf("%d dead letters are left", n)
+			}
+			r.account(c.want)
+		})
+	}
 }
 
 // A message that is not looked at again has one letter, also where it comes again to who reads it, and its record forgot it.

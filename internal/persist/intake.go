@@ -33,6 +33,7 @@ type staged struct {
 
 	alone  bool // nothing else is under way in the process until it is through
 	unread bool // nothing of its bytes is to be read
+	unseen bool // who refused it did not look whether its thread has it
 
 	known bool  // the envelope could be read: thread and producer are who they say
 	bad   error // why it can never be applied, whatever its thread is
@@ -119,7 +120,7 @@ func (p *Persister) deliverAlone(ctx context.Context, m Message, d *delivery) {
 			each = e.Each()
 		}
 		s := newStaged(m, d, each, i, bad)
-		s.alone, s.unread = true, unread
+		s.alone, s.unread, s.unseen = true, unread, unread
 		s.known = s.known && !unread
 		if !p.bring(ctx, s, cmp.Or(bad, why)) {
 			return

@@ -82,7 +82,7 @@ func (l *lane) learnRefusals(ctx context.Context, c *commit, batch []*staged) er
 		r := l.refusals[s.msg.Partition]
 		s.refused, s.whole = nil, false
 		if e, ok := r.find(s); ok {
-			s.refused, s.whole = errors.New(e.Reason), e.Index == record.WholeMessage
+			s.refused, s.whole, s.unseen = errors.New(e.Reason), e.Index == record.WholeMessage, e.Unread
 			continue
 		}
 		if s.msg.Seq > r.top || s.msg.Stored > r.latest { // EVENTS had not stored it when the newest one was refused
@@ -301,7 +301,7 @@ func (l *lane) keepRefusals(c *commit) {
 		r.top, r.latest = max(r.top, s.msg.Seq), max(r.latest, s.msg.Stored)
 		r.pending[s.place()] = record.RefusedEvent{
 			Seq: s.msg.Seq, Index: s.index, Stored: s.msg.Stored, Session: record.SessionMark(s.event.Thread.Session),
-			Reason: l.p.maskedText(why.Error()),
+			Reason: l.p.maskedText(why.Error()), Unread: s.unseen,
 		}
 	}
 	for r := range change {

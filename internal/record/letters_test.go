@@ -8,18 +8,21 @@ import (
 
 	"spool/internal/must"
 	"spool/internal/record"
+	"spool/pkg/events"
 )
 
 func TestLetters(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		var l record.Letters
-		want := map[uint64]bool{}
+		want := map[uint64]bool{} // and whether nobody looked
 		for range rapid.IntRange(0, 10).Draw(t, "removals") {
 			oldest := rapid.Uint64Range(0, 30).Draw(t, "oldest")
-			evs := rapid.SliceOf(rapid.Uint64Range(0, 60)).Draw(t, "events")
+			evs := rapid.SliceOf(rapid.Custom(func(t *rapid.T) events.Dead {
+				return events.Dead{Seq: rapid.Uint64Range(0, 60).Draw(t, "event"), Unread: rapid.Bool().Draw(t, "unread")}
+			})).Draw(t, "events")
 			l.Add(oldest, evs...)
-			for _, e := range evs {
-				want[e] = true
+			for _, d := range evs {
+				want[d.Seq] = want[d.Seq] || d.Unread
 			}
 			for e := range want {
 				if e < oldest {
@@ -30,6 +33,11 @@ func TestLetters(t *testing.T) {
 			if !slices.IsSorted(got.Events) || len(got.Events) != len(want) {
 				t.Fatalf("letters of events %v, want %v", got.Events, want)
 			}
+			for _, e := range got.Events {
+				if slices.Contains(got.Unread, e) != want[e] {
+					t.Fatalf("letters of events %v, unread of them %v, want %v", got.Events, got.Unread, want)
+				}
+			}
 			l = got
 		}
 	})
@@ -38,9 +46,9 @@ func TestLetters(t *testing.T) {
 func TestLettersAreBounded(t *testing.T) {
 	var l record.Letters
 	for from := uint64(1 << 50); from < 1<<50+3_000_000; from += 300_000 {
-		evs := make([]uint64, 20_000)
+		evs := make([]events.Dead, 20_000)
 		for i := range evs {
-			evs[i] = from + uint64(i)*15
+			evs[i] = events.Dead{Seq: from + uint64(i)*15, Unread: true}
 		}
 		l.Add(1, evs...)
 	}

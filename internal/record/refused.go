@@ -48,6 +48,7 @@ type RefusedEvent struct {
 	Stored  int64  // when the server stored the message, Unix nanoseconds; 0 = unknown. A stream that was made anew counts from 1 again
 	Session uint64 // SessionMark of its session
 	Reason  string
+	Unread  bool // nobody looked whether its thread has it
 }
 
 // WholeMessage is the place of all that a message holds.
@@ -91,6 +92,7 @@ func lastingRefused(value []byte) []byte {
 func (r Refused) encode(evs []RefusedEvent, most int) []byte {
 	var sessions []uint64
 	var reasons []string
+	var unread []int
 	bySession, byReason := map[uint64]int{}, map[string]int{}
 	flat := make([]int, 0, 5*len(evs))
 	last := RefusedEvent{}
@@ -104,16 +106,22 @@ func (r Refused) encode(evs []RefusedEvent, most int) []byte {
 			byReason[reason] = len(reasons)
 			reasons = append(reasons, reason)
 		}
+		if e.Unread {
+			unread = append(unread, len(flat)/5)
+		}
 		flat = append(flat, int(e.Seq-last.Seq), e.Index, int(e.Stored-last.Stored), bySession[e.Session], byReason[reason])
 		last = e
 	}
 	fields := []any{version, r.Batch[:], r.Top, r.Latest, sessions, reasons, flat}
-	if len(r.Nowhere) > 0 {
+	if len(r.Nowhere)+len(unread) > 0 {
 		nowhere := make([]byte, 0, len(Identity{})*len(r.Nowhere))
 		for _, id := range r.Nowhere {
 			nowhere = append(nowhere, id[:]...)
 		}
 		fields = append(fields, nowhere)
+	}
+	if len(unread) > 0 {
+		fields = append(fields, unread)
 	}
 	return encode(fields...)
 }
@@ -153,6 +161,15 @@ func DecodeRefused(b []byte) (v Refused, err error) {
 			if r.err == nil {
 				v.Nowhere = append(v.Nowhere, Identity(id))
 			}
+		}
+	}
+	if r.members > 8 {
+		for _, i := range list(r, r.int) {
+			if i < 0 || i >= int64(len(v.Events)) {
+				r.fail(errRefused)
+				break
+			}
+			v.Events[i].Unread = true
 		}
 	}
 	return v, r.err

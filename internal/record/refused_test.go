@@ -19,6 +19,7 @@ func TestRefused(t *testing.T) {
 			Stored:  rapid.Int64Range(0, 1<<61).Draw(t, "stored"),
 			Session: record.SessionMark(rapid.SampledFrom([]string{"a", "b"}).Draw(t, "session")),
 			Reason:  rapid.SampledFrom([]string{"", "why", "because", "wörter"}).Draw(t, "reason"),
+			Unread:  rapid.Bool().Draw(t, "unread"),
 		}
 	})
 	rapid.Check(t, func(t *rapid.T) {
@@ -48,7 +49,7 @@ func TestRefusedFits(t *testing.T) {
 	for i := range 1000 {
 		r.Events = append(r.Events, record.RefusedEvent{
 			Seq: uint64(i)<<40 + 1, Index: i % 300, Stored: int64(i%2) << 62, Session: record.SessionMark(strings.Repeat("s", i)),
-			Reason: strings.Repeat("ö", 100+i),
+			Reason: strings.Repeat("ö", 100+i), Unread: true,
 		})
 	}
 	for _, limit := range []int{1 << 20, 400_000, 100_000, 1000 * record.RefusedBytes} {
@@ -61,7 +62,7 @@ func TestRefusedFits(t *testing.T) {
 }
 
 func FuzzRefused(f *testing.F) {
-	f.Add(record.Refused{Events: []record.RefusedEvent{{Seq: 1, Reason: "why"}}}.Encode(1000))
+	f.Add(record.Refused{Events: []record.RefusedEvent{{Seq: 1, Reason: "why", Unread: true}}}.Encode(1000))
 	f.Add(record.Refused{Nowhere: []record.Identity{{1}, {2}}}.Encode(1000))
 	f.Fuzz(func(t *testing.T, b []byte) {
 		r, err := record.DecodeRefused(b)

@@ -16,6 +16,7 @@ type Dead struct {
 	Subject string // as EVENTS stored it
 	Seq     uint64 // EVENTS sequence
 	Alone   bool   // its message holds no other event
+	Unread  bool   // nobody looked whether its thread has it
 	Apart   bool   // Data goes to the inbox, as where it does not fit
 	Stored  int64  // when the event was stored, by the server's clock, Unix nanoseconds; 0: unknown
 	Data    []byte // the message as it came
