@@ -30,8 +30,9 @@ import (
 // Processes die for other reasons too, and nobody can tell who killed one that left no word. What is innocent is
 // through within moments of its trial; so the trial of an event over which one died alone begins at a time of its
 // own (Config.TrialPause), while the process serves the other partitions: whoever kills processes again and again,
-// or because they stand still when they begin, does not meet it. Who ends in order takes its note back, and who
-// wakes up behind another one takes itself off the list of those that died.
+// or because they stand still when they begin, does not meet it. Who is through with what it tried alone takes its note
+// back, before anything else is under way, and so does who ends in order: whatever it dies over then, in whatever
+// partition, was not that. Who wakes up behind another one takes itself off the list of those that died.
 const (
 	diedAlone  = 3
 	diedUnread = diedAlone + 2
@@ -58,10 +59,15 @@ type tried struct {
 	part       uint64 // of it, how many sequences are tried at a time
 	noted      uint64 // the last one of the part that is noted
 
-	mu   sync.Mutex // for who writes rec and rev, and takeBack
-	rec  record.Tried
-	rev  uint64
-	back bool // it was taken back as it is
+	mu  sync.Mutex // of the record, also while it is written
+	rec record.Tried
+	rev uint64
+}
+
+func (of *tried) now() record.Tried {
+	of.mu.Lock()
+	defer of.mu.Unlock()
+	return of.rec
 }
 
 func newDeadly(p *Persister) *deadly {
@@ -85,7 +91,8 @@ func (y *deadly) suspects(ctx context.Context, m *Message) (alone bool, err erro
 	case of.until == 0 || m.Seq <= of.noted:
 		return false, nil
 	case m.Seq <= of.until && of.part == 1: // what is before an event over which somebody died alone was through then; its ack was late
-		return !(of.rec.Alone && m.Seq < of.rec.Lo), nil
+		rec := of.now()
+		return !(rec.Alone && m.Seq < rec.Lo), nil
 	}
 	if err := y.enterAlone(ctx); err != nil {
 		return false, err
@@ -110,7 +117,9 @@ func (y *deadly) begin(ctx context.Context, of *tried, m *Message) error {
 	left := rec.Hi >= m.Seq && rec.Lo <= m.Open // else that is through
 	died := rec.Life != y.life && rec.Life != (record.Life{})
 	rec.FoundBy(y.life)
-	of.set(rec, rev)
+	of.mu.Lock()
+	of.rec, of.rev = rec, rev
+	of.mu.Unlock()
 	if !left || !died && !rec.Alone {
 		return y.note(ctx, of, record.Tried{Lo: m.Seq, Hi: m.Open})
 	}
@@ -144,20 +153,20 @@ func (y *deadly) leaveAlone() {
 // try waits until nothing else is under way, notes that an event is tried alone, and says how many died over it so.
 func (y *deadly) try(ctx context.Context, m *Message, index int) (died int, err error) {
 	of := &y.of[m.Partition]
-	if of.rec.Is(m.Seq, index, m.Stored) {
-		if !sleep.For(ctx, y.pause(len(of.rec.Died))) {
+	rec := of.now()
+	if rec.Is(m.Seq, index, m.Stored) {
+		if !sleep.For(ctx, y.pause(len(rec.Died))) {
 			return 0, ctx.Err()
 		}
 	}
 	if err := y.enterAlone(ctx); err != nil {
 		return 0, err
 	}
-	if of.rec.Alone && of.rec.Lo == m.Seq && index < of.rec.Index {
+	if rec.Alone && rec.Lo == m.Seq && index < rec.Index {
 		return 0, nil // those before it in its message were through, too
 	}
-	rec := record.Tried{Lo: m.Seq, Hi: m.Seq, Alone: true, Index: index, Stored: m.Stored}
-	if of.rec.Is(m.Seq, index, m.Stored) {
-		rec.Died = of.rec.Died
+	if !rec.Is(m.Seq, index, m.Stored) {
+		rec = record.Tried{Lo: m.Seq, Hi: m.Seq, Alone: true, Index: index, Stored: m.Stored}
 	}
 	if err := y.note(ctx, of, rec); err != nil {
 		y.leaveAlone()
@@ -178,7 +187,11 @@ func (y *deadly) pause(died int) time.Duration {
 // note writes what is tried next. An error: ctx ended. What cannot be noted is tried all the same.
 func (y *deadly) note(ctx context.Context, of *tried, rec record.Tried) error {
 	rec.Life = y.life
-	err := y.p.retry(ctx, "note what is tried", func() error { return y.write(ctx, of, rec) })
+	err := y.p.retry(ctx, "note what is tried", func() error {
+		of.mu.Lock()
+		defer of.mu.Unlock()
+		return y.write(ctx, of, rec)
+	})
 	if err != nil && ctx.Err() == nil {
 		y.p.Log.Warn("what is tried is not noted", "partition", of.partition, "error", err)
 		of.until = 0
@@ -209,16 +222,10 @@ func (y *deadly) write(ctx context.Context, of *tried, rec record.Tried) error {
 			}
 		}
 		if err == nil {
-			of.set(rec, rev)
+			of.rec, of.rev = rec, rev
 		}
 		return err
 	}
-}
-
-func (of *tried) set(rec record.Tried, rev uint64) {
-	of.mu.Lock()
-	defer of.mu.Unlock()
-	of.rec, of.rev, of.back = rec, rev, false
 }
 
 // read reads the record. One that cannot be read is as none.
@@ -252,19 +259,29 @@ func (y *deadly) takeBack(partitions ...int) {
 	ctx, cancel := context.WithTimeout(context.Background(), takeBackTime)
 	defer cancel()
 	for _, i := range partitions {
-		of := &y.of[i]
-		of.mu.Lock()
-		now := tried{partition: i, rec: of.rec, rev: of.rev}
-		back := of.back
-		of.back = true
-		of.mu.Unlock()
-		if back || now.rec.Life != y.life || y.p.windows.done(i) >= now.rec.Hi {
-			continue
-		}
-		now.rec.Life = record.Life{}
-		if err := y.write(ctx, &now, now.rec); err != nil {
-			y.p.Log.Info("what was tried stays noted", "partition", i, "error", err)
-		}
+		y.takeBackIf(ctx, i, func(rec record.Tried) bool { return rec.Hi > y.p.windows.done(i) })
+	}
+}
+
+// through takes back the note of an event that was tried alone and is through: its ack may be lost, and it come again.
+func (y *deadly) through(s *staged) {
+	ctx, cancel := context.WithTimeout(context.Background(), takeBackTime)
+	defer cancel()
+	y.takeBackIf(ctx, s.msg.Partition, func(rec record.Tried) bool { return rec.Alone && rec.Lo == s.msg.Seq })
+}
+
+// takeBackIf takes back the note of a partition that this process left there, if it is such a one.
+func (y *deadly) takeBackIf(ctx context.Context, partition int, is func(record.Tried) bool) {
+	of := &y.of[partition]
+	of.mu.Lock()
+	defer of.mu.Unlock()
+	rec := of.rec
+	if rec.Life != y.life || !is(rec) {
+		return
+	}
+	rec.Life = record.Life{}
+	if err := y.write(ctx, of, rec); err != nil {
+		y.p.Log.Info("what was tried stays noted", "partition", partition, "error", err)
 	}
 }
 

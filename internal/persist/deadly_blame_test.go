@@ -28,6 +28,27 @@ func TestDeadlyBehindATrial(t *testing.T) {
 	}
 }
 
+// Where acks are lost, what was tried alone and applied is not blamed for an event of another partition.
+func TestDeadlyInAnotherPartition(t *testing.T) {
+	r := newRig(t)
+	for _, s := range []string{"s0", "doomed"} {
+		e := stepEntry(events.Thread{Session: s, Name: "main"}, 1, "x")
+		must.Get(r.Publisher(client.PublisherConfig{Producer: "p"}).Publish(t.Context(), e))(t)
+	}
+	tried := record.Tried{Life: record.Life{2}, Lo: 1, Hi: 1, Alone: true, Stored: r.message(1, 1).Stored, Died: []record.Life{{1}}}
+	r.put(events.TriedKey(0), tried.Encode()) // two were killed while they tried the first one
+	l := r.lives(&deadly{seq: 2, session: "doomed", at: commits})
+	m := l.messages[2]
+	m.Partition = 1
+	l.messages[2] = m
+	l.open, l.loses = 2, true
+	deaths, dead := l.all(), r.dead()
+	r.sound()
+	if h := r.head(thread(0)); h.Entries != 1 || len(dead) != 1 || dead[0].Header.Get("Spool-Event-Seq") != "2" || deaths > 8 {
+		t.Errorf("%d died, %d entries, dead letters %q, want 8 at most, 1, and one letter, of the second event", deaths, h.Entries, r.whyDead())
+	}
+}
+
 // What was applied, and is not read any more because so many died over it, has a letter that says so, and is accounted for as applied.
 func TestAppliedAndUnread(t *testing.T) {
 	r := newRig(t)

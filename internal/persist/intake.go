@@ -264,6 +264,7 @@ func (p *Persister) release(of ...*staged) {
 	for _, s := range of {
 		if s.alone {
 			s.alone = false
+			p.deadly.through(s)
 			p.deadly.leaveAlone()
 		}
 	}
