@@ -3,6 +3,7 @@ package natsio
 import (
 	"context"
 	"encoding/json"
+	"slices"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -29,6 +30,8 @@ const hdrPinID = "Nats-Pin-Id"
 // the same events come again after each ackWait, and acks of those do not raise the floor that it tells. So a feed does not acknowledge
 // what came in an earlier term; and when something comes again while the floor is above what was delivered, or below what was
 // acknowledged, a late ack did it, and the consumer is reset once more.
+//
+// Nobody does so with a consumer that is pinned to another process: who stood still has in hand what it was given before.
 type feed struct {
 	c      *Conn
 	stream string
@@ -90,21 +93,34 @@ func (f *feed) unpin() {
 	}
 	ctx, cancel := context.WithTimeout(context.Background(), f.c.timeout)
 	defer cancel()
-	f.acknowledged(ctx) // or the next owner could be given what is done; lost: it is, and skips it
 	// Asked this, the server forgets what it was asked for by those who are gone. Else, when an event comes before another owner
 	// does, it pins one of them, and gives to nobody for pinnedTTL.
 	info, err := f.cons.Info(ctx)
-	if err != nil || f.pin == "" {
+	if err != nil || f.lost(info) {
 		return
 	}
+	f.acknowledged(ctx) // or the next owner could be given what is done; unheard: it is, and skips it
 	for _, g := range info.PriorityGroups {
-		if g.PinnedClientID != f.pin {
+		if f.pin == "" || g.PinnedClientID != f.pin {
 			continue
 		}
 		if s, err := f.c.js.Stream(ctx, f.stream); err == nil {
 			_ = s.UnpinConsumer(ctx, f.name, g.Group)
 		}
 	}
+}
+
+// lost reports whether the consumer is pinned to another process by now.
+func (f *feed) lost(info *jetstream.ConsumerInfo) bool {
+	return f.pin != "" && slices.ContainsFunc(info.PriorityGroups, func(g jetstream.PriorityGroupState) bool {
+		return g.PinnedClientID != "" && g.PinnedClientID != f.pin
+	})
+}
+
+// isLost is lost, as the server says it now.
+func (f *feed) isLost(ctx context.Context) bool {
+	info, err := f.cons.Info(ctx)
+	return err == nil && f.lost(info)
 }
 
 // Unpin frees a partition whose owner has died: the server would wait for it as long as its pin lasts, which is waited for where this fails.
@@ -187,7 +203,7 @@ func (f *feed) inOrder(ctx context.Context, m jetstream.Msg, meta *jetstream.Msg
 	}
 	if f.next == 0 {
 		info, err := f.cons.Info(ctx)
-		if err == nil && !hidesOpen(info) {
+		if err == nil && !f.lost(info) && !hidesOpen(info) {
 			// What comes again may come in another order than it was published in: a message for which no request has room
 			// goes behind the others that come again.
 			if info.AckFloor.Consumer+1 == seq && meta.NumDelivered == 1 {
@@ -200,7 +216,7 @@ func (f *feed) inOrder(ctx context.Context, m jetstream.Msg, meta *jetstream.Msg
 	// The first delivery after a reset, ours or another process's, is the one above the ack floor.
 	if seq == f.next || seq == 1 {
 		if meta.NumDelivered > 1 && f.deaf(ctx) {
-			f.reset(ctx)
+			f.resetOurs(ctx)
 			return false
 		}
 		if seq != f.next { // another process had the consumer reset
@@ -212,8 +228,18 @@ func (f *feed) inOrder(ctx context.Context, m jetstream.Msg, meta *jetstream.Msg
 	if f.next == 1 { // reset already: these are still on their way from before
 		return false
 	}
-	f.reset(ctx)
+	f.resetOurs(ctx)
 	return false
+}
+
+// resetOurs is reset, unless the consumer is lost: then what is in hand comes again, to another process.
+func (f *feed) resetOurs(ctx context.Context) {
+	if !f.isLost(ctx) {
+		f.reset(ctx)
+		return
+	}
+	f.beginTerm()
+	f.next = 0
 }
 
 // hidesOpen reports whether deliveries are open below the ack floor. An ack from before a reset, by an owner that was stopped meanwhile,
@@ -223,13 +249,16 @@ func hidesOpen(info *jetstream.ConsumerInfo) bool {
 	return info.AckFloor.Consumer+uint64(info.NumAckPending) > info.Delivered.Consumer
 }
 
-// deaf reports whether the consumer takes acks for old ones: its floor is above what it has delivered, or below what it was told. It is
-// asked once a second.
+// deaf reports whether the consumer is lost, or takes acks for old ones: its floor is above what it has delivered, or below what it was
+// told. It is asked once a second.
 func (f *feed) deaf(ctx context.Context) bool {
 	if time.Since(f.looked) < time.Second {
 		return false
 	}
 	f.looked = time.Now()
+	if f.isLost(ctx) {
+		return true
+	}
 	acked := f.acknowledged(ctx)
 	info, err := f.cons.Info(ctx)
 	return err == nil && (info.AckFloor.Consumer > info.Delivered.Consumer || info.AckFloor.Stream < acked)
