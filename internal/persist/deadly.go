@@ -59,9 +59,17 @@ type tried struct {
 	part       uint64 // of it, how many sequences are tried at a time
 	noted      uint64 // the last one of the part that is noted
 
-	mu  sync.Mutex // of the record, also while it is written
+	turn *semaphore.Weighted // of who writes the record
+
+	mu  sync.Mutex
 	rec record.Tried
 	rev uint64
+}
+
+func (of *tried) set(rec record.Tried, rev uint64) {
+	of.mu.Lock()
+	defer of.mu.Unlock()
+	of.rec, of.rev = rec, rev
 }
 
 func (of *tried) now() record.Tried {
@@ -74,7 +82,7 @@ func newDeadly(p *Persister) *deadly {
 	y := &deadly{p: p, room: semaphore.NewWeighted(allShares)}
 	_, _ = rand.Read(y.life[:])
 	for i := range y.of {
-		y.of[i].partition = i
+		y.of[i].partition, y.of[i].turn = i, semaphore.NewWeighted(1)
 	}
 	return y
 }
@@ -117,9 +125,7 @@ func (y *deadly) begin(ctx context.Context, of *tried, m *Message) error {
 	left := rec.Hi >= m.Seq && rec.Lo <= m.Open // else that is through
 	died := rec.Life != y.life && rec.Life != (record.Life{})
 	rec.FoundBy(y.life)
-	of.mu.Lock()
-	of.rec, of.rev = rec, rev
-	of.mu.Unlock()
+	of.set(rec, rev)
 	if !left || !died && !rec.Alone {
 		return y.note(ctx, of, record.Tried{Lo: m.Seq, Hi: m.Open})
 	}
@@ -188,8 +194,10 @@ func (y *deadly) pause(died int) time.Duration {
 func (y *deadly) note(ctx context.Context, of *tried, rec record.Tried) error {
 	rec.Life = y.life
 	err := y.p.retry(ctx, "note what is tried", func() error {
-		of.mu.Lock()
-		defer of.mu.Unlock()
+		if err := of.turn.Acquire(ctx, 1); err != nil {
+			return err
+		}
+		defer of.turn.Release(1)
 		return y.write(ctx, of, rec)
 	})
 	if err != nil && ctx.Err() == nil {
@@ -202,7 +210,10 @@ func (y *deadly) note(ctx context.Context, of *tried, rec record.Tried) error {
 
 // write writes the record over the one that is known. record.ErrConflict: another process has written it.
 func (y *deadly) write(ctx context.Context, of *tried, rec record.Tried) error {
-	for over := of.rev; ; {
+	of.mu.Lock()
+	over := of.rev
+	of.mu.Unlock()
+	for {
 		f, err := y.p.Records.Fence(ctx, y.p.cfg.Lane)
 		if err != nil {
 			return err
@@ -222,7 +233,7 @@ func (y *deadly) write(ctx context.Context, of *tried, rec record.Tried) error {
 			}
 		}
 		if err == nil {
-			of.rec, of.rev = rec, rev
+			of.set(rec, rev)
 		}
 		return err
 	}
@@ -273,14 +284,17 @@ func (y *deadly) through(s *staged) {
 // takeBackIf takes back the note of a partition that this process left there, if it is such a one.
 func (y *deadly) takeBackIf(ctx context.Context, partition int, is func(record.Tried) bool) {
 	of := &y.of[partition]
-	of.mu.Lock()
-	defer of.mu.Unlock()
-	rec := of.rec
-	if rec.Life != y.life || !is(rec) {
-		return
+	err := of.turn.Acquire(ctx, 1)
+	if err == nil {
+		defer of.turn.Release(1)
+		rec := of.now()
+		if rec.Life != y.life || !is(rec) {
+			return
+		}
+		rec.Life = record.Life{}
+		err = y.write(ctx, of, rec)
 	}
-	rec.Life = record.Life{}
-	if err := y.write(ctx, of, rec); err != nil {
+	if err != nil {
 		y.p.Log.Info("what was tried stays noted", "partition", partition, "error", err)
 	}
 }
