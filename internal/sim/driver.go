@@ -43,7 +43,7 @@ func Run(p Program, opt Options) Result {
 	w := &World{p: p, ledger: newLedger(), trace: newTrace(opt.Keep), log: slog.New(slog.DiscardHandler),
 		events: map[uint64]memjs.Msg{}, letters: map[uint64]memjs.Msg{}, posted: map[uint64]memjs.Msg{},
 		deleted: map[uint64]bool{}, tried: map[uint64]map[record.Life]bool{}, tries: map[uint64]record.Life{},
-		untaken: map[place]map[record.Life]bool{}, heads: map[string][]byte{}, pace: newPace()}
+		untaken: map[place]map[record.Life]bool{}, reached: map[events.Thread]uint64{}, pace: newPace()}
 	if opt.Log != nil {
 		w.log = slog.New(slog.NewTextHandler(opt.Log, &slog.HandlerOptions{Level: slog.LevelDebug}))
 	}

@@ -148,10 +148,10 @@ func (m *model) note(e *events.Event, t *life) {
 }
 
 // unfit reports whether a letter may be that of a valid event: its thread takes nothing because it has grown beyond a
-// record (SPEC P11), or three persisters died over it alone, and another one found that.
+// record (SPEC P11), or so many persisters died over it alone, of which none was through with it.
 func (m *model) unfit(at uint64, reason string) bool {
 	return m.small && strings.Contains(reason, "too large to be stored") ||
-		strings.Contains(reason, "died while they tried it alone") && len(m.tried[at]) > 3
+		strings.Contains(reason, "died while they tried it alone") && len(m.tried[at]) >= enoughDied
 }
 
 func what(e *events.Event, mark string) string {

@@ -483,7 +483,7 @@ func (m *model) append(e *events.Event, t *life, mark string, at uint64, letter 
 		}
 		t.asked[p.ID] = p.Text
 	}
-	if n := len(m.untaken[m.nth]); n > 4 {
+	if n := len(m.untaken[m.nth]); n > enoughDied {
 		m.fail("%d persisters tried %s at %d of %s alone, and it is no dead letter", n, mark, at, e.Thread)
 	}
 	m.settle(mark, applied, at, "")

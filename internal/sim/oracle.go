@@ -328,7 +328,7 @@ func (j *judgement) items(ctx context.Context, cl *client.Client, life *life, s 
 func (j *judgement) deadly(l *life) bool {
 	for seq, lives := range j.model.tried {
 		of, _, err := events.ParseStored(j.events[seq].Subject)
-		if len(lives) > 3 && err == nil && (of == l.thread || l.moved && of.Session == l.thread.Session) {
+		if len(lives) >= enoughDied && err == nil && (of == l.thread || l.moved && of.Session == l.thread.Session) {
 			return true
 		}
 	}

@@ -59,7 +59,7 @@ func (j *judgement) restored() {
 	w := &World{p: p, ledger: newLedger(), trace: newTrace(false), log: slog.New(slog.DiscardHandler), dir: j.dir,
 		events: map[uint64]memjs.Msg{}, letters: map[uint64]memjs.Msg{}, posted: map[uint64]memjs.Msg{},
 		deleted: map[uint64]bool{}, tried: map[uint64]map[record.Life]bool{}, tries: map[uint64]record.Life{},
-		untaken: map[place]map[record.Life]bool{}, heads: map[string][]byte{}, pace: newPace()}
+		untaken: map[place]map[record.Life]bool{}, reached: map[events.Thread]uint64{}, pace: newPace()}
 	w.procs = 1000 // no process has the name of one of the first store's
 	w.srv = memjs.New(memjs.Config{Stored: w.stored})
 	d := &driver{World: w, rng: j.rng}

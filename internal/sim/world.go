@@ -7,12 +7,14 @@ import (
 	"log/slog"
 	"os"
 	"path/filepath"
+	"strconv"
 	"strings"
 	"sync"
 	"sync/atomic"
 
 	"golang.org/x/sync/errgroup"
 
+	"spool/internal/apply"
 	"spool/internal/memjs"
 	"spool/internal/natsadmin"
 	"spool/internal/natsio"
@@ -49,10 +51,10 @@ type World struct {
 	// By sequence, the lives of persisters that tried the event alone and did not end in order, and the last one that began to.
 	tried map[uint64]map[record.Life]bool
 	tries map[uint64]record.Life
-	// untaken are those of them that were to apply it, before a thread had it, by its place in its message; heads are the threads' records
-	// as they were written last.
+	// untaken are those of them that were to apply it, before a thread had it, by its place in its message; reached is how far
+	// names are dealt with, as the records of their threads say.
 	untaken map[place]map[record.Life]bool
-	heads   map[string][]byte
+	reached map[events.Thread]uint64
 
 	busy, commands atomic.Int64 // operations under way, and those of them that are an operator's
 
@@ -290,16 +292,17 @@ func (w *World) stored(stream string, m memjs.Msg) {
 	case events.EventsStream:
 		w.events[m.Seq] = m
 	case events.DeadStream:
-		w.letters[m.Seq] = m
+		at, _ := strconv.ParseUint(m.Header(natsio.HeaderEventSeq), 10, 64)
+		if m.Header(natsio.HeaderUnread) == "" || w.shared(at) || !w.has(at) { // else its thread says what became of it
+			w.letters[m.Seq] = m
+		}
 	case events.ItemsStream:
 		w.posted[m.Seq] = m
 	case events.RecordsStream:
-		switch {
-		case strings.HasPrefix(m.Subject, events.RecordSubject("tried.")):
+		if strings.HasPrefix(m.Subject, events.RecordSubject("tried.")) {
 			w.noteTried(m.Data)
-		case strings.HasPrefix(m.Subject, events.RecordSubject("thread.")):
-			w.heads[m.Subject] = m.Data
 		}
+		w.noteReached(strings.TrimPrefix(m.Subject, events.RecordSubject("")), m.Data)
 		if !strings.HasPrefix(m.Subject, events.RecordSubject(events.DeletedKey(""))) {
 			return
 		}
@@ -336,15 +339,38 @@ func (w *World) noteTried(value []byte) {
 // enoughDied persisters died over an event alone: whoever tries it then is to make a dead letter of it.
 const enoughDied = 3
 
-// has reports whether the thread of an event had it once; also where nobody can tell any more.
+// noteReached keeps how far a name is, whatever became of the thread that had it.
+func (w *World) noteReached(key string, value []byte) {
+	t, ok := events.ParseHeadKey(key)
+	if !ok {
+		t, _, ok = events.ParseHistoryKey(key)
+	}
+	head, err := threads.DecodeHead(value)
+	if !ok {
+		t, ok = events.ParseLeftKey(key)
+		if !ok {
+			return
+		}
+		var left *apply.Left
+		if left, err = apply.DecodeLeft(value); err == nil {
+			head = left.Head
+		}
+	}
+	if err == nil {
+		w.reached[t] = max(w.reached[t], head.Applied)
+	}
+}
+
+// has reports whether a name was dealt with as far as an event under it, when that had no letter yet.
 func (w *World) has(seq uint64) bool {
 	t, _, err := events.ParseStored(w.events[seq].Subject)
-	data, begun := w.heads[events.RecordSubject(events.HeadKey(t))]
-	if err != nil || !begun {
-		return err != nil
-	}
-	head, err := threads.DecodeHead(data)
-	return err != nil || head.Applied >= seq
+	return err == nil && w.reached[t] >= seq
+}
+
+// shared reports whether a message holds several events: how far a name is says nothing of each.
+func (w *World) shared(seq uint64) bool {
+	e, err := events.Open(w.events[seq].Subject, w.events[seq].Data)
+	return err == nil && len(e.More) > 0
 }
 
 func tempDir() (string, error) {
