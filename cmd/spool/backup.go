@@ -57,6 +57,10 @@ func (c *backupCreateCmd) Run(a *app) error {
 	return errors.Join(err, left)
 }
 
+func (c *backupCreateCmd) Help() string {
+	return "Where create is left out, a directory that is not there yet has a / in its name."
+}
+
 type backupLsCmd struct {
 	Dir  string `arg:"" help:"Directory of the backup."`
 	JSON bool   `help:"Each snapshot as one line of JSON."`

@@ -5,6 +5,7 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
+	"strings"
 	"testing"
 
 	"spool/internal/must"
@@ -39,5 +40,26 @@ func TestRestoreThatFails(t *testing.T) {
 	must.Do(t, os.WriteFile(objects[0], whole, 0o600))
 	if out, code := spool(t, "restore", kept, "--data", gone); code != service.ExitOK {
 		t.Errorf("restore behind one that failed = %d %s", code, out)
+	}
+}
+
+// A misspelt command of spool backup makes no backup of that name; a directory is one that is there, or that is written as a path, or behind
+// the command that is meant.
+func TestMisspeltCommandIsNoDirectory(t *testing.T) {
+	w := newJSONWorld(t)
+	t.Chdir(t.TempDir())
+	must.Do(t, os.Mkdir("there", 0o700))
+	for _, word := range []string{"verfy", "check", "lss"} {
+		out, code := spool(t, "backup", word, "--nats", w.up.NATS)
+		if code != service.ExitUsage || !strings.Contains(out, "spool backup create "+word) || !strings.Contains(out, "verify") {
+			t.Errorf("backup %s = %d %s, want %d, the commands, and how a directory of that name is made", word, code, out, service.ExitUsage)
+		}
+		if _, err := os.Stat(word); !errors.Is(err, fs.ErrNotExist) {
+			t.Errorf("backup %s: %v, want nothing of that name", word, err)
+		}
+	}
+	for _, args := range [][]string{{"there"}, {"./verfy"}, {"create", "lss"}} {
+		w.run(append([]string{"backup"}, args...)...)
+		w.run("backup", "verify", args[len(args)-1])
 	}
 }

@@ -136,7 +136,9 @@ func (c *deadReplayCmd) Run(a *app) error {
 			published++
 		}
 	}
-	fmt.Fprintf(a.err, "%d published again\n", published)
+	if published > 0 || len(failed) == 0 {
+		fmt.Fprintf(a.err, "%d published again\n", published)
+	}
 	if had > 0 {
 		fmt.Fprintf(a.err, "%d had been published again before: nothing was added\n", had)
 	}
@@ -219,9 +221,6 @@ func (c *deadRmCmd) Run(a *app) error {
 		fmt.Fprintln(a.err, "there are no dead letters")
 		return nil
 	}
-	if err := a.confirm(c.Yes, text.Sprintf("Remove %d dead letters? Their bytes are nowhere else", len(list))); err != nil {
-		return err
-	}
 	var failed []error
 	list = slices.DeleteFunc(list, func(at uint64) bool {
 		_, err := cl.Admin().DeadLetter(a.ctx, at) // a number that is mistyped is told
@@ -230,6 +229,12 @@ func (c *deadRmCmd) Run(a *app) error {
 		}
 		return err != nil
 	})
+	if len(list) == 0 {
+		return errors.Join(failed...)
+	}
+	if err := a.confirm(c.Yes, text.Sprintf("Remove %d dead letters? Their bytes are nowhere else", len(list))); err != nil {
+		return errors.Join(append(failed, err)...)
+	}
 	if err := cl.Admin().RemoveDeadLetters(a.ctx, list...); err != nil {
 		return errors.Join(append(failed, err)...)
 	}

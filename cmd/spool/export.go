@@ -163,7 +163,9 @@ func (e *export) all(dir string, force bool) error {
 		bar.set(int64(i+1), int64(len(list)), t.Session)
 	}
 	bar.end()
-	text.Fprintf(e.app.err, "%d entries of %d threads in %s\n", e.entries, len(list)-len(failed), dir)
+	if written := len(list) - len(failed); written > 0 || len(failed) == 0 {
+		text.Fprintf(e.app.err, "%d entries of %d threads in %s\n", e.entries, written, dir)
+	}
 	return e.end(errors.Join(failed...))
 }
 

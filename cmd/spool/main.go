@@ -134,7 +134,7 @@ func run(args []string, in io.Reader, out, errw io.Writer) int {
 			return service.Exit("spool", err, errw)
 		}
 		if kctx, err := parser.Parse(args); err == nil {
-			if err := inRange(kctx); err != nil {
+			if err := sound(kctx); err != nil {
 				return service.Exit("spool", err, errw)
 			}
 			return c.execute(kctx, in, out, errw)
@@ -154,7 +154,7 @@ func run(args []string, in io.Reader, out, errw io.Writer) int {
 		kctx, err = parser.Parse(append(args, ls))
 	}
 	if err == nil {
-		err = inRange(kctx)
+		err = sound(kctx)
 	}
 	if err != nil {
 		at := wrongAt(err)

@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"os"
+	"path/filepath"
 	"reflect"
 	"regexp"
 	"slices"
@@ -11,6 +12,7 @@ import (
 
 	"github.com/alecthomas/kong"
 
+	"spool/internal/mapped"
 	"spool/internal/service"
 )
 
@@ -63,6 +65,35 @@ func reworded(err error, at *kong.Node) error {
 		return errors.New(strings.NewReplacer(words...).Replace(ours))
 	}
 	return err
+}
+
+// sound refuses a command line that kong takes: a flag that is out of its range, and what may be a misspelt command.
+func sound(kctx *kong.Context) error {
+	err := inRange(kctx)
+	if err == nil {
+		err = spelt(kctx)
+	}
+	return err
+}
+
+// spelt refuses a word for the file of a command that need not be named, unless it is there, or is written as a path: what is no command
+// beside it would be a file of that name.
+func spelt(kctx *kong.Context) error {
+	at := kctx.Selected()
+	if at.Parent.DefaultCmd != at || slices.Contains(kctx.Args, at.Name) {
+		return nil
+	}
+	for _, p := range at.Positional {
+		word := p.Target.String()
+		if _, err := os.Lstat(word); p.Tag.Type != "path" || strings.ContainsRune(word, filepath.Separator) || err == nil {
+			continue
+		}
+		all := mapped.List(at.Parent.Children, func(n *kong.Node) string { return n.Name })
+		group := "spool " + commandOf(at.Parent)
+		return service.UsageError{Command: group, Err: fmt.Errorf("%s is no command of %s, which are %s, and is not there: to begin it, use spool %s %[1]s",
+			word, group, strings.Join(all, ", "), commandOf(at))}
+	}
+	return nil
 }
 
 // inRange refuses a number or a duration of a flag that is out of the range that its tags say, and nothing where it takes one of a few words.
