@@ -9,16 +9,13 @@ import (
 	"spool/pkg/events"
 )
 
-// ask stores what the users of so many sessions asked for: the newest of them one by one, since of one millisecond none is the newest.
+// ask stores what the users of so many sessions asked for, many in a millisecond.
 func ask(t *testing.T, conn *natsio.Conn, n int) {
 	t.Helper()
 	for i := range n {
 		th := events.Thread{Session: fmt.Sprintf("s%06d", i), Name: events.MainThread}
 		item := fmt.Sprintf(`{"session":%q,"thread":"main","n":1,"content":[{"type":"text","text":"mend mill %d"}]}`, th.Session, i)
-		stored := must.Get(conn.JetStream().PublishAsync(events.ItemSubject(th, events.TypeMessage, ""), []byte(item)))(t)
-		if i > n-300 {
-			must.Receive(t, stored.Ok(), "item %d is not stored", i)
-		}
+		must.Get(conn.JetStream().PublishAsync(events.ItemSubject(th, events.TypeMessage, ""), []byte(item)))(t)
 	}
 	<-conn.JetStream().PublishAsyncComplete()
 }

@@ -220,7 +220,7 @@ func TestEmptyEnvironment(t *testing.T) {
 	if len(empty) < 20 {
 		t.Errorf("%d variables are of flags, want 20 or more", len(empty))
 	}
-	for _, line := range [][]string{{"session", "ls"}, {"backup", "new"}, {"gc"}} {
+	for _, line := range [][]string{{"session", "ls"}, {"backup", "./new"}, {"gc"}} {
 		var out, errw bytes.Buffer
 		if code := run(line, strings.NewReader(""), &out, &errw); code == service.ExitUsage || strings.Contains(errw.String(), `""`) {
 			t.Errorf("spool %q with empty variables = %d %s", line, code, errw.String())

@@ -14,9 +14,10 @@ import (
 // Post is a user post as a thread has it.
 type Post struct {
 	Thread events.Thread
-	N      int64 // number of the item in its thread
-	Life   int64 // which of the threads that had the name: threads.Head.Life
-	Time   int64 // Unix milliseconds, 0 = nobody said
+	N      int64  // number of the item in its thread
+	Life   int64  // which of the threads that had the name: threads.Head.Life
+	Time   int64  // Unix milliseconds, 0 = nobody said
+	Seq    uint64 // in the stream, which orders those of one millisecond; 0: it came from a thread
 	Text   string
 
 	// Of an index of all items; of a prompt in a history they are empty.

@@ -161,32 +161,37 @@ var newestWindow uint64 = 256
 
 // CatchUpNewest returns when the newest so many prompts of a filter are in, which costs what they do: where the history is far behind, it
 // reads the end of the stream alone, and what their threads said last before that, which they may repeat. No prompt is newer than its item:
-// none that was stored before belongs to them, where they, and the one before them, are newer than the first item that was read.
+// none that was stored before belongs to them, where they, and the one before them, are not older than the first item that was read.
 func (f *Follower) CatchUpNewest(ctx context.Context, of Filter, n int) error {
 	at, now, err := f.position(ctx)
 	for window := newestWindow; err == nil && now.Match > max(at.Seq, now.First)+8*window; window *= 8 {
-		var first time.Time
+		var first int64
 		if first, err = f.read(ctx, Position{Stream: now.Stream, Seq: now.Match - window}, now.Match, true); err != nil {
 			break
 		}
 		for said := map[events.Thread]bool{}; ; {
-			found, err := f.db.Recent(ctx, of, n+1)
+			found, err := f.db.since(ctx, of, first, n+1)
 			if err != nil {
 				return err
 			}
-			if len(found) <= n || found[n].Time <= first.UnixMilli() {
+			if len(found) <= n {
 				break
 			}
-			before := len(said)
+			before, far := len(said), false
 			var some gathered
 			for _, p := range found {
 				if said[p.Thread] {
 					continue
 				}
 				said[p.Thread] = true
-				if err := f.gatherBefore(ctx, p.Thread, now.Match-window+1, at.Seq+1, &some); err != nil {
+				ok, err := f.gatherBefore(ctx, p.Thread, now.Match-window+1, at.Seq+1, &some)
+				if err != nil {
 					return err
 				}
+				far = far || !ok
+			}
+			if far {
+				break
 			}
 			if len(said) == before {
 				return nil
@@ -202,22 +207,27 @@ func (f *Follower) CatchUpNewest(ctx context.Context, of Filter, n int) error {
 	return f.CatchUp(ctx)
 }
 
-// gatherBefore gathers what a thread said last in words before a sequence of the stream, if that is not before another one.
-func (f *Follower) gatherBefore(ctx context.Context, t events.Thread, before, from uint64, some *gathered) error {
-	for {
+// mostWordless is how many posts without words, as of pictures alone, are looked at one by one: each takes some twenty requests.
+const mostWordless = 8
+
+// gatherBefore gathers what a thread said last in words before a sequence of the stream, if that is not before another one. It is not ok
+// where that is behind too many that have no words.
+func (f *Follower) gatherBefore(ctx context.Context, t events.Thread, before, from uint64, some *gathered) (ok bool, err error) {
+	for range mostWordless {
 		last, err := f.items.LastBefore(ctx, events.ItemFilters(t.Session, t.Name, events.TypeMessage)[0], before, natsio.Position{Seq: from})
 		if err != nil || last.Seq == 0 {
-			return err
+			return true, err
 		}
 		had := len(some.posts)
 		if err := f.gather(ctx, last, some); err != nil {
-			return err
+			return false, err
 		}
 		if len(some.posts) > had && trim(some.posts[had].Text) != "" {
-			return nil
+			return true, nil
 		}
 		before = last.Seq
 	}
+	return false, nil
 }
 
 // Rebuild empties the history and makes it again from the stream and from every thread.
@@ -285,9 +295,9 @@ func (f *Follower) advance(ctx context.Context, at Position, to uint64) (Positio
 	return at, err
 }
 
-// read stores the posts behind a position, up to a sequence, or until nothing comes for a while when that is 0, and tells when the first
-// one was stored. With ahead the history's position stays: who reads on from there meets them again.
-func (f *Follower) read(ctx context.Context, at Position, until uint64, ahead bool) (first time.Time, err error) {
+// read stores the posts behind a position, up to a sequence, or until nothing comes for a while when that is 0, and tells the id that
+// the newest post of the first one has. With ahead the history's position stays: who reads on from there meets them again.
+func (f *Follower) read(ctx context.Context, at Position, until uint64, ahead bool) (first int64, err error) {
 	wait := refresh
 	if until != 0 {
 		wait = patience
@@ -315,8 +325,8 @@ func (f *Follower) read(ctx context.Context, at Position, until uint64, ahead bo
 		if err != nil {
 			return first, err
 		}
-		if first.IsZero() {
-			first = stored.Stored
+		if first == 0 {
+			first = idOf(stored.Stored.UnixMilli(), stored.Seq)
 		}
 		idle.Reset(wait)
 		if err := f.gather(ctx, stored, &some); err != nil {
@@ -359,7 +369,7 @@ func (f *Follower) gather(ctx context.Context, stored natsio.StoredItem, some *g
 	} else if agent {
 		p.Text = "" // no person asked for it
 	}
-	p.Time = events.Believed(p.Time, stored.Stored.UnixMilli())
+	p.Time, p.Seq = events.Believed(p.Time, stored.Stored.UnixMilli()), stored.Seq
 	some.add(p)
 	return f.retired(ctx, p, some)
 }

@@ -34,8 +34,13 @@ const MaxLimit = 1000
 
 // Recent gives the newest prompts, newest first.
 func (db *DB) Recent(ctx context.Context, f Filter, limit int) ([]Prompt, error) {
+	return db.since(ctx, f, 0, limit)
+}
+
+// since is Recent of those from an id on.
+func (db *DB) since(ctx context.Context, f Filter, id int64, limit int) ([]Prompt, error) {
 	where, args := f.clause()
-	return db.read(ctx, "FROM prompts p WHERE p.text IS NOT NULL"+where+" ORDER BY p.id DESC LIMIT ?", append(args, bounded(limit)))
+	return db.read(ctx, "FROM prompts p WHERE p.text IS NOT NULL"+where+" AND p.id >= ? ORDER BY p.id DESC LIMIT ?", append(args, id, bounded(limit)))
 }
 
 // Search gives prompts that have all words of the query, whatever the case: first those where each is the beginning of a

@@ -22,23 +22,19 @@ func TestCatchUpNewest(t *testing.T) {
 	history.SetNewestWindow(t, 4)
 	conn, rnd := natstest.Conn(t), rand.New(rand.NewPCG(1, 2))
 	ctx, last := t.Context(), map[events.Thread]int{}
-	newest := int64(0)
 	post := func(many int) {
 		for range many {
 			th := events.Thread{Session: fmt.Sprint("s", rnd.IntN(9)), Name: events.MainThread}
 			last[th]++
 			at := time.Now()
-			for at.UnixMilli() == newest { // of one millisecond, what is read first is older
-				at = time.Now()
-			}
-			newest = at.UnixMilli()
 			if rnd.IntN(4) == 0 {
 				at = at.Add(-time.Duration(rnd.IntN(1000)) * time.Hour)
 			}
 			item := fmt.Sprintf(`{"session":%q,"thread":"main","n":%d,"created_at":%q,"content":[{"type":"text","text":"mend %d"}]}`, th.Session, last[th],
 				at.UTC().Format(time.RFC3339Nano), rnd.IntN(3))
-			must.Get(conn.JetStream().Publish(ctx, events.ItemSubject(th, events.TypeMessage, ""), []byte(item)))(t)
+			must.Get(conn.JetStream().PublishAsync(events.ItemSubject(th, events.TypeMessage, ""), []byte(item)))(t) // many in a millisecond
 		}
+		<-conn.JetStream().PublishAsyncComplete()
 	}
 	same := func(what string, has *history.DB, limit int) {
 		t.Helper()
@@ -98,4 +94,55 @@ func TestCatchUpNewestBehindPictures(t *testing.T) {
 	if want := []string{"paint 1", "paint 0", "mend 39"}; !slices.Equal(got, want) {
 		t.Errorf("the newest prompts are %q, want %q", got, want)
 	}
+}
+
+// The newest prompts cost what they are also where a thread repeats itself behind thousands of pictures: they are not looked at one by one.
+func TestCatchUpNewestBehindThousandsOfPictures(t *testing.T) {
+	conn, last := natstest.Conn(t), map[string]int{}
+	say := func(session, text string) {
+		last[session]++
+		th := events.Thread{Session: session, Name: events.MainThread}
+		item := fmt.Sprintf(`{"session":%q,"thread":"main","n":%d,"content":[{"type":"text","text":%q}]}`, session, last[session], text)
+		must.Get(conn.JetStream().PublishAsync(events.ItemSubject(th, events.TypeMessage, ""), []byte(item)))(t)
+	}
+	for range 3000 {
+		say("orchard", "")
+	}
+	for n := range 300 {
+		say("barn", fmt.Sprint("mend ", n))
+	}
+	say("orchard", "prune")
+	<-conn.JetStream().PublishAsyncComplete()
+	before := conn.JetStream().Conn().Stats().OutMsgs
+	db := open(t, filepath.Join(t.TempDir(), "new.db"))
+	must.Do(t, history.NewFollower(db, conn, nil).CatchUpNewest(t.Context(), history.Filter{}, 3))
+	if asked := conn.JetStream().Conn().Stats().OutMsgs - before; asked > 1000 {
+		t.Errorf("the 3 newest prompts ask %d times, want some hundred", asked)
+	}
+	if got := must.Get(db.Recent(t.Context(), history.Filter{}, 3))(t); len(got) != 3 || got[0].Text != "prune" {
+		t.Errorf("the newest prompts are %+v, want prune and two more", got)
+	}
+}
+
+// The newest of thousands of prompts that were stored in a few milliseconds cost what they are.
+func TestCatchUpNewestOfAMillisecond(t *testing.T) {
+	history.SetNewestWindow(t, 4)
+	conn, ctx, many := natstest.Conn(t), t.Context(), 2000
+	for i := range many {
+		th := events.Thread{Session: fmt.Sprint("s", i), Name: events.MainThread}
+		item := fmt.Sprintf(`{"session":%q,"thread":"main","n":1,"content":[{"type":"text","text":"mend %d"}]}`, th.Session, i)
+		must.Get(conn.JetStream().PublishAsync(events.ItemSubject(th, events.TypeMessage, ""), []byte(item)))(t)
+	}
+	<-conn.JetStream().PublishAsyncComplete()
+	before := conn.JetStream().Conn().Stats().OutMsgs
+	db := open(t, filepath.Join(t.TempDir(), "new.db"))
+	must.Do(t, history.NewFollower(db, conn, nil).CatchUpNewest(ctx, history.Filter{}, 3))
+	if asked := conn.JetStream().Conn().Stats().OutMsgs - before; asked > 500 {
+		t.Errorf("the 3 newest of %d prompts ask %d times, want a hundred or so", many, asked)
+	}
+	got := must.Get(db.Recent(ctx, history.Filter{}, 3))(t)
+	for i, p := range got {
+		must.Same(t, p.Text, fmt.Sprint("mend ", many-1-i), "a newest prompt is %q, want %q")
+	}
+	must.Same(t, len(got), 3, "there are %d of the newest prompts, want %d")
 }

@@ -95,7 +95,7 @@ func (w *writer) add(p Post) error {
 	if err := w.mend(at, before, text); err != nil {
 		return err
 	}
-	id, err := w.place("prompts", p.Time)
+	id, err := w.place("prompts", p)
 	if err != nil {
 		return err
 	}
@@ -115,7 +115,7 @@ func (w *writer) say(p Post) error {
 	if err != nil || known {
 		return err
 	}
-	id, err := w.place("said", p.Time)
+	id, err := w.place("said", p)
 	if err != nil {
 		return err
 	}
@@ -220,9 +220,19 @@ const slots = 1 << 21
 // firstOf is the first id of a millisecond.
 func firstOf(ms int64) int64 { return max(0, min(ms, 1<<42-1)) * slots }
 
-// place is the id for a post of that time: behind all of its millisecond.
-func (w *writer) place(table string, ms int64) (id int64, err error) {
-	first := firstOf(ms)
+// idOf is the id of a post of that time and place in the stream.
+func idOf(ms int64, seq uint64) int64 { return firstOf(ms) + int64(seq%slots) }
+
+// place is the id for a post, in whatever order posts are read: that of its time and its place in the stream, or where it has none, or
+// another one has that, behind all of its millisecond.
+func (w *writer) place(table string, p Post) (id int64, err error) {
+	taken := p.Seq == 0
+	if id = idOf(p.Time, p.Seq); !taken {
+		if taken, err = w.get("SELECT 1 FROM "+table+" WHERE id = ?", []any{id}, new(int)); err != nil || !taken {
+			return id, err
+		}
+	}
+	first := firstOf(p.Time)
 	_, err = w.get("SELECT coalesce(max(id) + 1, ?1) FROM "+table+" WHERE id BETWEEN ?1 AND ?2", []any{first, first + slots - 1}, &id)
 	for taken := id == first+slots; taken && err == nil; {
 		if taken, err = w.get("SELECT 1 FROM "+table+" WHERE id = ?", []any{id}, new(int)); taken {
