@@ -140,12 +140,15 @@ func (a *api) serve(to route, w http.ResponseWriter, r *http.Request) {
 		in = piping
 	}
 	if room := a.lanes[in]; room != nil {
-		p := w.(*patient)
-		if err := room.enter(r.Context(), p, in.lends()); err != nil {
+		p, at := w.(*patient), &stay{places: room, lends: in.lends()}
+		if err := at.enter(r.Context(), p); err != nil {
 			a.fail(w, r, err)
 			return
 		}
-		defer room.leave(p, access.From(r.Context()).Name)
+		defer at.leave(r.Context(), p)
+		if at.lends {
+			r = r.WithContext(at.aside(r.Context(), p, a.lanes[following]))
+		}
 		if r.ContentLength != 0 {
 			p.rest(in == piping)
 			r.Body = sent{r.Body, p, in == piping}

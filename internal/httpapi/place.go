@@ -7,6 +7,7 @@ import (
 
 	"spool/internal/access"
 	"spool/internal/family"
+	"spool/internal/sleep"
 )
 
 // By how much a client may be behind its headway when another one asks for its place, and how long that one asks, and how often.
@@ -121,4 +122,54 @@ func (l *lending) best(o lending) {
 func (l *places) leave(p *patient, of string) {
 	l.held.Delete(p)
 	l.give(of, 1)
+}
+
+// stay is a request's place in its lane, which one that waits for what is to be applied gives back meanwhile.
+type stay struct {
+	*places
+	lends bool
+
+	mu   sync.Mutex
+	away bool // a wait is under way
+	has  bool
+}
+
+func (s *stay) enter(ctx context.Context, p *patient) error {
+	err := s.places.enter(ctx, p, s.lends)
+	s.has = err == nil
+	return err
+}
+
+func (s *stay) leave(ctx context.Context, p *patient) {
+	if s.has {
+		s.places.leave(p, access.From(ctx).Name)
+		s.has = false
+	}
+}
+
+// aside has the waits of a request take a place among those that wait instead of its own. Of several at a time the first one does.
+func (s *stay) aside(ctx context.Context, p *patient, among *places) context.Context {
+	return sleep.WithAside(ctx, func(wait func() error) error {
+		s.mu.Lock()
+		first := !s.away
+		s.away = true
+		s.mu.Unlock()
+		if !first {
+			return wait()
+		}
+		s.leave(ctx, p)
+		there := &stay{places: among}
+		err := there.enter(ctx, p)
+		if err == nil {
+			err = wait()
+			there.leave(ctx, p)
+		}
+		if e := s.enter(ctx, p); e != nil {
+			err = e
+		}
+		s.mu.Lock()
+		s.away = false
+		s.mu.Unlock()
+		return err
+	})
 }

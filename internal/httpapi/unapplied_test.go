@@ -89,3 +89,36 @@ func unattended(t *testing.T) (conn *natsio.Conn, url string) {
 	must.Same(t, status, 202, "the entry = %d, want %d")
 	return conn, srv.URL
 }
+
+// Those who wait for what no persister came to hold no place of a lane: beside them others are answered.
+func TestWaitingHoldsNoPlace(t *testing.T) {
+	conn := natstest.Conn(t)
+	srv := httptest.NewServer(httpapi.For(conn, httpapi.Config{Requests: 2}))
+	t.Cleanup(func() { srv.CloseClientConnections(); srv.Close() })
+	status, _, _ := do(t, srv.URL, request{path: "/v1/sessions/s/threads/main/entries?dialect=item", kind: "application/json",
+		body: `{"content":[{"type":"text","text":"hello"}]}`})
+	must.Same(t, status, 202, "the entry = %d, want %d")
+	var waiting sync.WaitGroup
+	for _, path := range []string{"/v1/read?session=s&url=artifact://1", "/v1/sessions/s/threads/main/items", "/v1/sessions/s/artifacts"} {
+		waiting.Go(func() {
+			if status, _, body := get(t, srv.URL, path); status != 503 {
+				t.Errorf("%s = %d %s, want 503", path, status, body)
+			}
+		})
+	}
+	over := make(chan struct{})
+	go func() { waiting.Wait(); close(over) }()
+	for at, answered := time.NewTicker(50*time.Millisecond), 0; ; answered++ {
+		status, _, body := get(t, srv.URL, "/v1/sessions")
+		must.Same(t, status, 200, "%.100s: a list beside those that wait = %d, want %d", body)
+		select {
+		case <-over:
+			at.Stop()
+			if answered < 20 {
+				t.Errorf("%d lists were answered while others waited, want one every little while", answered)
+			}
+			return
+		case <-at.C:
+		}
+	}
+}

@@ -34,3 +34,19 @@ func Every(ctx context.Context, d time.Duration) iter.Seq[time.Time] {
 		}
 	}
 }
+
+type asideKey struct{}
+
+// WithAside has whoever waits for others in a context give back meanwhile what the work in it holds: aside calls what it is handed, and
+// takes that again behind it.
+func WithAside(ctx context.Context, aside func(wait func() error) error) context.Context {
+	return context.WithValue(ctx, asideKey{}, aside)
+}
+
+// Aside waits for others: what the work in a context holds is given back meanwhile.
+func Aside(ctx context.Context, wait func() error) error {
+	if aside, ok := ctx.Value(asideKey{}).(func(func() error) error); ok {
+		return aside(wait)
+	}
+	return wait()
+}

@@ -12,6 +12,7 @@ import (
 	"spool/internal/natsio"
 	"spool/internal/record"
 	"spool/internal/retry"
+	"spool/internal/sleep"
 	"spool/pkg/events"
 	"spool/pkg/threads"
 )
@@ -200,9 +201,11 @@ func (c *Client) awaiting(ctx context.Context, t events.Thread, look func() erro
 	case err == nil && passed(short):
 		return look()
 	case err == nil:
-		err = natsio.Settle(short, c.events, t, passed, func(done bool) (bool, error) {
-			found = look()
-			return done || enough(newest, found), nil
+		err = sleep.Aside(ctx, func() error {
+			return natsio.Settle(short, c.events, t, passed, func(done bool) (bool, error) {
+				found = look()
+				return done || enough(newest, found), nil
+			})
 		})
 	}
 	switch {
