@@ -47,8 +47,8 @@ func TestEventsOfAnyHeaders(t *testing.T) {
 	}
 	account := func() (acc fsck.Accounts) {
 		t.Helper()
-		out := run("fsck", "--events", "--json") // behind what it logs
-		must.Do(t, json.Unmarshal([]byte(out[strings.Index(out, "{"):]), &acc))
+		out := run("fsck", "--events", "--json") // before or behind what it logs
+		must.Do(t, json.NewDecoder(strings.NewReader(out[strings.Index(out, "{"):])).Decode(&acc))
 		return acc
 	}
 	run("backup", filepath.Join(t.TempDir(), "backup"))
