@@ -30,7 +30,7 @@ type backupCreateCmd struct {
 }
 
 func (c *backupCreateCmd) Run(a *app) error {
-	a.nats.Patient = true
+	a.ctx = natsio.Patient(a.ctx)
 	conn, err := a.dial()
 	if err != nil {
 		return err
@@ -160,6 +160,7 @@ func (c *restoreCmd) restore(a *app, repo *backup.Repository, m backup.Manifest,
 			}
 		}()
 	}
+	a.ctx = natsio.Patient(a.ctx)
 	conn, done, err := c.target(a, &limits)
 	if err != nil {
 		return err

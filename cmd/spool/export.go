@@ -12,6 +12,7 @@ import (
 	"strings"
 
 	"spool/internal/interchange"
+	"spool/internal/natsio"
 	"spool/internal/rehydrate"
 	"spool/internal/service"
 	"spool/internal/text"
@@ -45,7 +46,7 @@ func (c *exportCmd) Run(a *app) error {
 	case c.All == "" && c.Thread == "":
 		return service.UsageError{Err: errors.New("name a thread, or give --all DIR")}
 	}
-	a.nats.Patient = true
+	a.ctx = natsio.Patient(a.ctx)
 	cl, err := a.client()
 	if err != nil {
 		return err

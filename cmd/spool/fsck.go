@@ -54,7 +54,7 @@ func (c *fsckCmd) Run(a *app) error {
 	if err != nil {
 		return err
 	}
-	a.nats.Patient = true
+	a.ctx = natsio.Patient(a.ctx)
 	conn, err := a.dial()
 	if err != nil {
 		return err

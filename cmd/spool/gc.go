@@ -32,7 +32,7 @@ func (c *gcCmd) Help() string {
 
 // collector connects.
 func (a *app) collector(cfg gc.Config) (*natsio.Conn, *gc.Collector, error) {
-	a.nats.Patient = true
+	a.ctx = natsio.Patient(a.ctx)
 	conn, err := a.dial()
 	if err != nil {
 		return nil, nil, err
@@ -196,7 +196,7 @@ type duCmd struct {
 }
 
 func (c *duCmd) Run(a *app) error {
-	a.nats.Patient = true
+	a.ctx = natsio.Patient(a.ctx)
 	conn, err := a.dial()
 	if err != nil {
 		return err

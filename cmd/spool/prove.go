@@ -13,6 +13,7 @@ import (
 
 	"golang.org/x/mod/sumdb/note"
 
+	"spool/internal/natsio"
 	"spool/internal/proof"
 	"spool/internal/service"
 	"spool/internal/text"
@@ -53,6 +54,7 @@ func (c *proveCmd) Run(a *app) error {
 	if sameFile(c.Output, c.Key) {
 		return service.UsageError{Err: fmt.Errorf("-o: %s is the signing key", c.Output)}
 	}
+	a.ctx = natsio.Patient(a.ctx)
 	cl, err := a.client()
 	if err != nil {
 		return err

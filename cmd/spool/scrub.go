@@ -37,7 +37,7 @@ func (c *scrubCmd) Run(a *app) error {
 	if c.Every != 0 && (c.Once || c.Every < time.Second) {
 		return service.UsageError{Err: errors.New("--every: at least 1s, and not with --once")}
 	}
-	a.nats.Patient = true
+	a.ctx = natsio.Patient(a.ctx)
 	conn, err := a.dial()
 	if err != nil {
 		return err

@@ -28,7 +28,7 @@ func (c *sessionExportCmd) Help() string {
 }
 
 func (c *sessionExportCmd) Run(a *app) error {
-	a.nats.Patient = true
+	a.ctx = natsio.Patient(a.ctx)
 	conn, err := a.dial()
 	if err != nil {
 		return err

@@ -43,7 +43,6 @@ func collect(fs *service.Flags, c Call) error {
 	ctx, cancel := service.Signals()
 	defer cancel()
 	go service.StayLean(ctx)
-	fs.NATS.Patient = true
 	conn, err := fs.NATS.Dial(ctx, "spool gc", log)
 	if err != nil {
 		return err

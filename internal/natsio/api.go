@@ -5,6 +5,7 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
+	"regexp"
 	"strings"
 	"time"
 
@@ -21,8 +22,19 @@ type api struct {
 
 // ask runs a request. Its subjects are those of JetStream's API, as they begin: what a user may not send is one of
 // them. It ends when its caller's context does, and with its own time: its answer is lost with the connection that
-// it went by, and a caller that gives a long work its time waits for none so long.
-func ask[T any](ctx context.Context, d *denials, f func(context.Context) (T, error), subjects ...string) (v T, err error) {
+// it went by, and a caller that gives a long work its time waits for none so long. What changes nothing is asked again by who is Patient.
+func ask[T any](ctx context.Context, d *denials, f func(context.Context) (T, error), subjects ...string) (T, error) {
+	once := func(ctx context.Context) (T, error) { return askOnce(ctx, d, f, subjects) }
+	if changesNothing.MatchString(subjects[0]) {
+		return untilAnswered(ctx, d, once, subjects[0])
+	}
+	return once(ctx)
+}
+
+// changesNothing matches the requests that only read.
+var changesNothing = regexp.MustCompile(`^(STREAM\.)?(INFO|MSG\.GET)\b`)
+
+func askOnce[T any](ctx context.Context, d *denials, f func(context.Context) (T, error), subjects []string) (v T, err error) {
 	ctx, done, err := d.watch(ctx, func(subject string) bool { return asks(subject, subjects) })
 	if err != nil {
 		return v, err
@@ -34,9 +46,9 @@ func ask[T any](ctx context.Context, d *denials, f func(context.Context) (T, err
 	return v, outcome(ctx, err)
 }
 
-// untilAnswered is a request that changes nothing: readers with patience ask again.
+// untilAnswered asks for a reader who is Patient until there is an answer.
 func untilAnswered[T any](ctx context.Context, d *denials, f func(context.Context) (T, error), what string) (v T, err error) {
-	waited := d.patience.once(ctx, what, func() error {
+	waited := d.patience(ctx).once(ctx, what, func() error {
 		v, err = f(ctx)
 		return WrapErr(err)
 	})
@@ -82,9 +94,7 @@ func (a api) stream(
 }
 
 func (a api) Stream(ctx context.Context, name string) (jetstream.Stream, error) {
-	return untilAnswered(ctx, a.denied, func(ctx context.Context) (jetstream.Stream, error) {
-		return a.stream(ctx, with1(a.JetStream.Stream, name), "STREAM.INFO.", name)
-	}, name)
+	return a.stream(ctx, with1(a.JetStream.Stream, name), "STREAM.INFO.", name)
 }
 
 func (a api) CreateStream(ctx context.Context, cfg jetstream.StreamConfig) (jetstream.Stream, error) {
@@ -204,9 +214,7 @@ type apiStream struct {
 
 func (s apiStream) Info(ctx context.Context, opts ...jetstream.StreamInfoOpt) (*jetstream.StreamInfo, error) {
 	f := func(ctx context.Context) (*jetstream.StreamInfo, error) { return s.Stream.Info(ctx, opts...) }
-	return untilAnswered(ctx, s.denied, func(ctx context.Context) (*jetstream.StreamInfo, error) {
-		return ask(ctx, s.denied, f, "STREAM.INFO."+s.name)
-	}, s.name)
+	return ask(ctx, s.denied, f, "STREAM.INFO."+s.name)
 }
 
 func (s apiStream) GetMsg(ctx context.Context, seq uint64, opts ...jetstream.GetMsgOpt) (*jetstream.RawStreamMsg, error) {
@@ -220,11 +228,9 @@ func (s apiStream) GetMsg(ctx context.Context, seq uint64, opts ...jetstream.Get
 	return s.message(ctx, f)
 }
 
-// message is untilAnswered for a message.
+// message is ask for a message.
 func (s apiStream) message(ctx context.Context, f func(context.Context) (*jetstream.RawStreamMsg, error)) (*jetstream.RawStreamMsg, error) {
-	return untilAnswered(ctx, s.denied, func(ctx context.Context) (*jetstream.RawStreamMsg, error) {
-		return ask(ctx, s.denied, f, "STREAM.MSG.GET."+s.name, "DIRECT.GET."+s.name)
-	}, s.name)
+	return ask(ctx, s.denied, f, "STREAM.MSG.GET."+s.name, "DIRECT.GET."+s.name)
 }
 
 func (s apiStream) GetLastMsgForSubject(ctx context.Context, subject string) (*jetstream.RawStreamMsg, error) {

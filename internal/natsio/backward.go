@@ -190,7 +190,7 @@ var (
 // the first of all was stored.
 func (b *Backward) read(ctx context.Context, from, below uint64) (rs []record.Record, oldest time.Time, err error) {
 	before := b.looked
-	patience := b.recs.c.denied.patience
+	patience := b.recs.c.denied.patience(ctx)
 	patience.most = max(patience.most, atLeast)
 	err = patience.read(ctx, events.RecordsStream, func() (further bool, err error) {
 		began := from

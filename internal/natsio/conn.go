@@ -47,10 +47,6 @@ type Config struct {
 	Timeout  time.Duration // of one request, and of connecting; 0 = 5 s
 	Name     string        // connection name shown by the server; empty: "spool"
 
-	// Patience is for how long a reading that gets no further is tried again, and the log told of it; 0: it fails. For whoever reads for
-	// minutes and would begin anew.
-	Patience time.Duration
-
 	// Offline is a directory where pkg/client keeps what it cannot publish, until a server takes it; empty: none. With it no
 	// server needs to be there when a program begins. OfflineBytes is the most that it may hold; 0 = 1 GiB.
 	Offline      string
@@ -112,7 +108,7 @@ func Dial(ctx context.Context, cfg Config) (*Conn, error) {
 	if c.timeout <= 0 {
 		c.timeout = 5 * time.Second
 	}
-	c.denied.timeout, c.denied.patience = c.timeout, patience{cfg.Patience, log, new(atomic.Bool)}
+	c.denied.timeout, c.denied.log = c.timeout, log
 	var js jetstream.JetStream
 	if cfg.Domain != "" {
 		js, err = jetstream.NewWithDomain(nc, cfg.Domain, jetstream.WithDefaultTimeout(c.timeout))

@@ -4,9 +4,11 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"log/slog"
 	"regexp"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/nats-io/nats.go"
@@ -19,7 +21,8 @@ import (
 // connection by which it was asked for.
 type denials struct {
 	timeout  time.Duration // how long one is waited for
-	patience patience
+	log      *slog.Logger
+	answered atomic.Bool // see patience
 
 	mu      sync.Mutex
 	waiting map[*waiter]struct{}

@@ -80,7 +80,7 @@ func (st Streams) follow(
 		_ = st.c.js.DeleteConsumer(context.WithoutCancel(ctx), it.stream, it.info.Name)
 	}()
 	var why, final error
-	waited := st.c.denied.patience.read(ctx, it.stream, func() (further bool, err error) {
+	waited := st.c.denied.patience(ctx).read(ctx, it.stream, func() (further bool, err error) {
 		was := it.last
 		if why != nil {
 			err = it.again(why, st.c.timeout)

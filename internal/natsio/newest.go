@@ -40,7 +40,7 @@ func (c *Conn) stored(ctx context.Context, stream string, requests [][]byte) ([]
 		return &nats.Msg{Subject: apiSubject(c.js, "STREAM.MSG.GET."+stream), Data: body}
 	})
 	out := make([]newestMsg, len(msgs))
-	err := c.denied.patience.once(ctx, stream, func() error {
+	err := c.denied.patience(ctx).once(ctx, stream, func() error {
 		answers, err := c.pipe.all(ctx, msgs, c.timeout)
 		for i, m := range answers {
 			if out[i], err = parseNewest(m); err != nil {

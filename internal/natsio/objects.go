@@ -197,7 +197,7 @@ func (obs Objects) readBatch(
 ) (n int, last uint64, err error) {
 	var failed error
 	give := func(chunk []byte) error { failed = f(chunk); return failed }
-	err = obs.c.denied.patience.once(ctx, o.Bucket+"/"+o.Name, func() (err error) {
+	err = obs.c.denied.patience(ctx).once(ctx, o.Bucket+"/"+o.Name, func() (err error) {
 		n, last, err = obs.readCopy(ctx, o, from, count, most, give)
 		if n > 0 || failed != nil { // what came is not asked for again
 			return nil

@@ -11,11 +11,26 @@ import (
 	"spool/internal/retry"
 )
 
-// patience is how readings wait for a server that does not answer them (Config.Patience).
+// Patient is for whoever reads for minutes and would begin anew: what is read under it, but nothing that is written, waits for a server that
+// pauses, for sixty times the time of a request (Config.Timeout) without getting further, and says so in the log.
+func Patient(ctx context.Context) context.Context { return context.WithValue(ctx, patientKey{}, true) }
+
+type patientKey struct{}
+
+// patience is how readings wait for a server that does not answer them.
 type patience struct {
 	most     time.Duration
 	log      *slog.Logger
 	answered *atomic.Bool // something: a server that never did is no server that pauses
+}
+
+// patience is that of what is read under a context.
+func (d *denials) patience(ctx context.Context) patience {
+	p := patience{log: d.log, answered: &d.answered}
+	if ctx.Value(patientKey{}) != nil {
+		p.most = 60 * d.timeout
+	}
+	return p
 }
 
 // read reads, and where that fails for a passing reason again from where it came to, until it got no further for so long. further reports

@@ -26,10 +26,10 @@ func TestLongReadersWaitNearTheEnd(t *testing.T) {
 			must.Get(writer.Records().Write(t.Context(), put))(t)
 		}
 		write(0)
-		c := must.Get(natsio.Dial(t.Context(), natsio.Config{InProcess: s.Process("reader"), Patience: 10 * time.Minute}))(t)
+		c := must.Get(natsio.Dial(t.Context(), natsio.Config{InProcess: s.Process("reader")}))(t)
 		defer c.Close()
 		n := 0
-		_, err := c.Records().Scan(t.Context(), 1, func(r record.Stamped) error {
+		_, err := c.Records().Scan(natsio.Patient(t.Context()), 1, func(r record.Stamped) error {
 			if r.Key != fmt.Sprintf("label.%04d", n) {
 				return nil
 			}

@@ -110,14 +110,15 @@ func TestLongReadersWaitForAServerThatPauses(t *testing.T) {
 						writer.Close()
 						var said natstest.Log
 						cfg = natsio.Config{InProcess: s.Process("reader"), Logger: slog.New(slog.NewTextHandler(&said, nil))}
+						ctx := t.Context()
 						if patient {
-							cfg.Patience = 2 * pause
+							ctx = natsio.Patient(ctx)
 						}
 						c := must.Get(natsio.Dial(t.Context(), cfg))(t)
 						defer c.Close()
 						must.Get(c.Records().Records(t.Context(), key(0)))(t) // a server that never answered is no server that pauses
 						n := 0
-						err := read(t.Context(), c, func() {
+						err := read(ctx, c, func() {
 							if n++; n == early {
 								time.AfterFunc(pause, stop(s))
 							}

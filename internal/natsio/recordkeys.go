@@ -139,7 +139,7 @@ func (recs Records) keysPage(ctx context.Context, filter string, offset int) (p 
 			most = int64(n)
 		}
 	}
-	err = recs.c.denied.patience.once(ctx, "the keys of "+filter, func() error {
+	err = recs.c.denied.patience(ctx).once(ctx, "the keys of "+filter, func() error {
 		answers, err := recs.c.pipe.all(ctx, []*nats.Msg{recs.keysRequest(filter, offset)}, recs.c.timeout*time.Duration(1+most/keysInTime))
 		if err == nil {
 			p, err = parseKeys(answers[0])

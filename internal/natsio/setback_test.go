@@ -1,6 +1,7 @@
 package natsio_test
 
 import (
+	"context"
 	"fmt"
 	"testing"
 	"time"
@@ -17,24 +18,24 @@ import (
 func TestReadingEndsWhereAStreamIsSetBack(t *testing.T) {
 	t.Parallel()
 	const stream, before, after = "SETBACK", 3000, 20
-	for name, read := range map[string]func(c *natsio.Conn, f func(jetstream.Msg, *jetstream.MsgMetadata) error) error{
-		"to its end": func(c *natsio.Conn, f func(jetstream.Msg, *jetstream.MsgMetadata) error) error {
-			return c.Streams().Each(t.Context(), stream, jetstream.OrderedConsumerConfig{}, f)
+	for name, read := range map[string]func(ctx context.Context, c *natsio.Conn, f func(jetstream.Msg, *jetstream.MsgMetadata) error) error{
+		"to its end": func(ctx context.Context, c *natsio.Conn, f func(jetstream.Msg, *jetstream.MsgMetadata) error) error {
+			return c.Streams().Each(ctx, stream, jetstream.OrderedConsumerConfig{}, f)
 		},
-		"to its newest": func(c *natsio.Conn, f func(jetstream.Msg, *jetstream.MsgMetadata) error) error {
-			s, err := c.Streams().LeaderStream(t.Context(), stream)
+		"to its newest": func(ctx context.Context, c *natsio.Conn, f func(jetstream.Msg, *jetstream.MsgMetadata) error) error {
+			s, err := c.Streams().LeaderStream(ctx, stream)
 			if err != nil {
 				return err
 			}
-			return c.Streams().EachUntilNewest(t.Context(), s, 1, f)
+			return c.Streams().EachUntilNewest(ctx, s, 1, f)
 		},
 	} {
-		for _, patience := range []time.Duration{0, 5 * time.Second} {
-			t.Run(fmt.Sprint(name, " ", patience), func(t *testing.T) {
+		for _, patient := range []bool{false, true} {
+			t.Run(fmt.Sprint(name, " ", patient), func(t *testing.T) {
 				t.Parallel()
 				server := natstest.Server(t)
 				must.Do(t, natstest.Dial(t, server).Ensure(t.Context(), natsio.Limits{}))
-				c := must.Get(natsio.Dial(t.Context(), natsio.Config{InProcess: server, Patience: patience, Timeout: time.Second}))(t)
+				c := must.Get(natsio.Dial(t.Context(), natsio.Config{InProcess: server, Timeout: time.Second}))(t)
 				defer c.Close()
 				fill := func(n int) {
 					t.Helper()
@@ -44,8 +45,12 @@ func TestReadingEndsWhereAStreamIsSetBack(t *testing.T) {
 					}
 				}
 				fill(before)
+				ctx := t.Context()
+				if patient {
+					ctx = natsio.Patient(ctx)
+				}
 				n := 0
-				err := read(c, func(jetstream.Msg, *jetstream.MsgMetadata) error {
+				err := read(ctx, c, func(jetstream.Msg, *jetstream.MsgMetadata) error {
 					if n++; n == before/10 {
 						must.Do(t, c.JetStream().DeleteStream(t.Context(), stream))
 						fill(after)

@@ -122,6 +122,7 @@ func CollectInTurn(ctx context.Context, conn *natsio.Conn, c *gc.Collector, wait
 
 // cycle plans, and with apply carries the plan out.
 func cycle(ctx context.Context, conn *natsio.Conn, c *gc.Collector, apply bool) (*gc.Plan, gc.Report, error) {
+	ctx = natsio.Patient(ctx)
 	began, admin := time.Now(), natsadmin.New(conn)
 	before, err := admin.Usage(ctx)
 	if err != nil {

@@ -26,9 +26,6 @@ type NATS struct {
 	Scope    string        `env:"SPOOL_SCOPE" placeholder:"SESSIONS" help:"Sessions that events may name; +: all."`
 	Domain   string        `name:"js-domain" placeholder:"NAME" help:"JetStream domain."`
 	Timeout  time.Duration `env:"NATS_TIMEOUT" default:"5s" help:"Time for one request."`
-
-	// Patient: who reads all that is stored waits for a server that pauses, for 60 times Timeout.
-	Patient bool `kong:"-"`
 }
 
 // Given reports whether an outside NATS system is named.
@@ -48,13 +45,9 @@ func (n *NATS) Config(name string, log *slog.Logger) (natsio.Config, error) {
 	if err := natsio.CheckURL(n.Server); err != nil {
 		return natsio.Config{}, UsageError{Err: err}
 	}
-	cfg := natsio.Config{
+	return natsio.Config{
 		URL: n.Server, Context: n.Context, Creds: n.Creds, NKey: n.NKey, User: n.User, Password: n.Password, Token: n.Token,
 		TLSCert: n.TLSCert, TLSKey: n.TLSKey, TLSCA: n.TLSCA, Inbox: n.Inbox, Scope: events.Scope(n.Scope), Domain: n.Domain,
 		Timeout: n.Timeout, Name: name, Logger: log,
-	}
-	if n.Patient {
-		cfg.Patience = 60 * n.Timeout
-	}
-	return cfg, nil
+	}, nil
 }

@@ -133,6 +133,7 @@ func (r Retention) look(ctx context.Context) (rep RetentionReport, err error) {
 	if r.Share < 0 || r.Share > 1 {
 		return rep, UsageError{Err: fmt.Errorf("share %v of the sessions: use 0 to 1", r.Share)}
 	}
+	ctx = natsio.Patient(ctx)
 	now, err := r.clock(ctx)
 	if err != nil {
 		return rep, err

@@ -164,7 +164,7 @@ func (w *watch) heads(ctx context.Context, after time.Time) {
 // ScrubEvery scrubs every so often, until ctx ends: when the last pass that ended is that old, whoever made it. Of several
 // processes one does, because the others see its progress.
 func ScrubEvery(ctx context.Context, conn *natsio.Conn, every time.Duration, rate int64, log *slog.Logger) {
-	sys := natsadmin.Of(conn)
+	ctx, sys := natsio.Patient(ctx), natsadmin.Of(conn)
 	for wait := time.Duration(0); ; {
 		if !sleep.For(ctx, wait) {
 			return
