@@ -126,7 +126,7 @@ func (db *DB) migrate() error {
 		case err != nil || version == schemaVersion:
 			return err
 		case version > schemaVersion:
-			return fmt.Errorf("%w: %d, this program knows %d: remove it, and it is made again", ErrVersion, version, schemaVersion)
+			return fmt.Errorf("%w: %d, this program knows %d: stop it and remove %s*, and it is made anew", ErrVersion, version, schemaVersion, db.path)
 		}
 		_, err = tx.Exec(fmt.Sprintf("%s%sPRAGMA user_version = %d", drop, schema, schemaVersion))
 		return err
