@@ -225,11 +225,16 @@ func (y *deadly) write(ctx context.Context, of *tried, rec record.Tried) error {
 			if e != nil {
 				return e
 			}
-			if rs[0].Seq == over { // a collector began
+			back := of.now()
+			back.Life = record.Life{}
+			switch {
+			case rs[0].Seq == over: // a collector began
 				continue
-			}
-			if bytes.Equal(rs[0].Value, put.Value) { // an answer was lost
+			case bytes.Equal(rs[0].Value, put.Value): // an answer was lost
 				rev, err = rs[0].Seq, nil
+			case bytes.Equal(rs[0].Value, back.Encode()): // so was that to who took it back
+				over = rs[0].Seq
+				continue
 			}
 		}
 		if err == nil {

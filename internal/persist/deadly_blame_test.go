@@ -28,6 +28,23 @@ func TestDeadlyBehindATrial(t *testing.T) {
 	}
 }
 
+// Where answers are lost, too, an event behind one that was tried alone is found.
+func TestDeadlyBehindATrialUnheard(t *testing.T) {
+	r := newRig(t)
+	for _, s := range []string{"s0", "doomed"} {
+		e := stepEntry(events.Thread{Session: s, Name: "main"}, 1, "x")
+		must.Get(r.Publisher(client.PublisherConfig{Producer: "p"}).Publish(t.Context(), e))(t)
+	}
+	r.put(events.TriedKey(0), record.Tried{Life: record.Life{1}, Lo: 1, Hi: 2}.Encode()) // it died over one of them
+	l := r.lives(&deadly{seq: 2, session: "doomed", at: commits})
+	l.open, l.loses, l.unheard = 2, true, true
+	deaths, dead := l.all(), r.dead()
+	r.sound()
+	if h := r.head(thread(0)); h.Entries != 1 || len(dead) != 1 || dead[0].Header.Get("Spool-Event-Seq") != "2" || deaths > 8 {
+		t.Errorf("%d died, %d entries, dead letters %q, want 8 at most, 1, and one letter, of the second event", deaths, h.Entries, r.whyDead())
+	}
+}
+
 // Where acks are lost, what was tried alone and applied is not blamed for an event of another partition.
 func TestDeadlyInAnotherPartition(t *testing.T) {
 	r := newRig(t)

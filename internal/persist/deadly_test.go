@@ -1,6 +1,7 @@
 package persist_test
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -60,6 +61,8 @@ type mortalStore struct {
 	died chan struct{}
 	left atomic.Int64  // calls until done is closed; 0 at first: it never is
 	done chan struct{} // closed after so many calls
+
+	unheard bool // a note that is taken back is, and the answer is lost
 }
 
 var errDied = errors.New("the process is dead")
@@ -112,7 +115,11 @@ func (s *mortalStore) Commit(ctx context.Context, f record.Fence, puts []record.
 	if err := s.gone(!refuses && s.over.is(commits, keys...)); err != nil {
 		return 0, err
 	}
-	return s.bucket.Commit(ctx, f, puts)
+	rev, err := s.bucket.Commit(ctx, f, puts)
+	if tried, e := record.DecodeTried(puts[0].Value); s.unheard && strings.HasPrefix(keys[0], "tried.") && e == nil && tried.Life == (record.Life{}) {
+		return 0, cmp.Or(err, record.ErrUnknown)
+	}
+	return rev, err
 }
 
 func (s *mortalStore) PublishItems(ctx context.Context, items []events.Posted) error {
@@ -152,6 +159,8 @@ type lives struct {
 	calls int64         // of its store, after which a process stops; 0: it goes on
 	loses bool          // no ack but that of the last event is heard
 
+	unheard bool // of its store
+
 	messages map[uint64]persist.Message // as they were stored; a deletion drops some
 }
 
@@ -171,7 +180,7 @@ func (l *lives) next(stop <-chan time.Time, kill bool) (done bool) {
 		return true
 	}
 	l.terms++
-	s := &mortalStore{bucket: l.conn.Records(), over: l.over, died: make(chan struct{}), done: make(chan struct{})}
+	s := &mortalStore{bucket: l.conn.Records(), over: l.over, died: make(chan struct{}), done: make(chan struct{}), unheard: l.unheard}
 	s.left.Store(l.calls)
 	deps := persistnats.Deps(l.conn, 0, 0)
 	s.Outbox, deps.Records, deps.Outbox = deps.Outbox, s, s
