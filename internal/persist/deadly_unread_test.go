@@ -8,6 +8,7 @@ import (
 	"spool/internal/fsck"
 	"spool/internal/must"
 	"spool/internal/natsadmin"
+	"spool/internal/persist/persistnats"
 	"spool/internal/record"
 	"spool/internal/redact"
 	"spool/pkg/events"
@@ -168,6 +169,47 @@ func TestUnreadHasOneLetter(t *testing.T) {
 					t.Errorf("the thread is there: %v; dead letters %q; want no thread, and one", err == nil, r.whyDead())
 				}
 			}
+		})
+	}
+}
+
+// It has one letter also where whoever refused it died before that was out, and who comes next reads it.
+func TestUnreadIsToldOnce(t *testing.T) {
+	r, th := newRig(t), thread(0)
+	e := events.Event{Producer: "p", Seq: 1, Kind: events.KindEntry, Dialect: "step", Thread: th, Body: stepEntry(th, 1, "one").Body}
+	e.More = []events.Entry{{Seq: 2, Body: stepEntry(th, 2, "two").Body}}
+	r.store(&e)
+	stored := r.message(1, 1).Stored
+	refused := record.Refused{Top: 1, Latest: stored, Events: []record.RefusedEvent{{
+		Seq: 1, Stored: stored, Session: record.SessionMark(th.Session), Reason: "poison", Index: record.WholeMessage, Unread: true}}}
+	r.put(events.RefusedKey(r.message(1, 1).Partition), refused.Encode(1<<20))
+	r.lives(nil).all()
+	if n := len(r.dead()); n != 1 {
+		t.Errorf("%d dead letters %q, want 1", n, r.whyDead())
+	}
+	r.acked()
+	r.account(fsck.Accounts{Events: 2, Refused: 2})
+}
+
+// A message that is not looked at again has a letter also where one of its events has its own: those beside that would be in none.
+func TestUnreadBesideALetter(t *testing.T) {
+	for name, forgotten := range map[string]bool{"forgotten": true, "noted": false} {
+		t.Run(name, func(t *testing.T) {
+			r, th := newRig(t), thread(0)
+			e := events.Event{Producer: "p", Seq: 1, Kind: events.KindEntry, Dialect: "step", Thread: th, Body: stepEntry(th, 1, "one").Body}
+			e.More = []events.Entry{{Seq: 2, Body: stepEntry(th, 2, "two").Body}}
+			r.store(&e)
+			m, first := r.message(1, 1), e.Each()[0]
+			must.Do(t, persistnats.Deps(r.conn, 0, 0).Outbox.Dead(t.Context(), []events.Dead{{
+				Thread: th, Kind: events.KindEntry.String(), Subject: m.Subject, Seq: 1, Stored: m.Stored, Data: first.Encode(), Reason: "poison"}}))
+			refused := record.Refused{Top: 1, Latest: m.Stored}
+			if !forgotten {
+				refused.Events = []record.RefusedEvent{{
+					Seq: 1, Stored: m.Stored, Session: record.SessionMark(th.Session), Reason: "poison"}}
+			}
+			r.put(events.RefusedKey(m.Partition), refused.Encode(1<<20))
+			r.unread(1, 0)
+			r.account(fsck.Accounts{Events: 2, Refused: 2})
 		})
 	}
 }

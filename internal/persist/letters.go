@@ -9,7 +9,8 @@ import (
 func (p *Persister) letter(s *staged, why string) events.Dead {
 	return events.Dead{
 		Thread: s.event.Thread, Kind: s.event.Kind.String(), Subject: s.msg.Subject, Seq: s.msg.Seq, Stored: s.msg.Stored,
-		Alone: !s.event.Shared || s.whole, Unread: s.unseen, Data: p.masked(s), Reason: p.maskedText(why),
+		Unread: s.unseen, Data: p.masked(s), Reason: p.maskedText(why),
+		Alone: !s.unread && (!s.event.Shared || s.whole), // nobody looked what else is in one that is not read
 	}
 }
 
