@@ -62,6 +62,7 @@ type mortalStore struct {
 	left atomic.Int64  // calls until done is closed; 0 at first: it never is
 	done chan struct{} // closed after so many calls
 
+	t       must.T
 	unheard bool // a note that is taken back is, and the answer is lost
 }
 
@@ -116,7 +117,7 @@ func (s *mortalStore) Commit(ctx context.Context, f record.Fence, puts []record.
 		return 0, err
 	}
 	rev, err := s.bucket.Commit(ctx, f, puts)
-	if tried, e := record.DecodeTried(puts[0].Value); s.unheard && strings.HasPrefix(keys[0], "tried.") && e == nil && tried.Life == (record.Life{}) {
+	if s.unheard && strings.HasPrefix(keys[0], "tried.") && must.Get(record.DecodeTried(puts[0].Value))(s.t).Life == (record.Life{}) {
 		return 0, cmp.Or(err, record.ErrUnknown)
 	}
 	return rev, err
@@ -180,7 +181,8 @@ func (l *lives) next(stop <-chan time.Time, kill bool) (done bool) {
 		return true
 	}
 	l.terms++
-	s := &mortalStore{bucket: l.conn.Records(), over: l.over, died: make(chan struct{}), done: make(chan struct{}), unheard: l.unheard}
+	s := &mortalStore{bucket: l.conn.Records(), over: l.over, died: make(chan struct{}), done: make(chan struct{})}
+	s.t, s.unheard = l.t, l.unheard
 	s.left.Store(l.calls)
 	deps := persistnats.Deps(l.conn, 0, 0)
 	s.Outbox, deps.Records, deps.Outbox = deps.Outbox, s, s
