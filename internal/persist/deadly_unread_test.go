@@ -193,7 +193,7 @@ func TestUnreadIsToldOnce(t *testing.T) {
 
 // A message that is not looked at again has a letter also where one of its events has its own: those beside that would be in none.
 func TestUnreadBesideALetter(t *testing.T) {
-	for name, forgotten := range map[string]bool{"forgotten": true, "noted": false} {
+	for _, name := range []string{"forgotten", "noted", "whole"} {
 		t.Run(name, func(t *testing.T) {
 			r, th := newRig(t), thread(0)
 			e := events.Event{Producer: "p", Seq: 1, Kind: events.KindEntry, Dialect: "step", Thread: th, Body: stepEntry(th, 1, "one").Body}
@@ -203,12 +203,21 @@ func TestUnreadBesideALetter(t *testing.T) {
 			must.Do(t, persistnats.Deps(r.conn, 0, 0).Outbox.Dead(t.Context(), []events.Dead{{
 				Thread: th, Kind: events.KindEntry.String(), Subject: m.Subject, Seq: 1, Stored: m.Stored, Data: first.Encode(), Reason: "poison"}}))
 			refused := record.Refused{Top: 1, Latest: m.Stored}
-			if !forgotten {
-				refused.Events = []record.RefusedEvent{{
-					Seq: 1, Stored: m.Stored, Session: record.SessionMark(th.Session), Reason: "poison"}}
+			one := record.RefusedEvent{Seq: 1, Stored: m.Stored, Session: record.SessionMark(th.Session), Reason: "poison"}
+			switch name {
+			case "noted":
+				refused.Events = []record.RefusedEvent{one}
+			case "whole":
+				one.Index, one.Unread = record.WholeMessage, true
+				refused.Events = []record.RefusedEvent{one}
 			}
 			r.put(events.RefusedKey(m.Partition), refused.Encode(1<<20))
-			r.unread(1, 0)
+			if name == "whole" { // and its letter is not out, and who comes next reads it
+				r.lives(nil).all()
+				r.acked()
+			} else {
+				r.unread(1, 0)
+			}
 			r.account(fsck.Accounts{Events: 2, Refused: 2})
 		})
 	}

@@ -10,7 +10,7 @@ func (p *Persister) letter(s *staged, why string) events.Dead {
 	return events.Dead{
 		Thread: s.event.Thread, Kind: s.event.Kind.String(), Subject: s.msg.Subject, Seq: s.msg.Seq, Stored: s.msg.Stored,
 		Unread: s.unseen, Data: p.masked(s), Reason: p.maskedText(why),
-		Alone: !s.unread && (!s.event.Shared || s.whole), // nobody looked what else is in one that is not read
+		Alone: !s.unseen && (!s.event.Shared || s.whole), // nobody looked what else its message holds
 	}
 }
 

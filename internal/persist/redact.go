@@ -19,9 +19,10 @@ func (p *Persister) clean(s *staged) {
 }
 
 // masked is what a dead letter keeps of a message: the event as it would have been applied, or, when it could not be
-// read, the same bytes with secrets blanked. Of one that nobody can look for secrets in and live it keeps none.
+// read, the same bytes with secrets blanked. Of one that nobody can look for secrets in and live it keeps none,
+// whoever sends the letter.
 func (p *Persister) masked(s *staged) []byte {
-	if s.unread && p.Secrets != nil {
+	if (s.unread || s.unseen) && p.Secrets != nil {
 		return nil
 	}
 	if !s.whole && (s.event.Shared || s.cleaned && s.event.Ref == nil) {

@@ -15,7 +15,7 @@ type Dead struct {
 	Kind    string
 	Subject string // as EVENTS stored it
 	Seq     uint64 // EVENTS sequence
-	Alone   bool   // its message holds no other event
+	Alone   bool   // its message holds no other event, as somebody saw
 	Unread  bool   // nobody looked whether its thread has it
 	Apart   bool   // Data goes to the inbox, as where it does not fit
 	Stored  int64  // when the event was stored, by the server's clock, Unix nanoseconds; 0: unknown
