@@ -155,16 +155,17 @@ func (m *model) fail(format string, args ...any) {
 	m.broken = append(m.broken, fmt.Sprintf(format, args...))
 }
 
-// letter notes a dead letter.
-func (m *model) letter(subject string, data []byte, at uint64, reason string) {
+// letter notes a dead letter. One of all of a message, at which nobody looked, can be beside those that some of its events had.
+func (m *model) letter(subject string, data []byte, at uint64, reason string, unread bool) {
 	e, err := events.Open(subject, data)
 	if err != nil {
 		m.letters[place{at, 0}] = reason
 		return
 	}
+	beside := unread && slices.ContainsFunc(e.Each(), func(one events.Event) bool { return m.letters[place{at, one.Seq}] == "" })
 	for _, one := range e.Each() {
 		// One that was under way while its session was deleted can be stored behind that.
-		if _, twice := m.letters[place{at, one.Seq}]; twice && m.emptied[e.Thread.Session] < at {
+		if _, twice := m.letters[place{at, one.Seq}]; twice && !beside && m.emptied[e.Thread.Session] < at {
 			m.fail("two dead letters of the event at %d", at)
 		}
 		m.letters[place{at, one.Seq}] = reason

@@ -43,7 +43,7 @@ func (d *driver) judge() []string {
 		l := d.letters[seq]
 		var at uint64
 		_, _ = fmt.Sscan(l.Header(natsio.HeaderEventSeq), &at)
-		m.letter(l.Header(natsio.HeaderSubject), l.Data, at, l.Header(natsio.HeaderReason))
+		m.letter(l.Header(natsio.HeaderSubject), l.Data, at, l.Header(natsio.HeaderReason), l.Header(natsio.HeaderUnread) != "")
 	}
 	for _, seq := range slices.Sorted(maps.Keys(d.events)) {
 		m.now = d.events[seq].Time
