@@ -161,8 +161,10 @@ func (s *stay) aside(ctx context.Context, p *patient, among *places) context.Con
 		there := &stay{places: among}
 		err := there.enter(ctx, p)
 		if err == nil {
-			err = wait()
-			there.leave(ctx, p)
+			err = func() error {
+				defer there.leave(ctx, p) // net/http goes on where a handler panics
+				return wait()
+			}()
 		}
 		if e := s.enter(ctx, p); e != nil {
 			err = e

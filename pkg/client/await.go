@@ -88,11 +88,7 @@ func (t ThreadHandle) Settled(ctx context.Context) error {
 	if err := t.Validate(); err != nil {
 		return err
 	}
-	err := t.c.awaiting(ctx, t.Thread, func() error { return nil }, func(natsio.Newest, error) bool { return false })
-	if errors.Is(err, ErrBehind) || ctx.Err() != nil {
-		return err
-	}
-	return nil
+	return t.c.awaiting(ctx, t.Thread, func() error { return nil }, func(natsio.Newest, error) bool { return false })
 }
 
 // Unapplied is what a producer has published to a thread and no persister may have come to yet, in the order in which it
@@ -159,7 +155,7 @@ func (s SessionHandle) reaching(ctx context.Context, none error, look func() err
 	}
 	every := events.Thread{Session: s.ID, Name: events.EveryThread}
 	err := s.c.awaiting(ctx, every, again, func(_ natsio.Newest, err error) bool { return !errors.Is(err, none) })
-	if !errors.Is(found, none) {
+	if errors.Is(err, ErrBehind) && !errors.Is(found, none) {
 		return found
 	}
 	return err
@@ -201,12 +197,15 @@ func (c *Client) awaiting(ctx context.Context, t events.Thread, look func() erro
 	case err == nil && passed(short):
 		return look()
 	case err == nil:
-		err = sleep.Aside(ctx, func() error {
-			return natsio.Settle(short, c.events, t, passed, func(done bool) (bool, error) {
+		if lost := sleep.Aside(ctx, func() error {
+			err = natsio.Settle(short, c.events, t, passed, func(done bool) (bool, error) {
 				found = look()
 				return done || enough(newest, found), nil
 			})
-		})
+			return nil
+		}); lost != nil { // it may not go on, whatever was found
+			return lost
+		}
 	}
 	switch {
 	case err == nil:
