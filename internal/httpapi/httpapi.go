@@ -130,6 +130,7 @@ func New(cfg Config) http.Handler {
 	a.unlooked.keep, a.looks = cfg.Look, make(chan struct{}, mostBehind)
 	for lane, places := range map[lane]int{
 		storing: cfg.Writers, piping: cfg.Pipes, uploading: cfg.Requests, reading: cfg.Requests, sending: cfg.Outputs, following: cfg.Readers,
+		waiting: cfg.Readers,
 	} {
 		a.lanes[lane] = newPlaces(int64(places), cfg.Tokens)
 	}

@@ -141,13 +141,13 @@ func (a *api) serve(to route, w http.ResponseWriter, r *http.Request) {
 	}
 	if room := a.lanes[in]; room != nil {
 		p, at := w.(*patient), &stay{places: room, lends: in.lends()}
-		if err := at.enter(r.Context(), p); err != nil {
+		if err := at.enter(r.Context(), p, false); err != nil {
 			a.fail(w, r, err)
 			return
 		}
 		defer at.leave(r.Context(), p)
 		if at.lends {
-			r = r.WithContext(at.aside(r.Context(), p, a.lanes[following]))
+			r = r.WithContext(at.aside(r.Context(), p, a.lanes[waiting]))
 		}
 		if r.ContentLength != 0 {
 			p.rest(in == piping)

@@ -33,9 +33,10 @@ func newPlaces(most int64, tokens *access.Tokens) *places {
 	return &places{room: newRoom(most, tokens)}
 }
 
-// enter takes a place for a request; leave gives it back. Where there is none it asks those that lend theirs, for a while.
-func (l *places) enter(ctx context.Context, p *patient, lends bool) error {
-	c, wait := &claim{of: access.From(ctx).Name, n: 1}, time.Duration(0)
+// enter takes a place for a request, that had one before or not; leave gives it back. Where there is none it asks those that lend theirs, for
+// a while.
+func (l *places) enter(ctx context.Context, p *patient, lends, again bool) error {
+	c, wait := &claim{of: access.From(ctx).Name, n: 1, again: again}, time.Duration(0)
 	if lends {
 		wait = askTime
 	}
@@ -134,8 +135,8 @@ type stay struct {
 	has  bool
 }
 
-func (s *stay) enter(ctx context.Context, p *patient) error {
-	err := s.places.enter(ctx, p, s.lends)
+func (s *stay) enter(ctx context.Context, p *patient, again bool) error {
+	err := s.places.enter(ctx, p, s.lends, again)
 	s.has = err == nil
 	return err
 }
@@ -147,7 +148,8 @@ func (s *stay) leave(ctx context.Context, p *patient) {
 	}
 }
 
-// aside has the waits of a request take a place among those that wait instead of its own. Of several at a time the first one does.
+// aside has the waits of a request take a place among those that wait instead of its own, which it keeps where there is none. Of several
+// at a time the first one does.
 func (s *stay) aside(ctx context.Context, p *patient, among *places) context.Context {
 	return sleep.WithAside(ctx, func(wait func() error) error {
 		s.mu.Lock()
@@ -157,21 +159,23 @@ func (s *stay) aside(ctx context.Context, p *patient, among *places) context.Con
 		if !first {
 			return wait()
 		}
-		s.leave(ctx, p)
+		defer func() {
+			s.mu.Lock()
+			s.away = false
+			s.mu.Unlock()
+		}()
 		there := &stay{places: among}
-		err := there.enter(ctx, p)
-		if err == nil {
-			err = func() error {
-				defer there.leave(ctx, p) // net/http goes on where a handler panics
-				return wait()
-			}()
+		if there.enter(ctx, p, false) != nil {
+			return wait()
 		}
-		if e := s.enter(ctx, p); e != nil {
+		s.leave(ctx, p)
+		err := func() error {
+			defer there.leave(ctx, p) // net/http goes on where a handler panics
+			return wait()
+		}()
+		if e := s.enter(ctx, p, true); e != nil {
 			err = e
 		}
-		s.mu.Lock()
-		s.away = false
-		s.mu.Unlock()
 		return err
 	})
 }

@@ -19,7 +19,7 @@ import (
 //	  ├─────▶ the line ──▶ its front, when something is given back ────────────┘ ◀────────┘
 //	  │          ├───────▶ its end, when all that is missing is kept by the line ──▶ refused: it gives way
 //	  │          └───────▶ it withdraws, when it has waited for too long ──▶ refused
-//	  └─────▶ as many of its token wait as could have a place ──▶ refused
+//	  └─────▶ as many of its token wait as could have a place, and it had none before ──▶ refused
 //
 // Who waits asks those that hold something to give it back, if they wait for their clients (places.ask).
 type room struct {
@@ -38,6 +38,7 @@ type claim struct {
 	of    string // the token's name
 	n     int64
 	keeps int64         // what its request has, and gives back only behind this
+	again bool          // its request had so much before, and gave it back for a while
 	age   uint64        // the number of the first one of those that keep what the ones before them got
 	over  chan struct{} // closed when it has n, or gives way
 	ok    bool          // it has n
@@ -52,7 +53,7 @@ func newRoom(most int64, tokens *access.Tokens) *room {
 	return &room{most: most, tokens: tokens, by: map[string]int64{}}
 }
 
-// claim grants a claim, or has it wait in the line. It does neither where as many of its token wait as could have a place.
+// claim grants a claim, or has it wait in the line. It does neither where as many of its token wait as could have a place, unless it had one.
 func (r *room) claim(c *claim) (waits bool) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -70,7 +71,7 @@ func (r *room) claim(c *claim) (waits bool) {
 			same++
 		}
 	}
-	if same >= share {
+	if same >= share && !c.again {
 		return false
 	}
 	c.over, c.passed = make(chan struct{}), 0

@@ -33,6 +33,7 @@ const (
 	reading        // a page or a piece of an object
 	sending        // a streaming output
 	following      // an event stream, or a wait for what is to be applied
+	waiting        // of no route: meanwhile a request of another lane waits for what is to be applied
 	lanes
 )
 
