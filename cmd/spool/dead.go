@@ -103,7 +103,8 @@ func (s *deadSome) which(a *app) (*client.Client, []uint64, error) {
 	case len(s.At) > 0 && (s.All || s.Session != ""), len(s.At) == 0 && !s.All && s.Session == "":
 		return nil, nil, service.UsageError{Err: errors.New("name dead letters by their numbers, or give --all, or --session")}
 	case len(s.At) > 0:
-		return cl, s.At, nil
+		slices.Sort(s.At)
+		return cl, slices.Compact(s.At), nil
 	}
 	list, err := cl.Session(s.Session).DeadLetters(a.ctx)
 	if err == nil && len(list) == 0 && s.Session != "" {
